@@ -1,0 +1,164 @@
+//! The one error that users meet: a stable code, a sentence that says what to do, and details.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::state::words;
+
+/// The result of whatever a user asked for.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+words! {
+    /// Stable names of what can go wrong. Scripts match on them; they are never renamed.
+    Code {
+        /// `--input`, a body or a prompt has the wrong shape.
+        InvalidInput = "INVALID_INPUT",
+        /// A flag or parameter has a value that makes no sense.
+        InvalidArgument = "INVALID_ARGUMENT",
+        /// The config file cannot be read or breaks its schema.
+        ConfigParseError = "CONFIG_PARSE_ERROR",
+        /// `config init` would overwrite a file.
+        ConfigAlreadyExists = "CONFIG_ALREADY_EXISTS",
+        /// No workspace above the current folder.
+        WorkspaceRootNotFound = "WORKSPACE_ROOT_NOT_FOUND",
+        /// No such launcher.
+        LauncherNotFound = "LAUNCHER_NOT_FOUND",
+        /// No such role.
+        RoleHintNotFound = "ROLE_HINT_NOT_FOUND",
+        /// No controller for this workspace, or no such id.
+        ControllerNotFound = "CONTROLLER_NOT_FOUND",
+        /// Somebody else owns the controller.
+        ControllerOwnershipConflict = "CONTROLLER_OWNERSHIP_CONFLICT",
+        /// The owner's handle is stale or forged.
+        InvalidControllerHandle = "INVALID_CONTROLLER_HANDLE",
+        /// No such worker.
+        WorkerNotFound = "WORKER_NOT_FOUND",
+        /// A turn is open.
+        WorkerBusy = "WORKER_BUSY",
+        /// The worker was stopped for good.
+        WorkerStopped = "WORKER_STOPPED",
+        /// There is no turn to cancel.
+        WorkerNotRunning = "WORKER_NOT_RUNNING",
+        /// No approval is open.
+        WorkerNotWaitingApproval = "WORKER_NOT_WAITING_APPROVAL",
+        /// The worker's state does not allow this.
+        InvalidWorkerState = "INVALID_WORKER_STATE",
+        /// The cursor names no event of this worker.
+        EventNotFound = "EVENT_NOT_FOUND",
+        /// The cursor is older than what is kept.
+        CursorExpired = "CURSOR_EXPIRED",
+        /// No such permission request.
+        ApprovalNotFound = "APPROVAL_NOT_FOUND",
+        /// The permission request was decided already.
+        ApprovalNotPending = "APPROVAL_NOT_PENDING",
+        /// The decision matches no option.
+        InvalidApprovalDecision = "INVALID_APPROVAL_DECISION",
+        /// A wait ended without its event.
+        WaitTimeout = "WAIT_TIMEOUT",
+        /// A wait ended because nothing happened.
+        WaitNoProgress = "WAIT_NO_PROGRESS",
+        /// The launcher cannot be run.
+        BackendLauncher = "BACKEND_LAUNCHER",
+        /// The agent ended or its pipe broke.
+        BackendUnavailable = "BACKEND_UNAVAILABLE",
+        /// The worker's runtime cannot be reached.
+        BackendSocketUnreachable = "BACKEND_SOCKET_UNREACHABLE",
+        /// The agent did not answer in time.
+        BackendTimeout = "BACKEND_TIMEOUT",
+        /// The system refused to start the agent.
+        BackendPermissionDenied = "BACKEND_PERMISSION_DENIED",
+        /// The agent broke the protocol.
+        BackendProtocolError = "BACKEND_PROTOCOL_ERROR",
+        /// The agent rejected a request.
+        BackendRpcError = "BACKEND_RPC_ERROR",
+        /// The worker's runtime failed.
+        BackendRuntimeError = "BACKEND_RUNTIME_ERROR",
+        /// The runtime of a turn died.
+        RuntimeLost = "RUNTIME_LOST",
+        /// Processes of a worker could not be ended in time.
+        StopIncomplete = "STOP_INCOMPLETE",
+        /// The journal cannot be written.
+        StorageFull = "STORAGE_FULL",
+        /// The database failed.
+        StorageError = "STORAGE_ERROR",
+        /// The state dir lies on a file system that cannot keep promises.
+        StateDirUnsupportedFs = "STATE_DIR_UNSUPPORTED_FS",
+        /// The state dir belongs to another program.
+        StateDirForeign = "STATE_DIR_FOREIGN",
+        /// The state dir was written by a newer version.
+        StateDirTooNew = "STATE_DIR_TOO_NEW",
+        /// The state dir cannot be written.
+        StateDirUnwritable = "STATE_DIR_UNWRITABLE",
+        /// The directory of the sockets is not safe to use.
+        RuntimeDirUnsafe = "RUNTIME_DIR_UNSAFE",
+        /// A socket's path would be longer than the system takes.
+        SocketPathTooLong = "SOCKET_PATH_TOO_LONG",
+        /// The stored environment is gone: it must be sent again.
+        EnvRequired = "ENV_REQUIRED",
+        /// A request is larger than what is taken.
+        PayloadTooLarge = "PAYLOAD_TOO_LARGE",
+        /// The idempotency key was used for something else.
+        IdempotencyConflict = "IDEMPOTENCY_CONFLICT",
+        /// No daemon runs and none may be started.
+        DaemonNotRunning = "DAEMON_NOT_RUNNING",
+        /// The daemon accepts connections and does not answer.
+        DaemonUnresponsive = "DAEMON_UNRESPONSIVE",
+        /// The daemon does not understand this client any more.
+        DaemonTooNew = "DAEMON_TOO_NEW",
+        /// The daemon is older than this client understands.
+        DaemonTooOld = "DAEMON_TOO_OLD",
+        /// Another daemon holds the state dir.
+        DaemonAlreadyRunning = "DAEMON_ALREADY_RUNNING",
+        /// The daemon could not start.
+        DaemonStartFailed = "DAEMON_START_FAILED",
+        /// An agent asked for what only its owner may do.
+        ForbiddenFromWorker = "FORBIDDEN_FROM_WORKER",
+        /// A request that browsers or foreign programs send.
+        ForbiddenOrigin = "FORBIDDEN_ORIGIN",
+        /// A defect of this program.
+        Internal = "INTERNAL_ERROR",
+    }
+}
+
+/// An error with a stable code; what the error envelope holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Error {
+    /// The stable name.
+    pub code: Code,
+    /// What was wrong, where, and what to do next.
+    pub message: String,
+    /// Whether the same request may succeed later without a change.
+    #[serde(default)]
+    pub retryable: bool,
+    /// Facts for programs; `recommendedAction` and `recommendedCommand` are also shown to people.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub details: Map<String, Value>,
+}
+
+impl Error {
+    /// An error that is not retryable and has no details.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retryable: false, details: Map::new() }
+    }
+
+    /// Adds a fact.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says that trying again may help.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.retryable = true;
+        self
+    }
+
+    /// Says what a person should do.
+    #[must_use]
+    pub fn recommend(self, action: impl Into<String>) -> Self {
+        self.with("recommendedAction", action.into())
+    }
+}

@@ -1,0 +1,177 @@
+//! Identifiers. Each kind of thing has a type of its own, so that they cannot be mixed up; all but the event id
+//! are random bytes that the caller supplies (this crate has no source of randomness).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Text that is not an id of the expected kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {kind} id ({prefix} and {digits} hex digits)")]
+pub struct InvalidId {
+    text: String,
+    kind: &'static str,
+    prefix: &'static str,
+    digits: usize,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal, $bytes:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// How many random bytes an id is made of.
+            pub const BYTES: usize = $bytes;
+
+            /// Makes an id of random bytes.
+            #[must_use]
+            pub fn from_random(bytes: [u8; $bytes]) -> Self {
+                Self(format!(concat!($prefix, "{}"), hex(&bytes)))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                match text.strip_prefix($prefix) {
+                    Some(rest) if rest.len() == $bytes * 2 && is_lower_hex(rest) => Ok(Self(text.to_owned())),
+                    _ => Err(InvalidId { text: text.to_owned(), kind: $kind, prefix: $prefix, digits: $bytes * 2 }),
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0
+            }
+        }
+    };
+}
+
+id!(
+    /// A controller: who owns the workers of a workspace.
+    ControllerId, "controller", "ctl_", 5
+);
+id!(
+    /// One ownership of a controller; taking over makes a new one.
+    InstanceId, "controller instance", "ci_", 6
+);
+id!(
+    /// A worker.
+    WorkerId, "worker", "w_", 5
+);
+id!(
+    /// A turn of a worker.
+    TurnId, "turn", "turn_", 5
+);
+id!(
+    /// A permission request of an agent.
+    RequestId, "approval request", "ap_", 5
+);
+id!(
+    /// The session id that is shown before the agent has given one.
+    PlaceholderSessionId, "placeholder session", "sess_", 6
+);
+
+/// The public cursor: a sequence number of the store, written as `ev_` and 12 hex digits.
+///
+/// Sequence numbers order all events of a state dir and are never given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventId(pub i64);
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ev_{:012x}", self.0)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        text.strip_prefix("ev_")
+            .filter(|rest| rest.len() == 12 && is_lower_hex(rest))
+            .and_then(|rest| i64::from_str_radix(rest, 16).ok())
+            .map(Self)
+            .ok_or_else(|| InvalidId { text: text.to_owned(), kind: "event", prefix: "ev_", digits: 12 })
+    }
+}
+
+impl TryFrom<String> for EventId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> String {
+        id.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_print_and_parse() {
+        let id = WorkerId::from_random([0, 1, 0xab, 0xcd, 0xff]);
+        assert_eq!(id.as_str(), "w_0001abcdff");
+        assert_eq!("w_0001abcdff".parse::<WorkerId>(), Ok(id));
+        for wrong in
+            ["w_0001abcdf", "w_0001ABCDFF", "ctl_0001abcdff", "", "w_", "w_0001abcdffff", "w_0001abcdfé"]
+        {
+            assert!(wrong.parse::<WorkerId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn event_ids_order_as_their_numbers() {
+        assert_eq!(EventId(255).to_string(), "ev_0000000000ff");
+        assert_eq!("ev_0000000000ff".parse(), Ok(EventId(255)));
+        assert!(EventId(15).to_string() < EventId(16).to_string());
+        assert!("ev_00000000000g".parse::<EventId>().is_err());
+        assert!("ev_+00000000001".parse::<EventId>().is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! What crosses a process boundary, and nothing else: ids, states, errors, journal records, frames of the
+//! command socket, requests and responses of the HTTP API, events and how they are derived from raw ACP.
+//!
+//! Architecture invariant: this crate does no I/O, starts no task and knows no clock. Everything is a value or
+//! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
+
+pub mod api;
+pub mod bytes64;
+pub mod codec;
+pub mod error;
+pub mod event;
+pub mod frame;
+pub mod ids;
+pub mod process;
+pub mod record;
+pub mod start;
+pub mod state;
+pub mod time;
+pub mod until;
+pub mod update;
+
+pub use error::{Code, Error, Result};
+
+/// The protocol that this build speaks: HTTP requests, command frames, journal records.
+///
+/// It is raised when an older peer would misunderstand us; additions do not raise it.
+pub const PROTOCOL: u32 = 1;
+
+/// The oldest protocol that this build still understands.
+pub const OLDEST_PROTOCOL: u32 = 1;
+
+/// The longest single line (ACP message, command frame, request body) that is taken, in bytes.
+pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;

@@ -1,0 +1,113 @@
+//! What the daemon hands to a new runtime over its standard input, once, as one JSON object.
+//!
+//! It holds the environment of the agent and so is never put on a command line, into a log or into the database.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes64::Bytes64;
+use crate::ids::WorkerId;
+
+/// The descriptor on which a runtime inherits the locked `lock` file.
+pub const LOCK_FD: i32 = 3;
+/// The descriptor on which a runtime inherits the locked `guard.lock` file, for its guard.
+pub const GUARD_LOCK_FD: i32 = 4;
+
+/// Everything that a runtime must know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuntimeStart {
+    /// The protocol of the daemon.
+    pub protocol: u32,
+    /// Whose runtime this is.
+    pub worker_id: WorkerId,
+    /// Which one of the worker's runtimes: 1, 2, 3, ...
+    pub incarnation: u64,
+    /// The generation of the daemon that starts it.
+    pub generation: u64,
+    /// The worker's directory: journals and locks.
+    pub directory: PathBuf,
+    /// Where to listen for commands.
+    pub socket: PathBuf,
+    /// Where the agent's standard error goes (appended).
+    pub log: PathBuf,
+    /// The number of the segment to begin.
+    pub segment: u64,
+    /// The number of the first record to write.
+    pub first_record: u64,
+    /// The last turn that an earlier runtime took, 0 for none.
+    pub last_turn: u64,
+    /// This boot, for the segment's first record.
+    pub boot_id: String,
+    /// A value that only processes of this runtime have in their environment (`SUBAGENT_MARKER`).
+    pub marker: String,
+    /// The agent to run.
+    pub agent: AgentCommand,
+    /// The session to restore.
+    pub session: Option<String>,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// A program to run and all that it inherits.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentCommand {
+    /// The executable, absolute or found in the `PATH` of `env`.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its working directory, absolute.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub env: Vec<(Bytes64, Bytes64)>,
+    /// Its file mode creation mask.
+    pub umask: u32,
+    /// Its soft limit of open files.
+    pub nofile: Option<u64>,
+}
+
+/// Deadlines, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeouts {
+    /// From the agent's start to its session.
+    pub startup_ms: u64,
+    /// A turn; none means that it may take for ever.
+    pub turn_ms: Option<u64>,
+    /// From `session/cancel` to the end of the turn, before the agent is killed.
+    pub cancel_grace_ms: u64,
+    /// For each step of an ordinary end (close, end of input, SIGTERM).
+    pub stop_grace_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { startup_ms: 60_000, turn_ms: None, cancel_grace_ms: 10_000, stop_grace_ms: 2_000 }
+    }
+}
+
+/// Limits, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limits {
+    /// The longest line of the agent that is kept whole.
+    pub max_line_bytes: u64,
+    /// A segment is closed when it is longer.
+    pub segment_bytes: u64,
+    /// The agent is not read while its journal on disk is longer.
+    pub journal_quota_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_line_bytes: crate::MAX_LINE_BYTES as u64,
+            segment_bytes: 16 * 1024 * 1024,
+            journal_quota_bytes: 1024 * 1024 * 1024,
+        }
+    }
+}

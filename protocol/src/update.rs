@@ -1,0 +1,196 @@
+//! The lenient view of ACP's `session/update`: which kind it is, and the text in it.
+//!
+//! Nothing here fails: what is not understood keeps its own name as kind and its raw text in the journal.
+//! Shapes: ACP v1 `SessionUpdate`, and the nested shape without `sessionUpdate` of older agents
+//! (`update: {agent_message_chunk: {content: [{type: "text", text}]}}`).
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The kind of the agent's own text, which becomes `progress.message`.
+pub const MESSAGE: &str = "message";
+
+/// Longest kind that is kept of an unknown update; the rest is in the raw text.
+const MAX_KIND_CHARS: usize = 64;
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    update: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tagged<'a> {
+    #[serde(borrow, default)]
+    session_update: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Typed<'a> {
+    #[serde(borrow, rename = "type", default)]
+    content_type: Option<Cow<'a, str>>,
+}
+
+/// The kind of an update, from the `params` of a `session/update` notification.
+///
+/// [`MESSAGE`] for text of the agent; `thought`, `user_message`, `tool_call`, `tool_call_update`, `plan`,
+/// `usage`, `available_commands`, `mode`, `config_option`, `session_info` for the rest of ACP v1; an unknown
+/// one keeps the agent's word, `unknown` stands for none at all.
+#[must_use]
+pub fn classify(params: &str) -> Cow<'static, str> {
+    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else { return Cow::Borrowed("unknown") };
+    let update = params.update.get();
+    let Ok(tagged) = serde_json::from_str::<Tagged<'_>>(update) else { return Cow::Borrowed("unknown") };
+    match tagged.session_update.as_deref() {
+        Some("agent_message_chunk") => {
+            let is_text = tagged
+                .content
+                .and_then(|content| serde_json::from_str::<Typed<'_>>(content.get()).ok())
+                .is_some_and(|typed| typed.content_type.as_deref() == Some("text"));
+            if is_text { Cow::Borrowed(MESSAGE) } else { Cow::Borrowed("agent_message_chunk") }
+        }
+        Some("agent_thought_chunk") => Cow::Borrowed("thought"),
+        Some("user_message_chunk") => Cow::Borrowed("user_message"),
+        Some("tool_call") => Cow::Borrowed("tool_call"),
+        Some("tool_call_update") => Cow::Borrowed("tool_call_update"),
+        Some("plan") => Cow::Borrowed("plan"),
+        Some("usage_update") => Cow::Borrowed("usage"),
+        Some("available_commands_update") => Cow::Borrowed("available_commands"),
+        Some("current_mode_update") => Cow::Borrowed("mode"),
+        Some("config_option_update") => Cow::Borrowed("config_option"),
+        Some("session_info_update") => Cow::Borrowed("session_info"),
+        // The kind of our own text must not be claimed by an agent's unknown word.
+        Some(MESSAGE) => Cow::Borrowed("unknown"),
+        Some(other) => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
+        None => classify_nested(update),
+    }
+}
+
+fn classify_nested(update: &str) -> Cow<'static, str> {
+    let Ok(Value::Object(update)) = serde_json::from_str::<Value>(update) else {
+        return Cow::Borrowed("unknown");
+    };
+    match update.keys().next().map(String::as_str) {
+        Some("agent_message_chunk") if !nested_text(&update["agent_message_chunk"]).is_empty() => {
+            Cow::Borrowed(MESSAGE)
+        }
+        Some("agent_thought_chunk") => Cow::Borrowed("thought"),
+        Some(MESSAGE) | None => Cow::Borrowed("unknown"),
+        Some(other) => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
+    }
+}
+
+/// The text of an update whose kind is [`MESSAGE`] or `thought`, from the `params` of the notification.
+#[must_use]
+pub fn text(params: &Value) -> String {
+    let update = &params["update"];
+    if update.get("sessionUpdate").is_some() {
+        return nested_text(update);
+    }
+    update.as_object().and_then(|update| update.values().next()).map(nested_text).unwrap_or_default()
+}
+
+/// The texts in `content`, which is one block or a list of blocks, concatenated.
+fn nested_text(chunk: &Value) -> String {
+    let one = |block: &Value| match block["type"].as_str() {
+        Some("text") => block["text"].as_str().map(str::to_owned),
+        _ => None,
+    };
+    match &chunk["content"] {
+        Value::Array(blocks) => blocks.iter().filter_map(one).collect(),
+        block => one(block).unwrap_or_default(),
+    }
+}
+
+/// The fields of a `progress.update` of this kind, from the `params` of the notification.
+///
+/// Only what has the expected type is taken over; everything else stays in the raw text.
+#[must_use]
+pub fn fields(kind: &str, params: &Value) -> serde_json::Map<String, Value> {
+    let update = &params["update"];
+    let mut fields = serde_json::Map::new();
+    let mut take = |from: &str, to: &str| {
+        if let Some(value) = update.get(from).filter(|value| !value.is_null()) {
+            fields.insert(to.to_owned(), value.clone());
+        }
+    };
+    match kind {
+        "tool_call" | "tool_call_update" => {
+            take("toolCallId", "toolCallId");
+            take("title", "title");
+            take("kind", "toolKind");
+            take("status", "status");
+            take("locations", "locations");
+        }
+        "plan" => take("entries", "entries"),
+        "usage" => {
+            take("used", "used");
+            take("size", "size");
+            take("cost", "cost");
+        }
+        "mode" => take("currentModeId", "currentModeId"),
+        "session_info" => take("title", "title"),
+        "thought" | "user_message" => {
+            fields.insert("text".to_owned(), text(params).into());
+        }
+        _ => {}
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_of_the_agent_are_messages() {
+        let flat = r#"{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}}"#;
+        assert_eq!(classify(flat), MESSAGE);
+        assert_eq!(text(&serde_json::from_str(flat).unwrap()), "hi");
+        let nested = r#"{"sessionId":"s","update":{"agent_message_chunk":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}}"#;
+        assert_eq!(classify(nested), MESSAGE);
+        assert_eq!(text(&serde_json::from_str(nested).unwrap()), "ab");
+    }
+
+    #[test]
+    fn thoughts_and_tools_are_not_messages() {
+        for (update, kind) in [
+            (json!({"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"}}), "thought"),
+            (
+                json!({"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":""}}),
+                "agent_message_chunk",
+            ),
+            (json!({"sessionUpdate":"tool_call","toolCallId":"1"}), "tool_call"),
+            (json!({"sessionUpdate":"brand_new"}), "brand_new"),
+            (json!({"sessionUpdate":"message"}), "unknown"),
+            (json!({"sessionUpdate":7}), "unknown"),
+            (json!({}), "unknown"),
+            (json!("text"), "unknown"),
+        ] {
+            assert_eq!(classify(&json!({"sessionId":"s","update":update}).to_string()), kind, "{update}");
+        }
+    }
+
+    #[test]
+    fn escaped_words_are_read() {
+        assert_eq!(classify(r#"{"update":{"sessionUpdate":"pl\u0061n"}}"#), "plan");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(params in ".{0,200}") {
+            let _ = classify(&params);
+            if let Ok(value) = serde_json::from_str::<Value>(&params) {
+                let _ = text(&value);
+            }
+        }
+    }
+}
