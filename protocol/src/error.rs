@@ -19,6 +19,10 @@ words! {
         ConfigParseError = "CONFIG_PARSE_ERROR",
         /// `config init` would overwrite a file.
         ConfigAlreadyExists = "CONFIG_ALREADY_EXISTS",
+        /// The config file cannot be written.
+        ConfigUnwritable = "CONFIG_UNWRITABLE",
+        /// The workspace's `controller.json` cannot be written.
+        ControllerHintUnwritable = "CONTROLLER_HINT_UNWRITABLE",
         /// No workspace above the current folder.
         WorkspaceRootNotFound = "WORKSPACE_ROOT_NOT_FOUND",
         /// No such launcher.
@@ -91,6 +95,8 @@ words! {
         StateDirUnwritable = "STATE_DIR_UNWRITABLE",
         /// The directory of the sockets is not safe to use.
         RuntimeDirUnsafe = "RUNTIME_DIR_UNSAFE",
+        /// The directory of the sockets cannot be made.
+        RuntimeDirUnwritable = "RUNTIME_DIR_UNWRITABLE",
         /// A socket's path would be longer than the system takes.
         SocketPathTooLong = "SOCKET_PATH_TOO_LONG",
         /// The stored environment is gone: it must be sent again.

@@ -287,7 +287,7 @@ pub struct CancelRequested {
 ///
 /// Whether that is `turn.completed`, `turn.failed` or `turn.canceled` is decided by the daemon's core from the
 /// order of the journal: after [`RecordType::CancelRequested`] every end is `turn.canceled`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum TurnEnd {
     /// The agent answered the prompt.

@@ -1,0 +1,154 @@
+//! The caller's environment as a value, and what of it an agent inherits. Pure: nothing here looks at this process.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What a command knows of its caller: variables, working directory, home.
+///
+/// `Debug` shows the variables' names alone: their values may be secrets, and debug output ends up in logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Environment {
+    /// The caller's variables.
+    pub vars: BTreeMap<OsString, OsString>,
+    /// The caller's working directory, absolute.
+    pub cwd: PathBuf,
+    /// The caller's home: an absolute `HOME`, or what [`Environment::or_home`] supplied.
+    pub home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// From variables and an absolute working directory. In a program: `std::env::vars_os()`, `current_dir()`.
+    pub fn new(vars: impl IntoIterator<Item = (OsString, OsString)>, cwd: impl Into<PathBuf>) -> Self {
+        let vars: BTreeMap<_, _> = vars.into_iter().collect();
+        let home = vars.get(OsStr::new("HOME")).map(PathBuf::from).filter(|home| home.is_absolute());
+        Self { vars, cwd: cwd.into(), home }
+    }
+
+    /// Takes this home (for example [`account_home`]) if `HOME` gave none.
+    #[must_use]
+    pub fn or_home(mut self, fallback: impl FnOnce() -> Option<PathBuf>) -> Self {
+        self.home = self.home.or_else(fallback);
+        self
+    }
+
+    /// A variable; empty counts as unset.
+    pub fn var(&self, name: &str) -> Option<&OsStr> {
+        self.vars.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.vars.keys().collect();
+        f.debug_struct("Environment")
+            .field("vars", &names)
+            .field("cwd", &self.cwd)
+            .field("home", &self.home)
+            .finish()
+    }
+}
+
+/// The home directory of the account that this process runs as, from the user database.
+pub fn account_home() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
+    Some(user.dir).filter(|home| home.is_absolute())
+}
+
+/// The environment of an agent: the caller's variables without those that are about the caller itself, `PWD` set to
+/// the worker's working directory, and the launcher's `env` over all of it. Sorted by name, each name once.
+///
+/// What is removed: `SUBAGENT_*` (the owner's token is there), what systemd says to one process alone
+/// (`NOTIFY_SOCKET`, `LISTEN_*`, `INVOCATION_ID`, `JOURNAL_STREAM`), and a shell's notes (`_`, `SHLVL`, `OLDPWD`).
+pub fn inherited_environment(
+    caller: impl IntoIterator<Item = (OsString, OsString)>,
+    launcher_env: &BTreeMap<String, String>,
+    worker_cwd: &Path,
+) -> Vec<(OsString, OsString)> {
+    let mut vars: BTreeMap<OsString, OsString> =
+        caller.into_iter().filter(|(name, _)| passes_on(name)).collect();
+    vars.insert("PWD".into(), worker_cwd.into());
+    vars.extend(launcher_env.iter().map(|(name, value)| (name.into(), value.into())));
+    vars.into_iter().collect()
+}
+
+fn passes_on(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    let about_caller = matches!(
+        bytes,
+        b"NOTIFY_SOCKET" | b"INVOCATION_ID" | b"JOURNAL_STREAM" | b"_" | b"SHLVL" | b"OLDPWD"
+    );
+    !about_caller && !bytes.starts_with(b"SUBAGENT_") && !bytes.starts_with(b"LISTEN_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        list.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn what_is_about_the_caller_stays_behind() {
+        let caller = pairs(&[
+            ("PATH", "/bin"),
+            ("API_KEY", "k"),
+            ("SUBAGENT_CTL_TOKEN", "secret"),
+            ("SUBAGENT_STATE_DIR", "/s"),
+            ("SUBAGENTS", "kept"),
+            ("NOTIFY_SOCKET", "x"),
+            ("LISTEN_FDS", "1"),
+            ("LISTEN_PID", "1"),
+            ("LISTENER", "kept"),
+            ("INVOCATION_ID", "x"),
+            ("JOURNAL_STREAM", "x"),
+            ("_", "x"),
+            ("SHLVL", "3"),
+            ("OLDPWD", "/old"),
+            ("PWD", "/caller"),
+        ]);
+        let expected = pairs(&[
+            ("API_KEY", "k"),
+            ("LISTENER", "kept"),
+            ("PATH", "/bin"),
+            ("PWD", "/worker"),
+            ("SUBAGENTS", "kept"),
+        ]);
+        assert_eq!(inherited_environment(caller, &BTreeMap::new(), Path::new("/worker")), expected);
+    }
+
+    #[test]
+    fn the_launcher_has_the_last_word() {
+        let launcher =
+            BTreeMap::from([("PATH".to_owned(), "/opt".to_owned()), ("NEW".to_owned(), String::new())]);
+        let found = inherited_environment(pairs(&[("PATH", "/bin")]), &launcher, Path::new("/w"));
+        assert_eq!(found, pairs(&[("NEW", ""), ("PATH", "/opt"), ("PWD", "/w")]));
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_survive() {
+        let odd = OsStr::from_bytes(b"\xff\xfe").to_owned();
+        let found = inherited_environment([(odd.clone(), odd.clone())], &BTreeMap::new(), Path::new("/w"));
+        assert!(found.contains(&(odd.clone(), odd)));
+    }
+
+    #[test]
+    fn debug_output_has_no_values() {
+        let shown = format!("{:?}", Environment::new(pairs(&[("API_KEY", "sk-1")]), "/c"));
+        assert!(shown.contains("API_KEY") && !shown.contains("sk-1"), "{shown}");
+    }
+
+    #[test]
+    fn empty_is_unset_and_home_must_be_absolute() {
+        let env = Environment::new(pairs(&[("A", ""), ("B", "b"), ("HOME", "rel")]), "/c");
+        assert_eq!(env.var("A"), None);
+        assert_eq!(env.var("B"), Some(OsStr::new("b")));
+        assert_eq!(env.home, None);
+        assert_eq!(env.or_home(|| Some("/h".into())).home, Some("/h".into()));
+        let env = Environment::new(pairs(&[("HOME", "/mine")]), "/c").or_home(|| Some("/h".into()));
+        assert_eq!(env.home, Some("/mine".into()));
+    }
+}

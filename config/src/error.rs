@@ -1,0 +1,373 @@
+//! Every way in which this crate can fail: one variant per failed operation, with the contract's code and details.
+//! It holds no wording for a terminal (hints, colours); the caller prints [`ConfigError::message`].
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+/// A failure to find, read, understand or write what this crate is about. None of them is worth a blind retry.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// `--config` or `SUBAGENT_CONFIG` names a file that is not there.
+    #[error(
+        "the config file {path} given by {origin} does not exist; correct the path, or create it with `subagent config init --path {path}`",
+        path = path.display()
+    )]
+    ConfigMissing {
+        /// Absolute path that was asked for.
+        path: PathBuf,
+        /// Who asked for it: `--config` or `SUBAGENT_CONFIG`.
+        origin: &'static str,
+    },
+    /// The config file exists and cannot be read.
+    #[error("cannot read the config file {}: {cause}", path.display())]
+    ConfigUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The config file is neither JSON nor YAML.
+    #[error("{}{}: {problem}", path.display(), at(*line, *column))]
+    ConfigSyntax {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong there.
+        problem: String,
+        /// Line, counted from 1, where known.
+        line: Option<u64>,
+        /// Column, counted from 1, where known.
+        column: Option<u64>,
+    },
+    /// The config file is well-formed, and a value in it is not acceptable.
+    #[error("{}: {place} {problem}", path.display())]
+    ConfigInvalid {
+        /// The file.
+        path: PathBuf,
+        /// Where in the document.
+        place: Place,
+        /// What is wrong there, as the end of a sentence that begins with the place.
+        problem: String,
+    },
+    /// `config init` would overwrite a file.
+    #[error("{} already exists; use --force to replace it, or --path to write elsewhere", path.display())]
+    ConfigExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// `config init` could not write its file.
+    #[error("cannot write the config file {}: {cause}", path.display())]
+    ConfigUnwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The user's config path is needed and no home directory is known.
+    #[error("the home directory is unknown: set HOME, or name the file with --path")]
+    HomeUnknown,
+    /// `--scope` is neither `user` nor `project`.
+    #[error("unknown scope `{scope}`; use `user` or `project`")]
+    ScopeUnknown {
+        /// The text that was given.
+        scope: String,
+    },
+    /// `--cwd` names no directory that can be entered.
+    #[error("cannot use {} as working directory: {cause}", cwd.display())]
+    CwdUnusable {
+        /// The path as resolved so far.
+        cwd: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// No workspace marker above the working directory.
+    #[error(
+        "no workspace found in {} or above it (no .subagent folder, no .git); go into a project, or name one with --cwd",
+        cwd.display()
+    )]
+    WorkspaceRootNotFound {
+        /// Where the search began.
+        cwd: PathBuf,
+    },
+    /// The named launcher is not configured.
+    #[error("launcher `{name}` is not configured; {}", known_names(known, "launcher"))]
+    LauncherNotFound {
+        /// The name that was asked for.
+        name: String,
+        /// What is configured, sorted.
+        known: Vec<String>,
+    },
+    /// No launcher was named anywhere.
+    #[error("no launcher was chosen: use --launcher, or set defaults.launcher in the config file")]
+    LauncherNotChosen,
+    /// The named role has no hint.
+    #[error("role `{name}` has no hint in the config file; {}", known_names(known, "role"))]
+    RoleHintNotFound {
+        /// The name that was asked for.
+        name: String,
+        /// What is configured, sorted.
+        known: Vec<String>,
+    },
+    /// `controller.json` could not be written.
+    #[error("cannot write the controller hint {}: {cause}", path.display())]
+    ControllerHintUnwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The state directory cannot be created or written to.
+    #[error(
+        "cannot write to the state directory {}: {cause}; make it writable, or set SUBAGENT_STATE_DIR to another folder",
+        state_dir.display()
+    )]
+    StateDirUnwritable {
+        /// The directory.
+        state_dir: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The state directory lies on a file system that cannot keep what the database and the locks promise.
+    #[error(
+        "the state directory {} is on {file_system}, where file locks and shared memory are not dependable; set SUBAGENT_STATE_DIR to a folder on a local disk",
+        state_dir.display()
+    )]
+    StateDirUnsupportedFs {
+        /// The directory.
+        state_dir: PathBuf,
+        /// Name of the file system, for example `nfs`.
+        file_system: &'static str,
+    },
+    /// The socket directory is not safely ours.
+    #[error("refusing to use the socket directory {}: {problem}", path.display())]
+    RuntimeDirUnsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// The socket directory cannot be created or examined.
+    #[error("cannot create the socket directory {}: {cause}", path.display())]
+    RuntimeDirUnwritable {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A socket path would not fit into the kernel's address structure.
+    #[error(
+        "the socket path {} is longer than the {limit} bytes that the system allows; set XDG_RUNTIME_DIR to a shorter folder of yours",
+        path.display()
+    )]
+    SocketPathTooLong {
+        /// The path that does not fit.
+        path: PathBuf,
+        /// Most bytes that a path may have.
+        limit: usize,
+    },
+}
+
+impl ConfigError {
+    /// The stable code of the error envelope.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ConfigMissing { .. }
+            | Self::ConfigUnreadable { .. }
+            | Self::ConfigSyntax { .. }
+            | Self::ConfigInvalid { .. } => "CONFIG_PARSE_ERROR",
+            Self::ConfigExists { .. } => "CONFIG_ALREADY_EXISTS",
+            Self::ConfigUnwritable { .. } => "CONFIG_UNWRITABLE",
+            Self::HomeUnknown | Self::ScopeUnknown { .. } | Self::CwdUnusable { .. } => "INVALID_ARGUMENT",
+            Self::WorkspaceRootNotFound { .. } => "WORKSPACE_ROOT_NOT_FOUND",
+            Self::LauncherNotFound { .. } | Self::LauncherNotChosen => "LAUNCHER_NOT_FOUND",
+            Self::RoleHintNotFound { .. } => "ROLE_HINT_NOT_FOUND",
+            Self::ControllerHintUnwritable { .. } => "CONTROLLER_HINT_UNWRITABLE",
+            Self::StateDirUnwritable { .. } => "STATE_DIR_UNWRITABLE",
+            Self::StateDirUnsupportedFs { .. } => "STATE_DIR_UNSUPPORTED_FS",
+            Self::RuntimeDirUnsafe { .. } => "RUNTIME_DIR_UNSAFE",
+            Self::RuntimeDirUnwritable { .. } => "RUNTIME_DIR_UNWRITABLE",
+            Self::SocketPathTooLong { .. } => "SOCKET_PATH_TOO_LONG",
+        }
+    }
+
+    /// The whole message, cause included: the same text as `Display`.
+    pub fn message(&self) -> String {
+        self.to_string()
+    }
+
+    /// The `details` of the error envelope; empty where there are none.
+    pub fn details(&self) -> Map<String, Value> {
+        let mut details = Map::new();
+        let mut put = |key: &str, value: Value| details.insert(key.to_owned(), value);
+        match self {
+            Self::ConfigMissing { path, .. } => {
+                put("path", text(path));
+                put("error", "the file does not exist".into());
+            }
+            Self::ConfigUnreadable { path, cause }
+            | Self::ConfigUnwritable { path, cause }
+            | Self::ControllerHintUnwritable { path, cause }
+            | Self::RuntimeDirUnwritable { path, cause } => {
+                put("path", text(path));
+                put("error", cause.to_string().into());
+            }
+            Self::ConfigSyntax { path, problem, line, column } => {
+                put("path", text(path));
+                put("error", problem.as_str().into());
+                if let Some(line) = line {
+                    put("line", (*line).into());
+                }
+                if let Some(column) = column {
+                    put("column", (*column).into());
+                }
+            }
+            Self::ConfigInvalid { path, place, .. } => {
+                put("path", text(path));
+                place.details(&mut put);
+            }
+            Self::ConfigExists { path } => {
+                put("path", text(path));
+            }
+            Self::HomeUnknown | Self::LauncherNotChosen => {}
+            Self::ScopeUnknown { scope } => {
+                put("scope", scope.as_str().into());
+            }
+            Self::CwdUnusable { cwd, cause } => {
+                put("cwd", text(cwd));
+                put("error", cause.to_string().into());
+            }
+            Self::WorkspaceRootNotFound { cwd } => {
+                put("cwd", text(cwd));
+            }
+            // Both keys: `launcher show` and `launcher probe` of older versions named it differently.
+            Self::LauncherNotFound { name, .. } => {
+                put("name", name.as_str().into());
+                put("launcher", name.as_str().into());
+            }
+            Self::RoleHintNotFound { name, .. } => {
+                put("name", name.as_str().into());
+            }
+            Self::StateDirUnwritable { state_dir, cause } => {
+                put("stateDir", text(state_dir));
+                put("error", cause.to_string().into());
+            }
+            Self::StateDirUnsupportedFs { state_dir, file_system } => {
+                put("stateDir", text(state_dir));
+                put("fileSystem", (*file_system).into());
+            }
+            Self::RuntimeDirUnsafe { path, problem } => {
+                put("path", text(path));
+                put("error", problem.as_str().into());
+            }
+            Self::SocketPathTooLong { path, limit } => {
+                put("path", text(path));
+                put("limit", (*limit).into());
+            }
+        }
+        details
+    }
+}
+
+/// Where in a config document something is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A value of the wrong type, by its dotted path; `root` is the document itself.
+    Field(String),
+    /// An element of a list.
+    Element {
+        /// Path of the list.
+        field: String,
+        /// Position, counted from 0.
+        index: usize,
+    },
+    /// An entry of a mapping whose keys the user chooses.
+    Entry {
+        /// Path of the mapping.
+        field: String,
+        /// The key.
+        key: String,
+    },
+    /// The `command` of a launcher.
+    Command {
+        /// The launcher's name.
+        launcher: String,
+    },
+    /// A text field of a role hint.
+    Hint {
+        /// The role's name.
+        role: String,
+        /// The key inside the hint.
+        key: &'static str,
+    },
+    /// One of a role hint's skills.
+    Skill {
+        /// The role's name.
+        role: String,
+        /// Position, counted from 0.
+        index: usize,
+    },
+}
+
+impl Place {
+    fn details(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
+        match self {
+            Self::Field(field) => {
+                put("field", field.as_str().into());
+            }
+            Self::Element { field, index } => {
+                put("field", field.as_str().into());
+                put("index", (*index).into());
+            }
+            Self::Entry { field, key } => {
+                put("field", field.as_str().into());
+                put("key", key.as_str().into());
+            }
+            Self::Command { launcher } => {
+                put("launcher", launcher.as_str().into());
+            }
+            Self::Hint { role, .. } => {
+                put("roleHint", role.as_str().into());
+            }
+            Self::Skill { role, index } => {
+                put("roleHint", role.as_str().into());
+                put("index", (*index).into());
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) if field == "root" => write!(f, "the document"),
+            Self::Field(field) => write!(f, "`{field}`"),
+            Self::Element { field, index } => write!(f, "`{field}[{index}]`"),
+            Self::Entry { field, key } => write!(f, "`{field}.{key}`"),
+            Self::Command { launcher } => write!(f, "`launchers.{launcher}.command`"),
+            Self::Hint { role, key } => write!(f, "`roleHints.{role}.{key}`"),
+            Self::Skill { role, index } => write!(f, "`roleHints.{role}.recommendedSkills[{index}]`"),
+        }
+    }
+}
+
+fn text(path: &Path) -> Value {
+    path.to_string_lossy().into_owned().into()
+}
+
+fn at(line: Option<u64>, column: Option<u64>) -> String {
+    match (line, column) {
+        (Some(line), Some(column)) => format!(":{line}:{column}"),
+        (Some(line), None) => format!(":{line}"),
+        _ => String::new(),
+    }
+}
+
+fn known_names(known: &[String], what: &str) -> String {
+    if known.is_empty() {
+        format!("no {what} is configured (`subagent config init` writes a config file to begin with)")
+    } else {
+        format!("configured: {}", known.join(", "))
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads one config file from disk: bytes to text to value to [`Config`], every failure with the file's path.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::ConfigError;
+use crate::model::Config;
+use crate::{syntax, validate};
+
+/// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
+pub const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Reads and checks a config file. A pipe is read to its end, so that process substitution works.
+///
+/// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
+    let bytes = read(path).map_err(unreadable)?;
+    parse(path, &bytes)
+}
+
+/// Checks the bytes of a config file; `path` only serves the error.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
+    let text = str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
+    let document = syntax::parse(text).map_err(|found| ConfigError::ConfigSyntax {
+        path: path.to_owned(),
+        problem: found.problem,
+        line: found.line,
+        column: found.column,
+    })?;
+    validate::config(&document).map_err(|found| ConfigError::ConfigInvalid {
+        path: path.to_owned(),
+        place: found.place,
+        problem: found.problem,
+    })
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {MAX_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn not_utf8(path: &Path, bytes: &[u8], valid: usize) -> ConfigError {
+    let before = bytes.get(..valid).unwrap_or_default();
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let lines = before.iter().filter(|byte| **byte == b'\n').count();
+    let columns = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default()).chars().count();
+    ConfigError::ConfigSyntax {
+        path: path.to_owned(),
+        problem: "not UTF-8 text; save the file as UTF-8".to_owned(),
+        line: u64::try_from(lines + 1).ok(),
+        column: u64::try_from(columns + 1).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8]) -> Result<Config, ConfigError> {
+        parse(Path::new("/ws/config.yaml"), bytes)
+    }
+
+    #[test]
+    fn a_directory_a_missing_and_an_oversized_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let large = dir.path().join("large");
+        File::create(&large).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        for path in [dir.path().to_owned(), dir.path().join("none"), large] {
+            let error = load(&path).unwrap_err();
+            assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+            assert_eq!(error.details()["path"], path.to_str().unwrap());
+            assert!(!error.details()["error"].as_str().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn not_utf8_is_located() {
+        let error = check(b"a: 1\n# \xc3\xa9t\xe9\n").unwrap_err();
+        assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+        let details = error.details();
+        assert_eq!((details["line"].as_u64(), details["column"].as_u64()), (Some(2), Some(5)), "{error}");
+    }
+
+    #[test]
+    fn a_syntax_error_names_file_line_and_column() {
+        let error = check(b"launchers:\n  a: {command: x}\n  a: {command: y}\n").unwrap_err();
+        let details = error.details();
+        assert_eq!(details["path"], "/ws/config.yaml");
+        assert_eq!((details["line"].as_u64(), details["column"].as_u64()), (Some(3), Some(3)), "{error}");
+        assert!(error.message().starts_with("/ws/config.yaml:3:3: "), "{error}");
+    }
+
+    #[test]
+    fn a_schema_error_names_file_and_field() {
+        let error = check(b"launchers:\n  a:\n    command: x\n    args: [1]\n").unwrap_err();
+        assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+        let details = error.details();
+        assert_eq!(details["field"], "launchers.a.args");
+        assert_eq!(details["index"], 0);
+        assert_eq!(
+            error.message(),
+            "/ws/config.yaml: `launchers.a.args[0]` must be a string (put it in quotes), not a number"
+        );
+    }
+
+    #[test]
+    fn json_and_yaml_say_the_same() {
+        let yaml = check(b"launchers: {a: {command: x, args: ['-y']}}\ndefaults: {launcher: a}\n").unwrap();
+        let json = check(
+            br#"{"launchers": {"a": {"command": "x", "args": ["-y"]}}, "defaults": {"launcher": "a"}}"#,
+        );
+        assert_eq!(yaml, json.unwrap());
+    }
+
+    #[test]
+    fn an_empty_file_is_an_empty_config() {
+        assert_eq!(check(b"").unwrap(), Config::default());
+        assert_eq!(check(b"\xef\xbb\xbf").unwrap(), Config::default());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_a_config_or_a_parse_error(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            if let Err(error) = check(&bytes) {
+                proptest::prop_assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+                proptest::prop_assert!(error.details().contains_key("path"));
+            }
+        }
+
+        #[test]
+        fn a_damaged_config_gives_a_config_or_a_parse_error(at in 0..4000_usize, byte in proptest::num::u8::ANY, cut in 0..5000_usize) {
+            let mut bytes = crate::template::TEMPLATE.as_bytes().to_vec();
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            bytes.truncate(cut);
+            if let Err(error) = check(&bytes) {
+                proptest::prop_assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `config init`: which file, and writing the template there.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::markers::{CONFIG_FILE, DOT_SUBAGENT};
+use crate::template::TEMPLATE;
+use crate::write::{self, Replace};
+use crate::{discovery, paths, workspace};
+
+/// For whom a config file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All projects of this user.
+    User,
+    /// One project.
+    Project,
+}
+
+impl Scope {
+    /// From `--scope`: `user` or `project`, in any case, blanks around it ignored; else `INVALID_ARGUMENT`.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        match text.trim().to_lowercase().as_str() {
+            "user" => Ok(Self::User),
+            "project" => Ok(Self::Project),
+            _ => Err(ConfigError::ScopeUnknown { scope: text.to_owned() }),
+        }
+    }
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// What to do with a file that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Fail with `CONFIG_ALREADY_EXISTS`.
+    Keep,
+    /// Overwrite it (`--force`).
+    Replace,
+}
+
+/// What `config init` did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Initialized {
+    /// The file, absolute and without symbolic links.
+    pub path: PathBuf,
+    /// The scope that was asked for.
+    pub scope: Scope,
+    /// Whether there was a file before.
+    pub overwritten: bool,
+}
+
+/// The file that `config init` writes: `--path`, else for a project `.subagent/config.yaml` in exactly `--cwd` (or the
+/// caller's working directory), else for the user `SUBAGENT_CONFIG` or `~/.config/subagent/config.yaml`.
+pub fn target(
+    path: Option<&Path>,
+    scope: Scope,
+    typed_cwd: Option<&Path>,
+    env: &Environment,
+) -> Result<PathBuf, ConfigError> {
+    if let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) {
+        return Ok(paths::resolve(path, env));
+    }
+    match scope {
+        Scope::Project => {
+            let cwd = workspace::resolve_cwd(typed_cwd, env)?;
+            Ok(paths::resolve_absolute(&cwd.join(DOT_SUBAGENT).join(CONFIG_FILE)))
+        }
+        Scope::User => discovery::variable_path(env)
+            .or_else(|| discovery::user_path(env))
+            .ok_or(ConfigError::HomeUnknown),
+    }
+}
+
+/// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay.
+pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+    // Of the name itself: a link that leads nowhere is something of the user's too.
+    let before = path.symlink_metadata().ok();
+    if before.is_some() && existing == Existing::Keep {
+        return Err(ConfigError::ConfigExists { path });
+    }
+    let mode = before
+        .as_ref()
+        .filter(|found| found.is_file())
+        .map_or(0o666, |found| found.permissions().mode() & 0o777);
+    let replace = match existing {
+        Existing::Keep => Replace::No,
+        Existing::Replace => Replace::Yes,
+    };
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if let Err(cause) = std::fs::create_dir_all(folder) {
+        return Err(ConfigError::ConfigUnwritable { path, cause });
+    }
+    match write::atomically(&path, TEMPLATE.as_bytes(), mode, replace) {
+        Ok(()) => Ok(Initialized { path, scope, overwritten: before.is_some() }),
+        // Somebody was quicker.
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Err(ConfigError::ConfigExists { path }),
+        Err(cause) => Err(ConfigError::ConfigUnwritable { path, cause }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::symlink;
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        base: PathBuf,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let base = dir.path().canonicalize().unwrap();
+            fs::create_dir_all(base.join("ws/sub")).unwrap();
+            Self { _dir: dir, base }
+        }
+
+        fn env(&self, variable: &str) -> Environment {
+            let vars =
+                [("HOME".into(), self.base.join("home").into()), ("SUBAGENT_CONFIG".into(), variable.into())];
+            Environment::new(vars, self.base.join("ws"))
+        }
+
+        fn target(&self, path: Option<&str>, scope: Scope, cwd: Option<&str>, variable: &str) -> PathBuf {
+            let found = target(path.map(Path::new), scope, cwd.map(Path::new), &self.env(variable)).unwrap();
+            found.strip_prefix(&self.base).unwrap().to_owned()
+        }
+    }
+
+    #[test]
+    fn scopes() {
+        assert_eq!(Scope::parse(" User ").unwrap(), Scope::User);
+        assert_eq!(Scope::parse("PROJECT").unwrap(), Scope::Project);
+        let error = Scope::parse("global").unwrap_err();
+        assert_eq!((error.code(), &error.details()["scope"]), ("INVALID_ARGUMENT", &"global".into()));
+    }
+
+    #[test]
+    fn targets() {
+        let place = Place::new();
+        let user = Path::new("home/.config/subagent/config.yaml");
+        assert_eq!(place.target(Some("x.yaml"), Scope::Project, None, "v.yaml"), Path::new("ws/x.yaml"));
+        assert_eq!(place.target(None, Scope::Project, None, "v.yaml"), Path::new("ws/.subagent/config.yaml"));
+        assert_eq!(
+            place.target(None, Scope::Project, Some("sub"), ""),
+            Path::new("ws/sub/.subagent/config.yaml")
+        );
+        assert_eq!(place.target(None, Scope::User, None, "~/v.yaml"), Path::new("home/v.yaml"));
+        assert_eq!(place.target(None, Scope::User, Some("sub"), ""), user);
+        let homeless = Environment::new([], place.base.join("ws"));
+        assert_eq!(target(None, Scope::User, None, &homeless).unwrap_err().code(), "INVALID_ARGUMENT");
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_loaded() {
+        let place = Place::new();
+        let path = target(None, Scope::User, None, &place.env("")).unwrap();
+        let done = init(path.clone(), Scope::User, Existing::Keep).unwrap();
+        assert_eq!(done, Initialized { path: path.clone(), scope: Scope::User, overwritten: false });
+        let loaded = discovery::load(None, None, &place.env("")).unwrap();
+        assert_eq!((loaded.path, loaded.loaded), (path, true));
+        assert_eq!(loaded.config.defaults.launcher.as_deref(), Some("codex"));
+    }
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced() {
+        let place = Place::new();
+        let path = place.base.join("c.yaml");
+        fs::write(&path, "mine").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let error = init(path.clone(), Scope::User, Existing::Keep).unwrap_err();
+        assert_eq!(error.code(), "CONFIG_ALREADY_EXISTS");
+        assert_eq!(error.details()["path"], path.to_str().unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+        assert!(init(path.clone(), Scope::User, Existing::Replace).unwrap().overwritten);
+        assert_eq!(fs::read_to_string(&path).unwrap(), TEMPLATE);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_linked_config_is_replaced_where_it_really_is() {
+        let place = Place::new();
+        fs::write(place.base.join("dotfile.yaml"), "old").unwrap();
+        symlink(place.base.join("dotfile.yaml"), place.base.join("ws/c.yaml")).unwrap();
+        let path = target(Some(Path::new("c.yaml")), Scope::User, None, &place.env("")).unwrap();
+        init(path, Scope::User, Existing::Replace).unwrap();
+        assert!(place.base.join("ws/c.yaml").is_symlink());
+        assert_eq!(fs::read_to_string(place.base.join("dotfile.yaml")).unwrap(), TEMPLATE);
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_written_is_reported() {
+        let place = Place::new();
+        fs::write(place.base.join("file"), "").unwrap();
+        let below_a_file = init(place.base.join("file/c.yaml"), Scope::User, Existing::Keep).unwrap_err();
+        let a_folder = init(place.base.join("ws"), Scope::User, Existing::Replace).unwrap_err();
+        for error in [below_a_file, a_folder] {
+            assert_eq!(error.code(), "CONFIG_UNWRITABLE");
+            assert!(error.details().contains_key("error"));
+        }
+    }
+}

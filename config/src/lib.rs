@@ -1,0 +1,36 @@
+//! What the user writes (config file, launchers, roles) and where things live (workspace, state dir, sockets).
+//!
+//! Architecture invariants: this crate does not know the daemon, prints nothing, starts nothing and never looks at
+//! the process's own environment or working folder. Whatever comes from there is handed in as an [`Environment`],
+//! so a daemon can resolve things in the name of its caller, and tests are hermetic.
+
+pub mod controller_hint;
+pub mod discovery;
+pub mod environment;
+pub mod error;
+pub mod file;
+mod file_system;
+pub mod init;
+pub mod launcher;
+mod markers;
+pub mod model;
+mod paths;
+pub mod proc;
+pub mod role;
+pub mod runtime_dir;
+pub mod state_dir;
+mod syntax;
+pub mod template;
+mod validate;
+pub mod workspace;
+mod write;
+
+pub use controller_hint::ControllerHint;
+pub use discovery::{ConfigSource, LoadedConfig};
+pub use environment::{Environment, inherited_environment};
+pub use error::{ConfigError, Place};
+pub use init::{Existing, Initialized, Scope};
+pub use launcher::{LauncherProblem, ResolvedLauncher};
+pub use model::{Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
+pub use runtime_dir::RuntimeDir;
+pub use workspace::Workspace;

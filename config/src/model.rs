@@ -1,0 +1,159 @@
+//! The config file as typed data. Pure; how it is read is in `file`, what is acceptable in `validate`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::ConfigError;
+
+/// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
+pub const ACP_STDIO: &str = "acp-stdio";
+/// Role of a worker when neither the caller nor the config names one.
+pub const DEFAULT_ROLE: &str = "default";
+
+/// A whole config file. An absent file is `Config::default()`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// The agents that can be started, by name.
+    pub launchers: BTreeMap<String, Launcher>,
+    /// Languages that hold for every role.
+    pub role_defaults: RoleDefaults,
+    /// What the manager should know about each role, by name.
+    pub role_hints: BTreeMap<String, RoleHint>,
+    /// What is taken when a command names no launcher or role.
+    pub defaults: Defaults,
+}
+
+impl Config {
+    /// The launcher of this name, or `LAUNCHER_NOT_FOUND`.
+    pub fn launcher(&self, name: &str) -> Result<&Launcher, ConfigError> {
+        self.launchers.get(name).ok_or_else(|| ConfigError::LauncherNotFound {
+            name: name.to_owned(),
+            known: self.launchers.keys().cloned().collect(),
+        })
+    }
+
+    /// The hint for this role, or `ROLE_HINT_NOT_FOUND`.
+    pub fn role_hint(&self, name: &str) -> Result<&RoleHint, ConfigError> {
+        self.role_hints.get(name).ok_or_else(|| ConfigError::RoleHintNotFound {
+            name: name.to_owned(),
+            known: self.role_hints.keys().cloned().collect(),
+        })
+    }
+}
+
+/// How to start one kind of agent.
+///
+/// `Debug` shows the names of `env` alone: the values may be secrets, and debug output ends up in logs.
+#[derive(Clone, PartialEq)]
+pub struct Launcher {
+    /// How to talk to it; any text is read, only [`ACP_STDIO`] can be started.
+    pub backend_kind: String,
+    /// The command line as written, never blank; see `launcher` for how it is taken apart.
+    pub command: String,
+    /// Arguments after those in `command`.
+    pub args: Vec<String>,
+    /// Variables that are set for the agent over what it inherits. May hold secrets.
+    pub env: BTreeMap<String, String>,
+    /// Deadlines of the agent.
+    pub timeouts: Timeouts,
+}
+
+impl Launcher {
+    /// A launcher that speaks ACP over stdio, with default deadlines.
+    pub fn new(command: impl Into<String>) -> Self {
+        Self {
+            backend_kind: ACP_STDIO.to_owned(),
+            command: command.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.keys().collect();
+        f.debug_struct("Launcher")
+            .field("backend_kind", &self.backend_kind)
+            .field("command", &self.command)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("timeouts", &self.timeouts)
+            .finish()
+    }
+}
+
+/// Deadlines of one launcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the start of the process to a session; at least a second.
+    pub startup: Duration,
+    /// Longest turn; `None` is no limit.
+    pub turn: Option<Duration>,
+    /// How long a cancelled turn may take to end by itself.
+    pub cancel_grace: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { startup: Duration::from_secs(60), turn: None, cancel_grace: Duration::from_secs(10) }
+    }
+}
+
+/// Languages that hold for every role without its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleDefaults {
+    /// Language in which the manager writes to workers.
+    pub prompt_language: String,
+    /// Language in which workers answer.
+    pub response_language: String,
+}
+
+impl Default for RoleDefaults {
+    fn default() -> Self {
+        Self { prompt_language: "en".to_owned(), response_language: "same_as_manager".to_owned() }
+    }
+}
+
+/// What the manager should know about one role.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RoleHint {
+    /// Launcher to take for this role.
+    pub preferred_launcher: Option<String>,
+    /// Overrides [`RoleDefaults::prompt_language`].
+    pub prompt_language: Option<String>,
+    /// Overrides [`RoleDefaults::response_language`].
+    pub response_language: Option<String>,
+    /// When to delegate to this role, in free words.
+    pub delegation_hint: Option<String>,
+    /// Skills that a worker of this role should use.
+    pub recommended_skills: Vec<String>,
+}
+
+/// What is taken when a command names nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Defaults {
+    /// Launcher for roles without a preferred one.
+    pub launcher: Option<String>,
+    /// Role of a worker that is started without one.
+    pub role: Option<String>,
+    /// All other keys, as they were written.
+    pub other: Map<String, Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_has_no_values_of_variables() {
+        let mut launcher = Launcher::new("agent");
+        launcher.env.insert("API_KEY".to_owned(), "sk-1".to_owned());
+        let shown = format!("{launcher:?}");
+        assert!(shown.contains("API_KEY") && !shown.contains("sk-1"), "{shown}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What `/proc` says about processes: who started whom, since when, in which session. Linux only.
+//!
+//! Must not signal or keep anything. Every answer may be old as soon as it is read; where that matters, the functions
+//! here read again until two answers agree.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+/// Longer than `/proc/PID/stat` gets up to the field that is needed last (22 of 52).
+const STAT_BYTES: usize = 1024;
+
+/// The longest chain of parents that is followed. Longer ones are an error: somebody wants us to walk for ever.
+const MOST_ANCESTORS: usize = 4096;
+
+/// How often a walk is begun again because a process ended under it.
+const MOST_WALKS: usize = 16;
+
+/// One process at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// The process id.
+    pub pid: i32,
+    /// The parent; 0 for the first process and for one whose parent is outside of this pid namespace.
+    pub parent: i32,
+    /// The session, named by the pid of its leader (who may have ended).
+    pub session: i32,
+    /// Clock ticks since boot: with the pid the identity of the process.
+    pub start_time: u64,
+    /// The process name, at most 15 bytes; what is not UTF-8 is replaced.
+    pub name: String,
+    /// True for a process that has ended and waits for its parent to notice.
+    pub ended: bool,
+}
+
+/// Reads one process.
+///
+/// # Errors
+/// [`is_gone`] is true for the error if there is no such process or it is hidden from us; `InvalidData` for an unknown
+/// format.
+pub fn process(pid: i32) -> io::Result<Process> {
+    let mut buffer = [0; STAT_BYTES];
+    let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
+    parse(pid, &buffer[..length]).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("unknown format of /proc/{pid}/stat"))
+    })
+}
+
+/// When a process was started, in clock ticks since boot.
+///
+/// # Errors
+/// As [`process`].
+pub fn start_time(pid: i32) -> io::Result<u64> {
+    process(pid).map(|found| found.start_time)
+}
+
+/// The process itself, its parent, and so on up to the first one that is visible.
+///
+/// A parent that ends while we read makes its children somebody else's; then the walk begins again, so that the
+/// answer is a chain that was true at one moment. Ancestors that are hidden from us (`hidepid`) end the chain.
+///
+/// # Errors
+/// As [`process`] for `pid` itself; `Interrupted` if the chain never stood still.
+pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
+    for _ in 0..MOST_WALKS {
+        if let Some(chain) = walk(pid)? {
+            return Ok(chain);
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::Interrupted,
+        format!("the ancestors of process {pid} changed each time they were read"),
+    ))
+}
+
+/// One walk; `None` if something changed under it.
+fn walk(pid: i32) -> io::Result<Option<Vec<Process>>> {
+    let mut chain = vec![process(pid)?];
+    while let Some(child) = chain.last().filter(|child| child.parent > 0) {
+        let parent = match process(child.parent) {
+            Ok(parent) => Some(parent),
+            Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => None,
+            Err(error) => return Err(error),
+        };
+        // The number may have been given to another process between the two reads: only if the child still has the
+        // same parent afterwards, that parent was the one that was read.
+        let unchanged = process(child.pid)
+            .is_ok_and(|again| (again.start_time, again.parent) == (child.start_time, child.parent));
+        match parent {
+            _ if !unchanged => return Ok(None),
+            Some(parent) if chain.len() < MOST_ANCESTORS => chain.push(parent),
+            Some(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("process {pid} has more than {MOST_ANCESTORS} ancestors"),
+                ));
+            }
+            None => break,
+        }
+    }
+    Ok(Some(chain))
+}
+
+/// The leader of the session of this process, or this process itself if the leader has ended.
+///
+/// # Errors
+/// As [`process`].
+pub fn session_leader() -> io::Result<Process> {
+    let own = process(pid_of_this_process())?;
+    match process(own.session) {
+        Ok(leader) if !leader.ended => Ok(leader),
+        Err(error) if !is_gone(&error) && error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        _ => Ok(own),
+    }
+}
+
+/// The id of this boot: pids and start times of another one mean nothing.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn boot_id() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned())
+}
+
+/// True for the answers that `/proc` has for a process that is not there.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
+}
+
+fn pid_of_this_process() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+fn parse(pid: i32, text: &[u8]) -> Option<Process> {
+    let open = text.iter().position(|byte| *byte == b'(')?;
+    // The name may contain anything; the fields after it are numbers, and the state's letter.
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
+    let mut fields = std::str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    // After field 6, the session: field 22 is the 16th from here.
+    let start_time = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, parent, session, start_time, name, ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TAIL: &str = "S 42 7 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 200 184467";
+
+    #[test]
+    fn a_name_cannot_pose_as_fields() {
+        let found = parse(7, format!("7 (x) Z 1 (\n) {TAIL}").as_bytes()).unwrap();
+        assert_eq!((found.parent, found.session, found.start_time), (42, 9, 987_654));
+        assert_eq!((found.name.as_str(), found.ended), ("x) Z 1 (\n", false));
+    }
+
+    #[test]
+    fn a_cut_line_is_no_process() {
+        for text in ["7 (x) S 42 7", "", ") ("] {
+            assert_eq!(parse(7, text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_child_is_below_us_and_we_are_below_our_parent() {
+        // `cat` waits for our end of its pipe, then ends.
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let chain = ancestors(pid).unwrap();
+        assert_eq!((chain[0].pid, chain[0].parent), (pid, pid_of_this_process()));
+        assert_eq!(chain[1], process(pid_of_this_process()).unwrap());
+        assert!(chain.len() < 3 || chain[2].pid == std::os::unix::process::parent_id().cast_signed());
+        assert!(chain[1].start_time <= chain[0].start_time);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(is_gone(&ancestors(pid).unwrap_err()));
+    }
+
+    #[test]
+    fn an_ended_child_is_seen_as_ended_until_it_is_reaped() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let id = nix::sys::wait::Id::Pid(nix::unistd::Pid::from_raw(pid));
+        let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+        nix::sys::wait::waitid(id, flags).unwrap();
+        assert!(process(pid).unwrap().ended);
+        child.wait().unwrap();
+        assert!(is_gone(&process(pid).unwrap_err()));
+    }
+
+    #[test]
+    fn the_session_leader_is_the_one_of_this_session() {
+        let leader = session_leader().unwrap();
+        assert_eq!(leader.session, process(pid_of_this_process()).unwrap().session);
+        assert!(!leader.ended);
+    }
+
+    #[test]
+    fn the_boot_has_an_id() {
+        assert_eq!(boot_id().unwrap().len(), 36);
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_read(name in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let mut text = b"7 (".to_vec();
+            text.extend(&name);
+            text.extend(format!(") {TAIL}").bytes());
+            let found = parse(7, &text).unwrap();
+            prop_assert_eq!((found.parent, found.session, found.start_time), (42, 9, 987_654));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(7, &text);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The folder of the sockets: short enough for the kernel, and nobody's but ours. Only the daemon makes paths here;
+//! clients read them from its `daemon.json`.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::environment::Environment;
+use crate::error::ConfigError;
+
+/// Most bytes that the path of a unix socket may have: the kernel's 108, one of them for the final NUL.
+pub const SOCKET_PATH_LIMIT: usize = 107;
+
+/// Length of the longest file name made here: a 16 digit hash, `-`, a worker id (`w_` and 10 digits), `.sock`.
+const LONGEST_NAME: usize = 16 + 1 + 12 + 5;
+
+/// The folder of the sockets of one state dir; it exists, is a folder of ours, and nobody else can enter it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeDir {
+    folder: PathBuf,
+    hash: String,
+}
+
+impl RuntimeDir {
+    /// Chooses, makes and verifies the folder: `$XDG_RUNTIME_DIR/subagent`, else `/tmp/subagent-<uid>`.
+    ///
+    /// `XDG_RUNTIME_DIR` is passed over if it is not an absolute path of a folder of ours, or too long. `state_dir` is
+    /// absolute, with its links resolved.
+    pub fn prepare(env: &Environment, state_dir: &Path) -> Result<Self, ConfigError> {
+        let uid = nix::unistd::geteuid().as_raw();
+        Self::prepare_below(env.var("XDG_RUNTIME_DIR").map(Path::new), Path::new("/tmp"), uid, state_dir)
+    }
+
+    fn prepare_below(
+        xdg: Option<&Path>,
+        tmp: &Path,
+        uid: u32,
+        state_dir: &Path,
+    ) -> Result<Self, ConfigError> {
+        let in_xdg = xdg
+            .filter(|xdg| is_own_folder(xdg, uid))
+            .map(|xdg| xdg.join("subagent"))
+            .filter(|path| fits(path));
+        let folder = in_xdg.unwrap_or_else(|| tmp.join(format!("subagent-{uid}")));
+        let dir = Self { folder, hash: hash(state_dir) };
+        if !fits(&dir.folder) {
+            let path = dir.folder.join("x".repeat(LONGEST_NAME));
+            return Err(ConfigError::SocketPathTooLong { path, limit: SOCKET_PATH_LIMIT });
+        }
+        make(&dir.folder)?;
+        verify(&dir.folder, uid)?;
+        Ok(dir)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The socket of the daemon.
+    pub fn daemon_socket(&self) -> PathBuf {
+        self.folder.join(format!("{}.sock", self.hash))
+    }
+
+    /// The socket of a worker's runtime. Fails with `SOCKET_PATH_TOO_LONG` only for an id longer than ours are.
+    pub fn worker_socket(&self, worker_id: &str) -> Result<PathBuf, ConfigError> {
+        let path = self.folder.join(format!("{}-{worker_id}.sock", self.hash));
+        if path.as_os_str().len() > SOCKET_PATH_LIMIT {
+            return Err(ConfigError::SocketPathTooLong { path, limit: SOCKET_PATH_LIMIT });
+        }
+        Ok(path)
+    }
+
+    /// The file that keeps a worker's environment for restarts. Whoever writes it makes it 0600.
+    pub fn worker_environment(&self, worker_id: &str) -> PathBuf {
+        self.folder.join(format!("{}-{worker_id}.env", self.hash))
+    }
+}
+
+/// 16 hex digits that stand for a state dir. SHA-256, which the project has anyway, because the name must be the same
+/// in every version of the program (the standard library's hasher promises nothing of the kind).
+fn hash(state_dir: &Path) -> String {
+    let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn fits(folder: &Path) -> bool {
+    folder.as_os_str().len() + 1 + LONGEST_NAME <= SOCKET_PATH_LIMIT
+}
+
+/// After `su` the variable is still the other user's; using it would lock that user out.
+fn is_own_folder(path: &Path, uid: u32) -> bool {
+    path.is_absolute() && std::fs::metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == uid)
+}
+
+fn make(folder: &Path) -> Result<(), ConfigError> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+            Err(ConfigError::RuntimeDirUnwritable { path: folder.to_owned(), cause })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn verify(folder: &Path, uid: u32) -> Result<(), ConfigError> {
+    let path = || folder.to_owned();
+    // Of the name itself: a link that somebody else placed could lead anywhere.
+    let found = std::fs::symlink_metadata(folder)
+        .map_err(|cause| ConfigError::RuntimeDirUnwritable { path: path(), cause })?;
+    let problem = if found.is_symlink() {
+        "it is a symbolic link; remove it".to_owned()
+    } else if !found.is_dir() {
+        "it is not a folder; remove it".to_owned()
+    } else if found.uid() != uid {
+        format!(
+            "it belongs to user {}, not to you ({uid}); have it removed, or set XDG_RUNTIME_DIR to a folder of yours",
+            found.uid()
+        )
+    } else if found.mode() & 0o077 != 0 {
+        let mode = found.mode() & 0o777;
+        format!("others may use it (mode {mode:04o}); run `chmod 700 {}`, or remove it", folder.display())
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::RuntimeDirUnsafe { path: path(), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        tmp: PathBuf,
+        xdg: PathBuf,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            // Not below TMPDIR, which may be too long for a socket.
+            let dir = tempfile::tempdir_in("/tmp").unwrap();
+            let (tmp, xdg) = (dir.path().join("tmp"), dir.path().join("xdg"));
+            fs::create_dir(&tmp).unwrap();
+            fs::create_dir(&xdg).unwrap();
+            Self { _dir: dir, tmp, xdg }
+        }
+
+        fn prepare(&self, xdg: Option<&Path>) -> Result<RuntimeDir, ConfigError> {
+            RuntimeDir::prepare_below(xdg, &self.tmp, uid(), Path::new("/ws/.subagent/state"))
+        }
+
+        fn in_tmp(&self) -> PathBuf {
+            self.tmp.join(format!("subagent-{}", uid()))
+        }
+    }
+
+    fn uid() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    #[test]
+    fn the_users_runtime_folder_is_preferred_and_made_private() {
+        let place = Place::new();
+        let dir = place.prepare(Some(&place.xdg)).unwrap();
+        assert_eq!(dir.path(), place.xdg.join("subagent"));
+        assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(place.prepare(Some(&place.xdg)).unwrap(), dir);
+        assert!(!place.in_tmp().exists());
+    }
+
+    #[test]
+    fn names_are_stable_and_fit() {
+        let place = Place::new();
+        let dir = place.prepare(None).unwrap();
+        let name = |path: PathBuf| path.strip_prefix(place.in_tmp()).unwrap().to_str().unwrap().to_owned();
+        // Fixed: another version must find the same files. From `printf /ws/.subagent/state | sha256sum`.
+        assert_eq!(name(dir.daemon_socket()), "942cb00159a8d10b.sock");
+        assert_eq!(name(dir.worker_socket("w_0123456789").unwrap()), "942cb00159a8d10b-w_0123456789.sock");
+        assert_eq!(name(dir.worker_environment("w_0123456789")), "942cb00159a8d10b-w_0123456789.env");
+        assert_eq!(name(dir.worker_socket("w_0123456789").unwrap()).len(), LONGEST_NAME);
+        let error = dir.worker_socket(&"w".repeat(100)).unwrap_err();
+        assert_eq!(error.code(), "SOCKET_PATH_TOO_LONG");
+    }
+
+    #[test]
+    fn another_state_dir_has_other_names() {
+        assert_ne!(hash(Path::new("/a")), hash(Path::new("/b")));
+    }
+
+    #[test]
+    fn a_runtime_folder_that_cannot_serve_is_passed_over() {
+        let place = Place::new();
+        let long = place.xdg.join("x".repeat(80));
+        fs::create_dir(&long).unwrap();
+        let file = place.xdg.join("file");
+        fs::write(&file, "").unwrap();
+        for xdg in [
+            None,
+            Some(long.as_path()),
+            Some(&file),
+            Some(&place.xdg.join("none")),
+            Some(Path::new("relative")),
+        ] {
+            assert_eq!(place.prepare(xdg).unwrap().path(), place.in_tmp(), "{xdg:?}");
+        }
+    }
+
+    #[test]
+    fn another_users_runtime_folder_is_passed_over() {
+        let place = Place::new();
+        assert!(!is_own_folder(&place.xdg, uid() + 1));
+        assert!(is_own_folder(&place.xdg, uid()));
+    }
+
+    #[test]
+    fn too_long_everywhere_is_an_error() {
+        let place = Place::new();
+        let long = place.tmp.join("x".repeat(80));
+        fs::create_dir(&long).unwrap();
+        let error = RuntimeDir::prepare_below(None, &long, uid(), Path::new("/s")).unwrap_err();
+        assert_eq!(error.code(), "SOCKET_PATH_TOO_LONG");
+        assert_eq!(error.details()["limit"], 107);
+        assert!(error.details()["path"].as_str().unwrap().len() > 107);
+    }
+
+    #[track_caller]
+    fn unsafe_problem(place: &Place) -> String {
+        let error = place.prepare(None).unwrap_err();
+        assert_eq!(error.code(), "RUNTIME_DIR_UNSAFE");
+        assert_eq!(error.details()["path"], place.in_tmp().to_str().unwrap());
+        error.message()
+    }
+
+    #[test]
+    fn links_files_and_open_folders_are_refused() {
+        let place = Place::new();
+        symlink(&place.xdg, place.in_tmp()).unwrap();
+        assert!(unsafe_problem(&place).contains("symbolic link"));
+        fs::remove_file(place.in_tmp()).unwrap();
+        fs::write(place.in_tmp(), "").unwrap();
+        assert!(unsafe_problem(&place).contains("not a folder"));
+        fs::remove_file(place.in_tmp()).unwrap();
+        fs::create_dir(place.in_tmp()).unwrap();
+        for mode in [0o710, 0o701, 0o770, 0o755] {
+            fs::set_permissions(place.in_tmp(), Permissions::from_mode(mode)).unwrap();
+            assert!(unsafe_problem(&place).contains("chmod 700"));
+        }
+        fs::set_permissions(place.in_tmp(), Permissions::from_mode(0o700)).unwrap();
+        place.prepare(None).unwrap();
+    }
+
+    #[test]
+    fn another_users_folder_is_refused() {
+        let place = Place::new();
+        let folder = place.in_tmp();
+        fs::create_dir(&folder).unwrap();
+        let error = verify(&folder, uid() + 1).unwrap_err();
+        assert!(error.message().contains("belongs to user"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_reported() {
+        let place = Place::new();
+        fs::remove_dir(&place.tmp).unwrap();
+        assert_eq!(place.prepare(None).unwrap_err().code(), "RUNTIME_DIR_UNWRITABLE");
+    }
+}

@@ -1,0 +1,92 @@
+//! The config file that `config init` writes.
+
+/// Its text.
+pub const TEMPLATE: &str = include_str!("template.yaml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+    use crate::model::{Config, Launcher, Timeouts};
+    use std::path::Path;
+
+    fn template() -> Config {
+        file::parse(Path::new("template.yaml"), TEMPLATE.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_contracts_substrings_are_there() {
+        for part in [
+            "launchers:",
+            "roleDefaults:",
+            "roleHints:",
+            "defaults:",
+            "command: npx",
+            "@zed-industries/codex-acp",
+            "@zed-industries/claude-agent-acp",
+            "@google/gemini-cli",
+            "@github/copilot-language-server",
+            "@kirodotdev/cli",
+            "--experimental-acp",
+            "command: opencode",
+            "- acp",
+            "- \"cline\"",
+            "- \"--acp\"",
+        ] {
+            assert!(TEMPLATE.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn the_launchers_are_the_contracts() {
+        let lines: Vec<String> = template()
+            .launchers
+            .iter()
+            .map(|(name, launcher)| format!("{name}: {} {}", launcher.command, launcher.args.join(" ")))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "claude-code: npx -y @zed-industries/claude-agent-acp",
+                "cline: npx -y cline --acp",
+                "codex: npx -y @zed-industries/codex-acp",
+                "gemini: npx -y @google/gemini-cli --experimental-acp",
+                "github-copilot: npx -y @github/copilot-language-server --acp",
+                "kiro: npx -y @kirodotdev/cli acp",
+                "opencode: opencode acp",
+            ]
+        );
+        for launcher in template().launchers.values() {
+            let bare = Launcher { args: launcher.args.clone(), ..Launcher::new(&launcher.command) };
+            assert_eq!(launcher, &bare);
+            assert_eq!(launcher.timeouts, Timeouts::default());
+        }
+    }
+
+    #[test]
+    fn the_rest_is_the_contracts() {
+        let config = template();
+        assert_eq!(config.role_defaults.prompt_language, "en");
+        assert_eq!(config.role_defaults.response_language, "same_as_manager");
+        let roles: Vec<_> = config.role_hints.keys().map(String::as_str).collect();
+        assert_eq!(roles, ["data_scientist", "developer", "research_analyst", "reviewer", "ux_designer"]);
+        for (role, hint) in &config.role_hints {
+            assert!(hint.delegation_hint.is_some(), "{role}");
+            if let Some(launcher) = &hint.preferred_launcher {
+                config.launcher(launcher).unwrap();
+            }
+        }
+        assert_eq!(config.defaults.launcher.as_deref(), Some("codex"));
+        assert_eq!(config.defaults.role.as_deref(), Some("developer"));
+        assert!(config.defaults.other.is_empty());
+    }
+
+    #[test]
+    fn the_examples_in_its_comments_are_valid_too() {
+        let uncommented = TEMPLATE.replace("    # | ", "    ");
+        assert_ne!(uncommented, TEMPLATE);
+        let config = file::parse(Path::new("template.yaml"), uncommented.as_bytes()).unwrap();
+        assert!(config.launchers.values().any(|launcher| launcher.timeouts.turn.is_some()));
+        assert!(config.launchers.values().any(|launcher| !launcher.env.is_empty()));
+    }
+}

@@ -1,0 +1,177 @@
+//! Which folder a command is about, and where its state lives. Looks at the file system, changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use crate::environment::Environment;
+use crate::error::ConfigError;
+use crate::markers::{self, CONFIG_FILE, CONTROLLER_FILE, DOT_SUBAGENT, STATE};
+use crate::paths;
+
+/// Name of the database in the state dir.
+const DATABASE: &str = "state.db";
+
+/// A workspace and its state. All paths are absolute, without symbolic links as far as they exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The folder that controllers and workers belong to; also the `workspaceKey`.
+    pub root: PathBuf,
+    /// Where the daemon keeps everything; may not exist yet.
+    pub state_dir: PathBuf,
+    /// The database in it; may not exist yet.
+    pub db_path: PathBuf,
+}
+
+impl Workspace {
+    /// The workspace of a command that was given this `--cwd`, if any.
+    ///
+    /// Root: the nearest folder with a `.subagent` of ours (config file, controller hint or state), from `--cwd` or
+    /// else the caller's working directory upward; else the nearest with `.git`; else `--cwd` itself. State:
+    /// `SUBAGENT_STATE_DIR`, which also makes the lack of a root acceptable (the folder itself is the root then),
+    /// else `.subagent/state` in the root.
+    pub fn find(typed_cwd: Option<&Path>, env: &Environment) -> Result<Self, ConfigError> {
+        let start = resolve_cwd(typed_cwd, env)?;
+        let moved = env.var("SUBAGENT_STATE_DIR").map(|dir| paths::resolve(Path::new(dir), env));
+        let root = match root_above(&start) {
+            Some(root) => root.to_owned(),
+            None if typed_cwd.is_some() || moved.is_some() => start,
+            None => return Err(ConfigError::WorkspaceRootNotFound { cwd: start }),
+        };
+        let state_dir = match moved {
+            Some(dir) => dir,
+            None => paths::resolve_absolute(&root.join(DOT_SUBAGENT).join(STATE)),
+        };
+        let db_path = state_dir.join(DATABASE);
+        Ok(Self { root, state_dir, db_path })
+    }
+}
+
+/// The working directory that a command is about: `--cwd` (which must be a directory: `INVALID_ARGUMENT` otherwise),
+/// else the caller's. Absolute and without symbolic links.
+pub fn resolve_cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf, ConfigError> {
+    let Some(typed) = typed else {
+        return Ok(paths::resolve_absolute(&env.cwd));
+    };
+    let cwd = env.cwd.join(paths::expand_home(typed, env));
+    paths::directory(&cwd).map_err(|cause| ConfigError::CwdUnusable { cwd, cause })
+}
+
+fn root_above(start: &Path) -> Option<&Path> {
+    let ours = [CONFIG_FILE, CONTROLLER_FILE, STATE].map(|name| Path::new(DOT_SUBAGENT).join(name));
+    markers::nearest(start, &ours).or_else(|| markers::nearest(start, &[PathBuf::from(".git")]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        base: PathBuf,
+    }
+
+    impl Place {
+        fn new(files: &[&str]) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let base = dir.path().canonicalize().unwrap();
+            fs::create_dir_all(base.join("ws/sub/deep")).unwrap();
+            for file in files {
+                let path = base.join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "").unwrap();
+            }
+            Self { _dir: dir, base }
+        }
+
+        fn env(&self, cwd: &str, vars: &[(&str, &str)]) -> Environment {
+            Environment::new(
+                vars.iter().map(|(name, value)| (name.into(), value.into())),
+                self.base.join(cwd),
+            )
+        }
+
+        fn root(&self, typed: Option<&str>, cwd: &str) -> PathBuf {
+            let found = Workspace::find(typed.map(Path::new), &self.env(cwd, &[])).unwrap();
+            assert_eq!(found.state_dir, found.root.join(".subagent/state"));
+            assert_eq!(found.db_path, found.state_dir.join("state.db"));
+            found.root.strip_prefix(&self.base).unwrap().to_owned()
+        }
+    }
+
+    #[test]
+    fn each_file_of_ours_marks_a_root() {
+        for marker in ["ws/.subagent/config.yaml", "ws/.subagent/controller.json", "ws/.subagent/state/x"] {
+            let place = Place::new(&[marker]);
+            assert_eq!(place.root(None, "ws/sub/deep"), Path::new("ws"), "{marker}");
+            assert_eq!(place.root(Some("deep"), "ws/sub"), Path::new("ws"), "{marker}");
+        }
+    }
+
+    #[test]
+    fn git_marks_a_root_as_file_or_folder_but_ours_beats_a_nearer_git() {
+        assert_eq!(Place::new(&["ws/.git"]).root(None, "ws/sub"), Path::new("ws"));
+        assert_eq!(Place::new(&["ws/.git/HEAD"]).root(None, "ws/sub"), Path::new("ws"));
+        let both = Place::new(&["ws/.subagent/config.yaml", "ws/sub/.git"]);
+        assert_eq!(both.root(None, "ws/sub/deep"), Path::new("ws"));
+        let nested = Place::new(&["ws/.subagent/config.yaml", "ws/sub/.subagent/config.yaml"]);
+        assert_eq!(nested.root(None, "ws/sub/deep"), Path::new("ws/sub"));
+    }
+
+    #[test]
+    fn an_empty_dot_subagent_marks_nothing() {
+        let place = Place::new(&["ws/.git", "ws/sub/.subagent/notes.txt"]);
+        assert_eq!(place.root(None, "ws/sub/deep"), Path::new("ws"));
+    }
+
+    #[test]
+    fn without_a_marker_only_a_typed_folder_is_a_root() {
+        let place = Place::new(&[]);
+        let error = Workspace::find(None, &place.env("ws", &[])).unwrap_err();
+        assert_eq!(error.code(), "WORKSPACE_ROOT_NOT_FOUND");
+        assert_eq!(error.details()["cwd"], place.base.join("ws").to_str().unwrap());
+        assert_eq!(place.root(Some("."), "ws/sub"), Path::new("ws/sub"));
+        assert_eq!(place.root(Some("sub/../sub"), "ws"), Path::new("ws/sub"));
+    }
+
+    #[test]
+    fn the_state_dir_variable_beats_all() {
+        let place = Place::new(&["ws/.git"]);
+        let vars = [("SUBAGENT_STATE_DIR", "elsewhere/state")];
+        let found = Workspace::find(Some(Path::new("sub")), &place.env("ws", &vars)).unwrap();
+        assert_eq!(found.root, place.base.join("ws"));
+        assert_eq!(found.state_dir, place.base.join("ws/elsewhere/state"));
+        assert_eq!(found.db_path, place.base.join("ws/elsewhere/state/state.db"));
+        let empty = Workspace::find(None, &place.env("ws", &[("SUBAGENT_STATE_DIR", "")])).unwrap();
+        assert_eq!(empty.state_dir, place.base.join("ws/.subagent/state"));
+    }
+
+    #[test]
+    fn the_state_dir_variable_stands_in_for_a_root() {
+        let place = Place::new(&[]);
+        let found = Workspace::find(None, &place.env("ws", &[("SUBAGENT_STATE_DIR", "/s")])).unwrap();
+        assert_eq!((found.root, found.state_dir), (place.base.join("ws"), PathBuf::from("/s")));
+    }
+
+    #[test]
+    fn links_are_resolved() {
+        let place = Place::new(&["ws/.git"]);
+        symlink(place.base.join("ws/sub"), place.base.join("link")).unwrap();
+        fs::create_dir_all(place.base.join("disk")).unwrap();
+        fs::create_dir_all(place.base.join("ws/.subagent")).unwrap();
+        symlink(place.base.join("disk"), place.base.join("ws/.subagent/state")).unwrap();
+        let found = Workspace::find(Some(Path::new("link")), &place.env("", &[])).unwrap();
+        assert_eq!(found.root, place.base.join("ws"));
+        assert_eq!(found.state_dir, place.base.join("disk"));
+    }
+
+    #[test]
+    fn a_typed_cwd_must_be_a_folder() {
+        let place = Place::new(&["ws/file"]);
+        for wrong in ["none", "file"] {
+            let error = Workspace::find(Some(Path::new(wrong)), &place.env("ws", &[])).unwrap_err();
+            assert_eq!(error.code(), "INVALID_ARGUMENT");
+            assert_eq!(error.details()["cwd"], place.base.join("ws").join(wrong).to_str().unwrap());
+        }
+    }
+}

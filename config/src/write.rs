@@ -1,0 +1,61 @@
+//! Puts a whole file in place at once: readers see the old content or the new, never a part, also after a power cut.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What may be there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replace {
+    /// Anything; it is replaced.
+    Yes,
+    /// Nothing, or the write fails with `AlreadyExists`.
+    No,
+}
+
+/// Writes `content` to `path`, whose folder exists. `mode` is reduced by the process's umask.
+pub(crate) fn atomically(path: &Path, content: &[u8], mode: u32, replace: Replace) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".subagent-new-")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    let placed = match replace {
+        Replace::Yes => file.persist(path),
+        Replace::No => file.persist_noclobber(path),
+    };
+    placed.map_err(|error| error.error)?;
+    // The new name is durable only with its folder.
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn replaces_or_refuses_and_leaves_nothing_beside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        atomically(&path, b"one", 0o600, Replace::No).unwrap();
+        let error = atomically(&path, b"two", 0o600, Replace::No).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        atomically(&path, b"three", 0o600, Replace::Yes).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("f")).unwrap();
+        atomically(&dir.path().join("f"), b"x", 0o600, Replace::Yes).unwrap_err();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

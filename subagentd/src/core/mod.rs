@@ -1,0 +1,14 @@
+//! The rules: what may happen to a worker, its turn and its approvals, and what follows from it.
+//!
+//! Architecture invariant: nothing here does I/O, waits, or looks at a clock. A state machine is a value and one
+//! function from a value and an input to the next value and what must be stored and done. Recovery feeds the same
+//! function with the same journal. The written table is `docs/state-machines.md`.
+
+pub mod approval;
+pub mod decision;
+mod step;
+#[cfg(test)]
+mod tests;
+pub mod worker;
+
+pub use worker::{Action, Fact, Input, Step, Worker};

@@ -1,0 +1,494 @@
+//! The transition function of a worker. Everything that can happen is one arm here.
+
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+use subagent_protocol::{Code, Error, Result};
+
+use super::approval::{Approval, ApprovalInput};
+use super::decision::Choice;
+use super::worker::{Action, Cancel, Fact, Input, Link, State, Step, Turn, Worker};
+
+/// Why a turn is canceled when its worker is stopped.
+const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
+
+pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
+    let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
+    match input {
+        Input::Send { .. } | Input::Decide { .. } | Input::Cancel { .. } | Input::Stop => {}
+        // Nothing of it is left: whatever is still said of its runtimes is late news.
+        _ if worker.state == State::Stopped => {
+            return Ok(Step { worker: next.worker, facts: Vec::new(), actions: Vec::new() });
+        }
+        _ => {}
+    }
+    match input {
+        Input::Send { turn_id, message, input } => next.send(turn_id, message, &input)?,
+        Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
+        Input::Cancel { reason } => next.cancel(reason)?,
+        Input::Stop => next.stop(),
+        Input::Session { origin, context_lost } => {
+            let first = next.worker.state == State::Starting;
+            if first {
+                next.worker.state = State::Idle;
+            }
+            next.worker.link = Link::Ready;
+            let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
+            next.event(event_type, json!({"session": origin, "contextLost": context_lost}), None);
+            next.prompt_if_waiting();
+        }
+        Input::StartFailed { error } => {
+            next.worker.link = Link::Ending;
+            next.start_failed(error);
+        }
+        Input::SpawnFailed { error } => {
+            next.worker.link = Link::None;
+            next.start_failed(error);
+            next.stopped_if_stopping();
+        }
+        Input::Dispatching { turn } => {
+            next.open_turn(turn)?.dispatching = true;
+            next.facts.push(Fact::TurnDispatching { no: turn });
+        }
+        Input::ApprovalRequested { request_id } => {
+            if next.worker.approvals.contains_key(&request_id) {
+                let message = format!("the journal asks twice for the open permission request {request_id}");
+                return Err(Error::new(Code::Internal, message));
+            }
+            let turn = next.worker.turn().map(|turn| turn.no);
+            next.worker.approvals.insert(request_id.clone(), Approval::Pending);
+            next.facts.push(Fact::ApprovalOpened { request_id, turn });
+        }
+        Input::ApprovalClosed { request_id, reason } => {
+            next.end_approval(&request_id, &ApprovalInput::Closed(reason));
+        }
+        Input::AnswerWritten { request_id } => next.end_approval(&request_id, &ApprovalInput::AnswerWritten),
+        Input::AnswerRefused { request_id } => next.end_approval(&request_id, &ApprovalInput::AnswerRefused),
+        Input::PromptRefused { turn, error } => next.prompt_refused(turn, error),
+        Input::CancelRequested { turn, reason } => {
+            let open = next.open_turn(turn)?;
+            // The first reason stays: it is the one that the user was told.
+            let reason = open.cancel.take().map_or(reason, |cancel| cancel.reason);
+            let cancel = Cancel { reason, requested: true };
+            open.cancel = Some(cancel.clone());
+            next.facts.push(Fact::TurnCancel { no: turn, cancel });
+        }
+        Input::TurnEnd { turn, end } => {
+            next.open_turn(turn)?;
+            next.close_turn(Some(end));
+        }
+        Input::Ending => next.ending(),
+        Input::RuntimeGone { clean, rebooted } => next.runtime_gone(clean, rebooted),
+        Input::Attached { link, last_turn } => next.attached(link, last_turn),
+        Input::NothingLeft => next.stopped_if_stopping(),
+    }
+    Ok(Step { worker: next.worker, facts: next.facts, actions: next.actions })
+}
+
+/// The value that is being built.
+struct Next {
+    worker: Worker,
+    facts: Vec<Fact>,
+    actions: Vec<Action>,
+}
+
+impl Next {
+    fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
+        self.facts.push(Fact::Event { event_type, data, turn });
+    }
+
+    fn send(&mut self, turn_id: TurnId, message: Value, input: &Value) -> Result<()> {
+        let state = self.worker.public_state();
+        match self.worker.state {
+            State::Idle | State::Error => {}
+            State::Stopping(_) | State::Stopped => {
+                return Err(Error::new(
+                    Code::WorkerStopped,
+                    "the worker was stopped for good; start another one with `subagent worker start`",
+                )
+                .with("state", state.as_str()));
+            }
+            State::Starting | State::Turn(_) => {
+                let error = Error::new(
+                    Code::WorkerBusy,
+                    format!("the worker is {state}; wait for the end of its turn, or cancel it"),
+                );
+                return Err(error.with("state", state.as_str()));
+            }
+        }
+        let no = self.worker.last_turn + 1;
+        self.worker.last_turn = no;
+        self.worker.state = State::Turn(Turn { no, id: turn_id.clone(), dispatching: false, cancel: None });
+        self.facts.push(Fact::TurnOpened { no, id: turn_id.clone() });
+        self.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
+        self.event(EventType::MessageSent, message, Some(no));
+        self.facts.push(Fact::LastError(None));
+        match self.worker.link {
+            Link::None => {
+                self.worker.link = Link::Starting;
+                self.actions.push(Action::StartRuntime);
+            }
+            Link::Ready => self.actions.push(Action::Prompt { turn: no }),
+            // Its session, or the end of the old runtime, comes first.
+            Link::Starting | Link::Ending => {}
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, request_id: RequestId, choice: Choice, note: Option<String>) -> Result<()> {
+        let turn = self.worker.turn().map(|turn| turn.no);
+        match self.worker.approvals.get_mut(&request_id) {
+            Some(approval @ Approval::Pending) => {
+                *approval = Approval::Decided { option_id: choice.option_id.clone() };
+            }
+            Some(approval) => {
+                return Err(Error::new(
+                    Code::ApprovalNotPending,
+                    "the permission request was decided already",
+                )
+                .with("requestId", request_id.as_str())
+                .with("status", approval.status().as_str()));
+            }
+            None => {
+                let error = Error::new(Code::ApprovalNotFound, "no such permission request is open");
+                return Err(error.with("requestId", request_id.as_str()));
+            }
+        }
+        let shown = choice.option_id.as_deref().unwrap_or("cancelled");
+        self.decided_event(&request_id, &choice.decision, shown, choice.alias.as_deref(), note, turn);
+        self.facts.push(Fact::ApprovalDecided {
+            request_id: request_id.clone(),
+            option_id: choice.option_id.clone(),
+            by_cancel: false,
+        });
+        self.actions.push(Action::Answer { request_id, option_id: choice.option_id });
+        Ok(())
+    }
+
+    fn decided_event(
+        &mut self,
+        request_id: &RequestId,
+        decision: &str,
+        option_id: &str,
+        alias: Option<&str>,
+        note: Option<String>,
+        turn: Option<u64>,
+    ) {
+        let mut data = json!({"requestId": request_id, "decision": decision, "optionId": option_id});
+        if let Some(alias) = alias {
+            data["alias"] = alias.into();
+        }
+        if let Some(note) = note {
+            data["note"] = note.into();
+        }
+        self.event(EventType::ApprovalDecided, data, turn);
+    }
+
+    fn cancel(&mut self, reason: String) -> Result<()> {
+        let state = self.worker.public_state();
+        if let State::Stopping(Some(_)) = self.worker.state {
+            // Its stop cancels it already.
+            return Ok(());
+        }
+        let State::Turn(turn) = &mut self.worker.state else {
+            let error = Error::new(
+                Code::WorkerNotRunning,
+                format!("the worker is {state}: there is no turn to cancel"),
+            );
+            return Err(error.with("state", state.as_str()));
+        };
+        if turn.cancel.is_some() {
+            // A second cancel waits for the same end.
+            return Ok(());
+        }
+        let no = turn.no;
+        let cancel = Cancel { reason: reason.clone(), requested: false };
+        turn.cancel = Some(cancel.clone());
+        let unsent = !turn.dispatching && self.worker.link != Link::Ready;
+        self.facts.push(Fact::TurnCancel { no, cancel });
+        if unsent {
+            // No runtime has the prompt, and none will be given it.
+            self.close_turn(None);
+            return Ok(());
+        }
+        let pending: Vec<RequestId> = self
+            .worker
+            .approvals
+            .iter_mut()
+            .filter(|(_, approval)| **approval == Approval::Pending)
+            .map(|(request_id, approval)| {
+                *approval = Approval::DecidedByCancel;
+                request_id.clone()
+            })
+            .collect();
+        for request_id in pending {
+            self.decided_event(
+                &request_id,
+                "cancelled",
+                "cancelled",
+                Some("cancelled"),
+                Some(reason.clone()),
+                Some(no),
+            );
+            self.facts.push(Fact::ApprovalDecided { request_id, option_id: None, by_cancel: true });
+        }
+        self.actions.push(Action::Cancel { turn: no, reason });
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        match &mut self.worker.state {
+            State::Stopped | State::Stopping(_) => return,
+            State::Starting | State::Idle | State::Error => self.worker.state = State::Stopping(None),
+            State::Turn(turn) => {
+                let mut turn = turn.clone();
+                if turn.cancel.is_none() {
+                    let cancel = Cancel { reason: STOPPED_BY_MANAGER.to_owned(), requested: false };
+                    self.facts.push(Fact::TurnCancel { no: turn.no, cancel: cancel.clone() });
+                    turn.cancel = Some(cancel);
+                }
+                self.worker.state = State::Stopping(Some(turn));
+            }
+        }
+        self.facts.push(Fact::DesiredStop);
+        match self.worker.link {
+            // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
+            Link::None => self.close_turn(None),
+            Link::Starting | Link::Ready | Link::Ending => self.actions.push(Action::Terminate),
+        }
+    }
+
+    fn prompt_if_waiting(&mut self) {
+        if let State::Turn(Turn { no, dispatching: false, cancel: None, .. }) = self.worker.state {
+            self.actions.push(Action::Prompt { turn: no });
+        }
+    }
+
+    fn start_failed(&mut self, error: Error) {
+        self.facts.push(Fact::LastError(Some(error.clone())));
+        match &self.worker.state {
+            State::Starting => self.worker.state = State::Error,
+            State::Turn(_) => self.close_turn(Some(TurnEnd::Failed { error })),
+            State::Stopping(_) => self.close_turn(None),
+            State::Idle | State::Error | State::Stopped => {}
+        }
+    }
+
+    fn prompt_refused(&mut self, turn: u64, error: Option<Error>) {
+        if !self.worker.turn().is_some_and(|open| open.no == turn && !open.dispatching) {
+            // The turn is over, or the journal says that the prompt was taken: the refusal is of a repetition.
+            return;
+        }
+        match error {
+            // Another link than a ready one is newer than the refusal: there is nobody to wait for the end of, or
+            // the session will bring the prompt.
+            None if self.worker.link == Link::Ready => self.worker.link = Link::Ending,
+            None => {}
+            Some(error) => self.close_turn(Some(TurnEnd::Failed { error: error.with("dispatched", "no") })),
+        }
+    }
+
+    fn open_turn(&mut self, no: u64) -> Result<&mut Turn> {
+        match &mut self.worker.state {
+            State::Turn(turn) | State::Stopping(Some(turn)) if turn.no == no => Ok(turn),
+            State::Starting
+            | State::Idle
+            | State::Turn(_)
+            | State::Stopping(_)
+            | State::Error
+            | State::Stopped => {
+                Err(Error::new(Code::Internal, format!("the journal speaks of turn {no}, which is not open")))
+            }
+        }
+    }
+
+    /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
+    fn close_turn(&mut self, end: Option<TurnEnd>) {
+        if self.worker.turn().is_some() {
+            // The runtime closes them before it ends a turn; what is left here would stay open for ever. Before the
+            // turn is taken, so that their events belong to it.
+            self.end_approvals(&ApprovalInput::Closed(ApprovalClosedReason::TurnEnded));
+        }
+        let turn = match &mut self.worker.state {
+            State::Turn(turn) => {
+                let turn = turn.clone();
+                self.worker.state = State::Idle;
+                turn
+            }
+            State::Stopping(open) => match open.take() {
+                Some(turn) => turn,
+                None => return,
+            },
+            State::Starting | State::Idle | State::Error | State::Stopped => return,
+        };
+        // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
+        let own = !turn.dispatching || end.is_none() || lost(end.as_ref());
+        let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
+        let (status, event_type, data) = match (canceled, end) {
+            (Some(cancel), _) => {
+                let data = json!({"turnId": turn.id, "reason": cancel.reason});
+                (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            }
+            (None, Some(TurnEnd::Answered { stop_reason })) => {
+                let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
+                if let Some(stop_reason) = stop_reason {
+                    data["stopReason"] = stop_reason.into();
+                }
+                (TurnStatus::Completed, EventType::TurnCompleted, data)
+            }
+            (None, Some(TurnEnd::Failed { error })) => {
+                let data = json!({"turnId": turn.id, "error": error});
+                self.facts.push(Fact::LastError(Some(error)));
+                (TurnStatus::Failed, EventType::TurnFailed, data)
+            }
+            (None, None) => {
+                let data = json!({"turnId": turn.id, "reason": STOPPED_BY_MANAGER});
+                (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            }
+        };
+        let dispatched = match (turn.dispatching, &status) {
+            (false, _) => Dispatched::No,
+            (true, TurnStatus::Completed) => Dispatched::Yes,
+            (true, _) => Dispatched::Maybe,
+        };
+        self.event(event_type, data, Some(turn.no));
+        self.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
+    }
+
+    fn end_approvals(&mut self, input: &ApprovalInput) {
+        for request_id in self.worker.approvals.keys().cloned().collect::<Vec<_>>() {
+            self.end_approval(&request_id, input);
+        }
+    }
+
+    fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
+        // An input for a request that is over already is a repetition after a restart.
+        let Some(approval) = self.worker.approvals.remove(request_id) else { return };
+        let status = approval.end(input);
+        let turn = self.worker.turn().map(|turn| turn.no);
+        let reason = match input {
+            ApprovalInput::Closed(reason) => reason.as_str(),
+            ApprovalInput::Lost => "runtime_lost",
+            ApprovalInput::AnswerWritten | ApprovalInput::AnswerRefused => "unknown_to_the_agent",
+        };
+        let data = json!({"requestId": request_id, "reason": reason});
+        match status {
+            ApprovalStatus::Lost => self.event(EventType::ApprovalLost, data, turn),
+            ApprovalStatus::Canceled => self.event(EventType::ApprovalCanceled, data, turn),
+            _ => {}
+        }
+        self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
+    }
+
+    /// Says again what the runtime may not have heard. It takes each of these at most once.
+    fn ending(&mut self) {
+        if self.worker.link != Link::None {
+            self.worker.link = Link::Ending;
+        }
+        // The runtime ends a turn without a cancel of its own when it is told to end. Written down, because a daemon
+        // that is started anew before the end of the turn must come to the same result.
+        if let State::Stopping(Some(Turn { no, cancel: Some(cancel), .. })) = &mut self.worker.state
+            && !cancel.requested
+        {
+            cancel.requested = true;
+            self.facts.push(Fact::TurnCancel { no: *no, cancel: cancel.clone() });
+        }
+    }
+
+    fn attached(&mut self, link: Link, last_turn: u64) {
+        self.worker.link = link;
+        match &self.worker.state {
+            State::Stopping(_) => self.actions.push(Action::Terminate),
+            State::Turn(turn) if link == Link::Ready => {
+                let (no, cancel) = (turn.no, turn.cancel.clone());
+                let unsent = !turn.dispatching && turn.no > last_turn;
+                match cancel {
+                    None if unsent => self.actions.push(Action::Prompt { turn: no }),
+                    Some(_) if unsent => return self.close_turn(None),
+                    Some(cancel) if !cancel.requested => {
+                        self.actions.push(Action::Cancel { turn: no, reason: cancel.reason });
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        for (request_id, approval) in &self.worker.approvals {
+            if let Approval::Decided { option_id } = approval {
+                let (request_id, option_id) = (request_id.clone(), option_id.clone());
+                self.actions.push(Action::Answer { request_id, option_id });
+            }
+        }
+    }
+
+    fn runtime_gone(&mut self, clean: bool, rebooted: bool) {
+        let was = std::mem::replace(&mut self.worker.link, Link::None);
+        self.end_approvals(&ApprovalInput::Lost);
+        if !clean {
+            self.event(
+                EventType::WorkerLost,
+                json!({"reason": "the runtime ended without its last record"}),
+                None,
+            );
+        }
+        match &self.worker.state {
+            State::Starting => {
+                self.worker.state = State::Error;
+                self.facts.push(Fact::LastError(Some(runtime_lost(None))));
+            }
+            State::Turn(turn) if !turn.dispatching && was == Link::Ending && turn.cancel.is_none() => {
+                // The turn was accepted while the old runtime was on its way out and was never given to it.
+                self.worker.link = Link::Starting;
+                self.actions.push(Action::StartRuntime);
+            }
+            State::Turn(_) | State::Stopping(Some(_)) => self.turn_lost(rebooted),
+            State::Idle if !clean => self.facts.push(Fact::LastError(Some(runtime_lost(None)))),
+            State::Idle | State::Stopping(None) | State::Error | State::Stopped => {}
+        }
+    }
+
+    fn turn_lost(&mut self, rebooted: bool) {
+        let (State::Turn(turn) | State::Stopping(Some(turn))) = &mut self.worker.state else { return };
+        if rebooted && !turn.dispatching {
+            // The record may have been in the part of the journal that is missing.
+            turn.dispatching = true;
+            self.facts.push(Fact::TurnDispatching { no: turn.no });
+        }
+        let dispatched = if turn.dispatching { Dispatched::Maybe } else { Dispatched::No };
+        self.close_turn(Some(TurnEnd::Failed { error: runtime_lost(Some(dispatched)) }));
+    }
+
+    fn stopped_if_stopping(&mut self) {
+        if matches!(self.worker.state, State::Stopping(_)) && self.worker.link == Link::None {
+            self.close_turn(None);
+            self.end_approvals(&ApprovalInput::Lost);
+            self.worker.state = State::Stopped;
+            self.event(EventType::WorkerStopped, json!({}), None);
+        }
+    }
+}
+
+/// Whether a turn ended because its runtime died: then a cancel that was accepted counts, though the runtime had
+/// no chance to journal it.
+fn lost(end: Option<&TurnEnd>) -> bool {
+    matches!(end, Some(TurnEnd::Failed { error }) if error.code == Code::RuntimeLost)
+}
+
+/// `dispatched` is about the prompt of the turn that was open; `None` if none was.
+fn runtime_lost(dispatched: Option<Dispatched>) -> Error {
+    let message = match dispatched {
+        None => "the worker's runtime died; the next message starts another one",
+        Some(Dispatched::No) => "the worker's runtime died before the prompt was sent; send it again",
+        Some(Dispatched::Maybe | Dispatched::Yes) => {
+            "the worker's runtime died in the middle of the turn; look at what it has done before sending again"
+        }
+    };
+    let error = Error::new(Code::RuntimeLost, message);
+    match dispatched {
+        None => error,
+        Some(Dispatched::No) => error.with("dispatched", Dispatched::No.as_str()).retryable(),
+        Some(dispatched) => error.with("dispatched", dispatched.as_str()),
+    }
+}

@@ -1,0 +1,74 @@
+//! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
+
+mod checker;
+mod properties;
+mod rows;
+mod table;
+mod world;
+
+use serde_json::json;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::{Code, Error};
+
+use super::decision::Choice;
+use super::worker::{Input, State, Worker};
+
+fn request(no: u8) -> RequestId {
+    RequestId::from_random([no; RequestId::BYTES])
+}
+
+fn turn_id(no: u64) -> TurnId {
+    TurnId::from_random([u8::try_from(no % 251).unwrap(); TurnId::BYTES])
+}
+
+fn send(no: u64) -> Input {
+    Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}) }
+}
+
+fn decide(request_id: RequestId, option: Option<&str>) -> Input {
+    let choice = Choice {
+        option_id: option.map(str::to_owned),
+        alias: None,
+        decision: option.unwrap_or("cancelled").to_owned(),
+    };
+    Input::Decide { request_id, choice, note: None }
+}
+
+fn failure() -> Error {
+    Error::new(Code::BackendUnavailable, "the agent ended")
+}
+
+/// What distinguishes states of a worker in the written table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    state: &'static str,
+    /// Whether its prompt may have been written, and how far its cancel is.
+    turn: Option<(bool, &'static str)>,
+    /// Pending, decided, decided by a cancel.
+    approvals: (bool, bool, bool),
+}
+
+impl Shape {
+    fn of(worker: &Worker) -> Self {
+        use super::approval::Approval;
+        let cancel = |turn: &super::worker::Turn| match &turn.cancel {
+            None => "none",
+            Some(cancel) if cancel.requested => "requested",
+            Some(_) => "wanted",
+        };
+        let any = |which: fn(&Approval) -> bool| worker.approvals.values().any(which);
+        Self {
+            state: rows::word(&worker.state),
+            turn: worker.turn().map(|turn| (turn.dispatching, cancel(turn))),
+            approvals: (
+                any(|a| *a == Approval::Pending),
+                any(|a| matches!(a, Approval::Decided { .. })),
+                any(|a| *a == Approval::DecidedByCancel),
+            ),
+        }
+    }
+}
+
+fn is_stopped(worker: &Worker) -> bool {
+    worker.state == State::Stopped
+}

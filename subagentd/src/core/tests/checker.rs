@@ -1,0 +1,257 @@
+//! A worker that is watched: every step is checked against what must always hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use subagent_protocol::Code;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
+
+use super::rows::Rows;
+use super::{Shape, is_stopped};
+use crate::core::approval::Approval;
+use crate::core::worker::{Action, Fact, Input, Link, State, Step, Worker};
+
+/// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
+pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
+    use WorkerState as W;
+    from == to
+        || match from {
+            W::Starting => matches!(to, W::Idle | W::Error | W::Stopped),
+            W::Idle => matches!(to, W::Running | W::WaitingApproval | W::Stopped),
+            W::Running => matches!(to, W::WaitingApproval | W::Canceling | W::Idle),
+            W::WaitingApproval => matches!(to, W::Running | W::Canceling | W::Idle),
+            W::Canceling => matches!(to, W::Idle | W::Stopped),
+            W::Error => matches!(to, W::Running | W::WaitingApproval | W::Idle | W::Stopped),
+            W::Stopped => false,
+        }
+}
+
+pub(super) struct Checker {
+    pub(super) worker: Worker,
+    pub(super) rows: Rows,
+    pub(super) shapes: BTreeSet<Shape>,
+    /// Turns whose `Dispatching` was seen.
+    dispatching: BTreeSet<u64>,
+    /// Turns whose `CancelRequested` was seen.
+    cancel_requested: BTreeSet<u64>,
+    /// The open permission requests, and what a person decided.
+    open: BTreeMap<RequestId, Option<Option<String>>>,
+    stopped_events: usize,
+}
+
+impl Checker {
+    pub(super) fn new() -> Self {
+        let worker = Worker::new();
+        Self {
+            rows: Rows::new(&worker),
+            shapes: BTreeSet::from([Shape::of(&worker)]),
+            worker,
+            dispatching: BTreeSet::new(),
+            cancel_requested: BTreeSet::new(),
+            open: BTreeMap::new(),
+            stopped_events: 0,
+        }
+    }
+
+    /// The daemon is started anew and knows what is stored.
+    pub(super) fn reload(&mut self) {
+        self.worker = self.rows.load();
+    }
+
+    pub(super) fn step(&mut self, input: &Input) -> Result<Vec<Action>, Code> {
+        let result = self.worker.step(input.clone());
+        assert_eq!(result, self.worker.step(input.clone()), "the same input gave two results");
+        let step = match result {
+            Ok(step) => step,
+            Err(error) => {
+                self.check_error(input, error.code);
+                return Err(error.code);
+            }
+        };
+        self.see(input);
+        self.check_worker(&step);
+        for (index, fact) in step.facts.iter().enumerate() {
+            self.check_fact(input, &step, index, fact);
+        }
+        for action in &step.actions {
+            self.check_action(input, &step, action);
+        }
+        self.rows.store(&step.worker, &step.facts);
+        self.worker = step.worker;
+        self.shapes.insert(Shape::of(&self.worker));
+        assert_eq!(self.rows.load(), Worker { link: Link::None, ..self.worker.clone() }, "what is stored");
+        assert!(self.open.keys().eq(self.worker.approvals.keys()), "the open permission requests");
+        Ok(step.actions)
+    }
+
+    fn check_error(&self, input: &Input, code: Code) {
+        let expected: &[Code] = match input {
+            Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
+            Input::Decide { .. } => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
+            Input::Cancel { .. } => &[Code::WorkerNotRunning],
+            Input::Stop => &[],
+            _ => &[Code::Internal],
+        };
+        assert!(expected.contains(&code), "{code} for {input:?} in {:?}", self.worker);
+    }
+
+    fn see(&mut self, input: &Input) {
+        let open = self.worker.turn().map(|turn| turn.no);
+        match input {
+            Input::Dispatching { turn } if open == Some(*turn) => {
+                self.dispatching.insert(*turn);
+            }
+            Input::CancelRequested { turn, .. } if open == Some(*turn) => {
+                self.cancel_requested.insert(*turn);
+            }
+            _ => {}
+        }
+    }
+
+    fn check_worker(&self, step: &Step) {
+        let (from, to) = (self.worker.public_state(), step.worker.public_state());
+        assert!(may_follow(from, to), "{from} -> {to}");
+        assert_eq!(to.has_open_turn(), step.worker.turn().is_some());
+        assert!(step.worker.last_turn >= self.worker.last_turn);
+        if is_stopped(&self.worker) {
+            assert_eq!((&step.worker, step.facts.len(), step.actions.len()), (&self.worker, 0, 0), "after the stop");
+        }
+        if is_stopped(&step.worker) {
+            assert!(step.worker.approvals.is_empty());
+            assert_eq!(step.worker.link, Link::None);
+        }
+        let stopping = |worker: &Worker| matches!(worker.state, State::Stopping(_) | State::Stopped);
+        assert!(!stopping(&self.worker) || stopping(&step.worker), "a stop was undone");
+        let desired = step.facts.contains(&Fact::DesiredStop);
+        assert_eq!(desired, stopping(&step.worker) && !stopping(&self.worker), "a stop is stored when it is asked for");
+    }
+
+    fn check_fact(&mut self, input: &Input, step: &Step, index: usize, fact: &Fact) {
+        let by_person = matches!(input, Input::Decide { .. } | Input::Cancel { .. });
+        match fact {
+            Fact::TurnOpened { no, .. } => {
+                assert!(matches!(input, Input::Send { .. }));
+                assert_eq!(*no, self.worker.last_turn + 1);
+                assert_eq!(self.worker.turn(), None);
+            }
+            Fact::TurnDispatching { no } => {
+                self.dispatching.insert(*no);
+            }
+            Fact::TurnCancel { no, cancel } => {
+                let before = self.worker.turn().filter(|turn| turn.no == *no).and_then(|turn| turn.cancel.as_ref());
+                assert!(before.is_none_or(|before| before.reason == cancel.reason), "the first reason stays");
+                if cancel.requested {
+                    self.cancel_requested.insert(*no);
+                }
+            }
+            Fact::TurnClosed { no, status, dispatched } => {
+                self.check_end(step, index, *no, *status, *dispatched);
+            }
+            Fact::ApprovalOpened { request_id, turn } => {
+                assert_eq!(*turn, self.worker.turn().map(|turn| turn.no));
+                assert!(self.open.insert(request_id.clone(), None).is_none(), "asked twice");
+            }
+            Fact::ApprovalDecided { request_id, option_id, .. } => {
+                assert!(by_person, "nobody decided {request_id}");
+                let decided = self.open.get_mut(request_id).expect("it is open");
+                assert_eq!(decided.replace(option_id.clone()), None, "decided twice");
+            }
+            Fact::ApprovalClosed { request_id, status } => {
+                let decided = self.open.remove(request_id).expect("a permission request ends once").is_some();
+                match status {
+                    ApprovalStatus::Lost | ApprovalStatus::Canceled => assert!(!decided, "{status} after a decision"),
+                    ApprovalStatus::Undelivered => assert!(decided),
+                    ApprovalStatus::Delivered => {
+                        assert!(decided || matches!(input, Input::AnswerWritten { .. }), "delivered by nobody");
+                    }
+                    other => panic!("{other} is no end"),
+                }
+                assert!(self.worker.approvals.contains_key(request_id));
+            }
+            Fact::Event { event_type, turn, .. } => self.check_event(input, step, index, *event_type, *turn),
+            Fact::LastError(_) | Fact::DesiredStop => {}
+        }
+    }
+
+    fn check_end(&self, step: &Step, index: usize, no: u64, status: TurnStatus, dispatched: Dispatched) {
+        let end = match status {
+            TurnStatus::Completed => EventType::TurnCompleted,
+            TurnStatus::Failed => EventType::TurnFailed,
+            TurnStatus::Canceled => EventType::TurnCanceled,
+            TurnStatus::Accepted => panic!("that is no end"),
+        };
+        let ends = |fact: &&Fact| matches!(fact, Fact::Event { event_type, .. } if event_type.ends_turn());
+        assert_eq!(step.facts.iter().filter(ends).count(), 1, "one event ends a turn");
+        let Some(Fact::Event { event_type, turn, data }) = step.facts[..index].iter().rev().find(ends) else {
+            panic!("the event comes before the fact that refers to it");
+        };
+        assert_eq!((*event_type, *turn), (end, Some(no)));
+        assert_eq!(data["turnId"], self.worker.turn().unwrap().id.as_str());
+        assert_eq!(step.worker.turn(), None, "an ended turn is closed");
+        if self.cancel_requested.contains(&no) {
+            assert_eq!(status, TurnStatus::Canceled, "after the runtime took the cancel");
+        }
+        if status == TurnStatus::Canceled {
+            assert!(self.worker.turn().unwrap().cancel.is_some() || !matches!(self.worker.state, State::Stopping(_)));
+        }
+        assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
+        assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
+        if let (Some(told), TurnStatus::Failed) = (data["error"]["details"]["dispatched"].as_str(), status) {
+            assert_eq!(told, dispatched.as_str(), "what is told is what is stored");
+        }
+    }
+
+    fn check_event(&mut self, input: &Input, step: &Step, index: usize, event_type: EventType, turn: Option<u64>) {
+        if let Some(no) = turn {
+            let opened = step.facts[..index].iter().any(|f| matches!(f, Fact::TurnOpened { no: o, .. } if *o == no));
+            assert!(opened || self.worker.turn().is_some_and(|open| open.no == no), "{event_type} of no open turn");
+            let closed = step.facts[..index].iter().any(|fact| matches!(fact, Fact::TurnClosed { .. }));
+            assert!(!closed, "{event_type} after the end of its turn");
+        }
+        match event_type {
+            EventType::ApprovalDecided => {
+                assert!(matches!(input, Input::Decide { .. } | Input::Cancel { .. }), "nobody decided");
+            }
+            EventType::ApprovalLost | EventType::ApprovalCanceled => {
+                assert_eq!(turn, self.worker.turn().map(|turn| turn.no), "{event_type} belongs to the open turn");
+            }
+            EventType::WorkerStopped => {
+                self.stopped_events += 1;
+                assert!(self.stopped_events == 1 && is_stopped(&step.worker));
+            }
+            event_type if event_type.ends_turn() => {
+                let closes = |fact: &Fact| matches!(fact, Fact::TurnClosed { no, .. } if Some(*no) == turn);
+                assert!(step.facts[index..].iter().any(closes), "{event_type} without an end");
+            }
+            _ => {}
+        }
+    }
+
+    fn check_action(&self, input: &Input, step: &Step, action: &Action) {
+        match action {
+            Action::StartRuntime => {
+                assert!(self.worker.link == Link::None || matches!(input, Input::RuntimeGone { .. }), "one lives");
+                assert_eq!(step.worker.link, Link::Starting);
+                assert!(matches!(step.worker.state, State::Turn(_)));
+            }
+            Action::Prompt { turn } => {
+                let State::Turn(open) = &step.worker.state else { panic!("a prompt without a turn") };
+                assert_eq!((open.no, open.dispatching, &open.cancel), (*turn, false, &None));
+                assert!(!self.dispatching.contains(turn), "a prompt after it may have been written");
+                assert_eq!(step.worker.link, Link::Ready);
+            }
+            Action::Cancel { turn, reason } => {
+                let open = step.worker.turn().unwrap();
+                assert_eq!((open.no, &open.cancel.as_ref().unwrap().reason), (*turn, reason));
+            }
+            Action::Answer { request_id, option_id } => {
+                let Some(Approval::Decided { option_id: decided }) = step.worker.approvals.get(request_id) else {
+                    panic!("an answer that nobody gave");
+                };
+                assert_eq!(decided, option_id);
+            }
+            Action::Terminate => assert!(matches!(step.worker.state, State::Stopping(_))),
+        }
+    }
+}

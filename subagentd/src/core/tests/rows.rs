@@ -1,0 +1,127 @@
+//! A model of the rows in which the store keeps a worker: what it writes for each fact, and what it reads back.
+
+use std::collections::BTreeMap;
+
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+
+use crate::core::approval::Approval;
+use crate::core::worker::{Cancel, Fact, Link, State, Turn, Worker};
+
+#[derive(Debug, Clone)]
+pub(super) struct TurnRow {
+    pub(super) id: TurnId,
+    pub(super) status: TurnStatus,
+    pub(super) dispatched: Dispatched,
+    cancel: Option<Cancel>,
+}
+
+#[derive(Debug, Clone)]
+struct ApprovalRow {
+    status: ApprovalStatus,
+    option_id: Option<String>,
+    by_cancel: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Rows {
+    word: &'static str,
+    last_turn: u64,
+    pub(super) turns: BTreeMap<u64, TurnRow>,
+    approvals: BTreeMap<RequestId, ApprovalRow>,
+}
+
+pub(super) fn word(state: &State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Idle => "idle",
+        State::Turn(_) => "turn",
+        State::Stopping(_) => "stopping",
+        State::Error => "error",
+        State::Stopped => "stopped",
+    }
+}
+
+impl Rows {
+    pub(super) fn new(worker: &Worker) -> Self {
+        Self {
+            word: word(&worker.state),
+            last_turn: worker.last_turn,
+            turns: BTreeMap::new(),
+            approvals: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn store(&mut self, worker: &Worker, facts: &[Fact]) {
+        for fact in facts {
+            self.fact(fact);
+        }
+        (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
+    }
+
+    fn fact(&mut self, fact: &Fact) {
+        match fact {
+            Fact::TurnOpened { no, id } => {
+                let row = TurnRow {
+                    id: id.clone(),
+                    status: TurnStatus::Accepted,
+                    dispatched: Dispatched::No,
+                    cancel: None,
+                };
+                assert!(self.turns.insert(*no, row).is_none(), "turn {no} was opened twice");
+            }
+            Fact::TurnDispatching { no } => self.turn(*no).dispatched = Dispatched::Maybe,
+            Fact::TurnCancel { no, cancel } => self.turn(*no).cancel = Some(cancel.clone()),
+            Fact::TurnClosed { no, status, dispatched } => {
+                let row = self.turn(*no);
+                assert_eq!(row.status, TurnStatus::Accepted, "turn {no} was ended twice");
+                (row.status, row.dispatched) = (*status, *dispatched);
+            }
+            Fact::ApprovalOpened { request_id, .. } => {
+                let row = ApprovalRow { status: ApprovalStatus::Pending, option_id: None, by_cancel: false };
+                self.approvals.insert(request_id.clone(), row);
+            }
+            Fact::ApprovalDecided { request_id, option_id, by_cancel } => {
+                let row = self.approvals.get_mut(request_id).expect("only what was opened is decided");
+                (row.status, row.option_id, row.by_cancel) =
+                    (ApprovalStatus::Decided, option_id.clone(), *by_cancel);
+            }
+            Fact::ApprovalClosed { request_id, status } => {
+                self.approvals.get_mut(request_id).expect("only what was opened is closed").status = *status;
+            }
+            Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
+        }
+    }
+
+    fn turn(&mut self, no: u64) -> &mut TurnRow {
+        self.turns.get_mut(&no).expect("only what was opened is changed")
+    }
+
+    /// What a daemon that was started anew knows of the worker.
+    pub(super) fn load(&self) -> Worker {
+        let mut open = self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted).map(|(no, row)| {
+            let dispatching = row.dispatched != Dispatched::No;
+            Turn { no: *no, id: row.id.clone(), dispatching, cancel: row.cancel.clone() }
+        });
+        let turn = open.next();
+        assert_eq!(open.next(), None, "two turns are open");
+        let state = match (self.word, turn) {
+            ("starting", None) => State::Starting,
+            ("idle", None) => State::Idle,
+            ("turn", Some(turn)) => State::Turn(turn),
+            ("stopping", turn) => State::Stopping(turn),
+            ("error", None) => State::Error,
+            ("stopped", None) => State::Stopped,
+            (word, turn) => panic!("the rows contradict each other: {word} with {turn:?}"),
+        };
+        let approvals = self.approvals.iter().filter_map(|(id, row)| match (row.status, row.by_cancel) {
+            (ApprovalStatus::Pending, _) => Some((id.clone(), Approval::Pending)),
+            (ApprovalStatus::Decided, true) => Some((id.clone(), Approval::DecidedByCancel)),
+            (ApprovalStatus::Decided, false) => {
+                Some((id.clone(), Approval::Decided { option_id: row.option_id.clone() }))
+            }
+            _ => None,
+        });
+        Worker { state, link: Link::None, approvals: approvals.collect(), last_turn: self.last_turn }
+    }
+}

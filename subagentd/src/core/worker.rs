@@ -1,0 +1,348 @@
+//! A worker as the rules see it: its state, what can happen, and what follows.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use subagent_protocol::Error;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
+
+use super::approval::Approval;
+use super::decision::Choice;
+
+/// A worker: what it is doing, and what is known of its runtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// What it is doing.
+    pub state: State,
+    /// Its runtime.
+    pub link: Link,
+    /// The permission requests that are not over.
+    pub approvals: BTreeMap<RequestId, Approval>,
+    /// The number of its last turn, 0 for none.
+    pub last_turn: u64,
+}
+
+/// What a worker is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Its first runtime is being started.
+    Starting,
+    /// No turn is open.
+    Idle,
+    /// A turn is open.
+    Turn(Turn),
+    /// It is being stopped; a turn may still be open.
+    Stopping(Option<Turn>),
+    /// Its first runtime could not be started.
+    Error,
+    /// Stopped, and nothing of it is left.
+    Stopped,
+}
+
+/// An open turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// The worker's number of it.
+    pub no: u64,
+    /// Its id.
+    pub id: TurnId,
+    /// Whether the runtime journaled that it was about to write the prompt.
+    pub dispatching: bool,
+    /// Whether it is being canceled.
+    pub cancel: Option<Cancel>,
+}
+
+/// A cancel of the open turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancel {
+    /// Why.
+    pub reason: String,
+    /// Whether the runtime journaled it: then every end of the turn is `turn.canceled`.
+    pub requested: bool,
+}
+
+/// What is known of the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// None lives.
+    None,
+    /// One was started and has no session yet.
+    Starting,
+    /// It has a session and takes commands.
+    Ready,
+    /// It is on its way out: its agent failed or ended.
+    Ending,
+}
+
+/// What can happen to a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// Somebody sends a message.
+    Send {
+        /// The id of the new turn.
+        turn_id: TurnId,
+        /// Data of its `message.sent`.
+        message: Value,
+        /// Data of its `turn.started` without the turn's id.
+        input: Value,
+    },
+    /// Somebody decides a permission request.
+    Decide {
+        /// Which.
+        request_id: RequestId,
+        /// What.
+        choice: Choice,
+        /// A note.
+        note: Option<String>,
+    },
+    /// Somebody cancels the turn.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// Somebody stops the worker.
+    Stop,
+    /// Journal: the agent has a session.
+    Session {
+        /// How it came to be.
+        origin: SessionOrigin,
+        /// Whether an earlier one was lost.
+        context_lost: bool,
+    },
+    /// Journal: the agent could not be brought to a session.
+    StartFailed {
+        /// Why.
+        error: Error,
+    },
+    /// The system refused to start a runtime at all.
+    SpawnFailed {
+        /// Why.
+        error: Error,
+    },
+    /// Journal: a prompt is about to be written.
+    Dispatching {
+        /// The turn's number.
+        turn: u64,
+    },
+    /// Journal: the agent asks.
+    ApprovalRequested {
+        /// Our id of the request.
+        request_id: RequestId,
+    },
+    /// Journal: a request ended without an answer of ours.
+    ApprovalClosed {
+        /// Which.
+        request_id: RequestId,
+        /// Why.
+        reason: ApprovalClosedReason,
+    },
+    /// Journal: our answer is about to be written.
+    AnswerWritten {
+        /// Which.
+        request_id: RequestId,
+    },
+    /// The runtime does not know the request that we answer.
+    AnswerRefused {
+        /// Which.
+        request_id: RequestId,
+    },
+    /// The runtime did not take the prompt; it was never written.
+    PromptRefused {
+        /// The turn's number.
+        turn: u64,
+        /// Why; `None` if the runtime is ending and another one may take it.
+        error: Option<Error>,
+    },
+    /// Journal: the cancel was taken.
+    CancelRequested {
+        /// The turn's number.
+        turn: u64,
+        /// Why.
+        reason: String,
+    },
+    /// Journal: the prompt ended.
+    TurnEnd {
+        /// The turn's number.
+        turn: u64,
+        /// How.
+        end: TurnEnd,
+    },
+    /// Journal: the agent's process ended, or the end was asked for.
+    Ending,
+    /// The runtime's lock is free and its journal was read to the end.
+    RuntimeGone {
+        /// Whether its last record is the guard's proof.
+        clean: bool,
+        /// Whether the machine was started anew since: then the end of the journal may be missing.
+        rebooted: bool,
+    },
+    /// A runtime answered our hello; its journal was read up to what it said.
+    Attached {
+        /// How far it is.
+        link: Link,
+        /// The last turn that it took.
+        last_turn: u64,
+    },
+    /// Nothing that the worker started exists any more (the guard's lock is free too).
+    NothingLeft,
+}
+
+/// What must be stored in the same transaction as the new state.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// A turn was opened.
+    TurnOpened {
+        /// Its number.
+        no: u64,
+        /// Its id.
+        id: TurnId,
+    },
+    /// The prompt of a turn is being written.
+    TurnDispatching {
+        /// Its number.
+        no: u64,
+    },
+    /// A cancel of a turn was taken by us or by the runtime.
+    TurnCancel {
+        /// Its number.
+        no: u64,
+        /// The cancel.
+        cancel: Cancel,
+    },
+    /// A turn ended.
+    TurnClosed {
+        /// Its number.
+        no: u64,
+        /// How.
+        status: TurnStatus,
+        /// Whether its prompt was sent.
+        dispatched: Dispatched,
+    },
+    /// A permission request is open (its event is the record itself).
+    ApprovalOpened {
+        /// Which.
+        request_id: RequestId,
+        /// The turn that asks.
+        turn: Option<u64>,
+    },
+    /// A permission request was decided.
+    ApprovalDecided {
+        /// Which.
+        request_id: RequestId,
+        /// The option.
+        option_id: Option<String>,
+        /// By the cancel of its turn.
+        by_cancel: bool,
+    },
+    /// A permission request is over.
+    ApprovalClosed {
+        /// Which.
+        request_id: RequestId,
+        /// How.
+        status: ApprovalStatus,
+    },
+    /// An event of the daemon.
+    Event {
+        /// Its type.
+        event_type: EventType,
+        /// Its data.
+        data: Value,
+        /// The turn that it belongs to.
+        turn: Option<u64>,
+    },
+    /// The error to show; `None` clears it.
+    LastError(Option<Error>),
+    /// From now on the worker must not run.
+    DesiredStop,
+}
+
+/// What must be done after that transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start a runtime.
+    StartRuntime,
+    /// Send the prompt of the open turn.
+    Prompt {
+        /// Its number.
+        turn: u64,
+    },
+    /// Send a cancel.
+    Cancel {
+        /// The turn's number.
+        turn: u64,
+        /// Why.
+        reason: String,
+    },
+    /// Send a decision.
+    Answer {
+        /// Which request.
+        request_id: RequestId,
+        /// The option; `None` answers `cancelled`.
+        option_id: Option<String>,
+    },
+    /// End the runtime.
+    Terminate,
+}
+
+/// The result of an input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The next value.
+    pub worker: Worker,
+    /// To be stored with it, in order.
+    pub facts: Vec<Fact>,
+    /// To be done afterwards, in order.
+    pub actions: Vec<Action>,
+}
+
+impl Worker {
+    /// A worker whose first runtime is to be started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { state: State::Starting, link: Link::None, approvals: BTreeMap::new(), last_turn: 0 }
+    }
+
+    /// The open turn.
+    #[must_use]
+    pub fn turn(&self) -> Option<&Turn> {
+        match &self.state {
+            State::Turn(turn) | State::Stopping(Some(turn)) => Some(turn),
+            _ => None,
+        }
+    }
+
+    /// The state that users see. `waiting_approval` is derived from the open approvals.
+    #[must_use]
+    pub fn public_state(&self) -> WorkerState {
+        match &self.state {
+            State::Starting => WorkerState::Starting,
+            State::Idle | State::Stopping(None) => WorkerState::Idle,
+            State::Stopping(Some(_)) => WorkerState::Canceling,
+            State::Turn(turn) if turn.cancel.is_some() => WorkerState::Canceling,
+            State::Turn(_) if self.approvals.values().any(|a| *a == Approval::Pending) => {
+                WorkerState::WaitingApproval
+            }
+            State::Turn(_) => WorkerState::Running,
+            State::Error => WorkerState::Error,
+            State::Stopped => WorkerState::Stopped,
+        }
+    }
+
+    /// What happens next.
+    ///
+    /// # Errors
+    /// What a user did wrong, with its code; for an input of the journal that cannot be (a damaged or foreign
+    /// journal) `INTERNAL_ERROR`. The worker stays as it was.
+    pub fn step(&self, input: Input) -> subagent_protocol::Result<Step> {
+        super::step::step(self, input)
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading events, page by page. A page is bounded, so that no reader holds the database for long.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::Result;
+use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::record::RecordType;
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+
+/// At most so many events are in a page ...
+pub const PAGE_EVENTS: usize = 256;
+/// ... and about so many bytes (one event may be larger).
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Which events.
+#[derive(Debug, Clone, Copy)]
+pub struct EventQuery {
+    /// Whose.
+    pub worker: RowId,
+    /// Only later ones than this.
+    pub after: i64,
+    /// Only up to this one.
+    pub up_to: i64,
+}
+
+/// A page of events.
+#[derive(Debug)]
+pub struct EventPage {
+    /// In order.
+    pub events: Vec<StoredEvent>,
+    /// Up to here everything was looked at.
+    pub seen: i64,
+    /// Whether the end was reached.
+    pub end: bool,
+}
+
+const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload";
+
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
+    let turn_id: Option<String> = row.get(4)?;
+    let record: Option<String> = row.get(5)?;
+    Ok(StoredEvent {
+        seq: row.get(0)?,
+        at: Timestamp(row.get(1)?),
+        event_type: rows::word(row, 2, EventType::parse)?,
+        kind: row.get(3)?,
+        turn_id: turn_id.and_then(|id| id.parse().ok()),
+        record: record.as_deref().and_then(RecordType::parse),
+        payload: row.get(6)?,
+    })
+}
+
+/// The next page. An event that cannot be read is left out and reported in the log.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPage> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 ORDER BY e.seq LIMIT ?4"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
+    let mut rows = statement
+        .query(params![query.worker.0, query.after, query.up_to, limit])
+        .map_err(StoreError::from)?;
+    let mut page = EventPage { events: Vec::new(), seen: query.after, end: false };
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        page.seen = row.get(0).map_err(StoreError::from)?;
+        count += 1;
+        match read(row) {
+            Ok(event) => {
+                bytes += event.payload.len();
+                page.events.push(event);
+            }
+            Err(error) => tracing::error!(%error, seq = page.seen, "an event cannot be read and is left out"),
+        }
+        if bytes >= PAGE_BYTES {
+            return Ok(page);
+        }
+    }
+    page.end = count < PAGE_EVENTS;
+    if page.end {
+        page.seen = query.up_to.max(page.seen);
+    }
+    Ok(page)
+}
+
+/// One event of a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn get(connection: &Connection, worker: RowId, seq: i64) -> Result<Option<StoredEvent>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.seq = ?2 AND e.worker = ?1 AND e.internal = 0"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params![worker.0, seq], read).optional().map_err(StoreError::from)?)
+}
+
+/// The newest event of a worker; with `meaningful` the newest that is no progress.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn latest(
+    connection: &Connection,
+    worker: RowId,
+    meaningful: bool,
+) -> Result<Option<StoredEvent>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ?1 AND e.internal = 0 AND (NOT ?2 OR e.type NOT LIKE 'progress.%')
+         ORDER BY e.seq DESC LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params![worker.0, meaningful], read).optional().map_err(StoreError::from)?)
+}
+
+/// The number of the newest shown event of a worker, 0 for none.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn last_seq(connection: &Connection, worker: RowId) -> Result<i64> {
+    let sql = "SELECT coalesce(max(seq), 0) FROM events WHERE worker = ?1 AND internal = 0";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([worker.0], |row| row.get(0)).map_err(StoreError::from)?)
+}

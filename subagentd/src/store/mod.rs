@@ -1,0 +1,116 @@
+//! SQLite: the only place that opens `state.db`.
+//!
+//! One thread writes (see [`writer`]); readers are short, run on tokio's blocking threads, and hold nothing
+//! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
+
+pub(crate) mod controllers;
+mod error;
+pub(crate) mod events;
+mod open;
+mod rows;
+mod schema;
+mod tx;
+pub(crate) mod workers;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags};
+use subagent_protocol::Result;
+
+pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow};
+pub use error::StoreError;
+pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
+pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
+pub use tx::Tx;
+pub(crate) use tx::recall;
+pub use writer::Durability;
+
+/// How many idle read connections are kept.
+const IDLE_READERS: usize = 4;
+
+/// The database of a state dir. Cheap to clone; the last clone ends the writer.
+#[derive(Clone)]
+pub struct Store {
+    path: Arc<PathBuf>,
+    writer: Arc<writer::Writer>,
+    readers: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Store {
+    /// Opens or makes the database.
+    ///
+    /// # Errors
+    /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's own words. A foreign or newer
+    /// database is left untouched.
+    pub fn open(path: &Path) -> Result<Self> {
+        let connection = open::open_for_writing(path)?;
+        let writer = writer::Writer::start(connection)?;
+        Ok(Self { path: Arc::new(path.to_owned()), writer: Arc::new(writer), readers: Arc::default() })
+    }
+
+    /// The database file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Carries out `job` in the next transaction of the writer, and returns once that is committed.
+    ///
+    /// Each job has a savepoint of its own: one that fails undoes nothing of the others. `weight` is about how
+    /// many events it adds; it bounds how much goes into one transaction. Dropping the future does not undo the
+    /// job.
+    ///
+    /// # Errors
+    /// The job's own, or `STORAGE_ERROR`/`STORAGE_FULL` when the transaction could not be committed.
+    pub async fn write<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.writer.submit(durability, weight, job).await
+    }
+
+    /// Runs a query on a read connection.
+    ///
+    /// # Errors
+    /// The query's own, or `STORAGE_ERROR`.
+    pub async fn read<T, F>(&self, query: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let (path, readers) = (Arc::clone(&self.path), Arc::clone(&self.readers));
+        let task = tokio::task::spawn_blocking(move || {
+            let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = match idle {
+                Some(connection) => connection,
+                None => open_for_reading(&path)?,
+            };
+            let result = query(&connection);
+            let mut readers = readers.lock().unwrap_or_else(PoisonError::into_inner);
+            if readers.len() < IDLE_READERS {
+                readers.push(connection);
+            }
+            result
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Reader(error.to_string()).into()),
+        }
+    }
+
+    /// Commits what is waiting and ends the writer. Later writes fail.
+    pub async fn close(&self) {
+        self.writer.close().await;
+    }
+}
+
+fn open_for_reading(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
+    connection.busy_timeout(open::BUSY_TIMEOUT).map_err(StoreError::from)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}

@@ -1,0 +1,94 @@
+//! Opening the database: whose it is, which version it has, and the settings that the promises rest on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::schema;
+
+/// Nobody else writes; a reader that recovers the WAL may hold the lock for a moment.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Before 3.51.3 a WAL reset could damage the database (<https://sqlite.org/wal.html>, "WAL-reset bug").
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
+    if rusqlite::version_number() < OLDEST_SQLITE {
+        return Err(StoreError::TooOldSqlite(rusqlite::version().to_owned()).into());
+    }
+    let exists = path.metadata().is_ok_and(|meta| meta.len() > 0);
+    if exists {
+        inspect(path)?;
+    }
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
+    configure(&connection, exists).map_err(StoreError::from)?;
+    schema::migrate(&mut connection).map_err(StoreError::from)?;
+    Ok(connection)
+}
+
+/// Looks at a database without changing a byte of it.
+fn inspect(path: &Path) -> Result<()> {
+    let version = read_identity(path).map_err(StoreError::from)?;
+    match version {
+        Identity::Empty => Ok(()),
+        Identity::Foreign => Err(Error::new(
+            Code::StateDirForeign,
+            format!("{} was written by another program, probably by the Python subagent-cli", path.display()),
+        )
+        .with("stateDbPath", path.display().to_string())
+        .recommend(
+            "move the folder away (its content is left untouched), or set SUBAGENT_STATE_DIR to another one",
+        )),
+        Identity::Ours(version) if version > schema::VERSION => Err(Error::new(
+            Code::StateDirTooNew,
+            format!(
+                "{} has schema {version}, this version of subagent knows schemas up to {}",
+                path.display(),
+                schema::VERSION
+            ),
+        )
+        .with("schema", version)
+        .with("supported", schema::VERSION)
+        .recommend("use the newer subagent that wrote it")),
+        Identity::Ours(_) => Ok(()),
+    }
+}
+
+enum Identity {
+    Empty,
+    Foreign,
+    Ours(i64),
+}
+
+fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match (application, tables) {
+        (schema::APPLICATION_ID, _) => Identity::Ours(version),
+        (_, 0) => Identity::Empty,
+        _ => Identity::Foreign,
+    })
+}
+
+fn configure(connection: &Connection, exists: bool) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    if !exists {
+        // Works only before the first table.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // The writer checkpoints when it has nothing else to do.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! The tables, and the steps from one version of them to the next.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// `PRAGMA application_id` of our databases: "SubA".
+pub(super) const APPLICATION_ID: i64 = 0x5375_6241;
+
+/// The newest schema; the number of migrations.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Step n makes version n + 1 of version n. A step that was released is never changed.
+const MIGRATIONS: &[&str] = &[include_str!("schema/001.sql")];
+
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(usize::try_from(version).unwrap_or(0)) {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(sql)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.pragma_update(None, "user_version", i64::try_from(step + 1).unwrap_or(i64::MAX))?;
+        tx.commit()?;
+    }
+    Ok(())
+}

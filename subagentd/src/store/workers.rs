@@ -1,0 +1,419 @@
+//! Rows of workers, turns and approvals, and how the rules' state is kept in them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::state::{ApprovalStatus, Desired};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
+use super::tx::{Tx, signed};
+use crate::core::approval::Approval;
+use crate::core::worker::{Cancel, Fact, Link, State, Turn, Worker};
+
+impl Tx<'_> {
+    /// Adds a worker that is to be started.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
+        self.execute(
+            "INSERT INTO workers (worker_id, controller, label, launcher, role, cwd, spec, state, desired,
+                                  placeholder, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
+            params![
+                worker.worker_id.as_str(),
+                worker.controller.0,
+                worker.label,
+                worker.launcher,
+                worker.role,
+                worker.cwd,
+                worker.spec,
+                state_word(&State::Starting),
+                Desired::Run.as_str(),
+                worker.placeholder,
+                now.0,
+            ],
+        )?;
+        Ok(RowId(self.connection.last_insert_rowid()))
+    }
+
+    /// Writes the rules' state and how far the journal was taken.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7,
+                    stopped_at = CASE WHEN ?2 = 'stopped' THEN coalesce(stopped_at, ?7) END
+             WHERE id = ?1",
+            params![
+                id.0,
+                state_word(&worker.state),
+                signed(worker.last_turn),
+                signed(cursor.segment),
+                signed(cursor.offset),
+                signed(cursor.number),
+                now.0,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Writes how far the journal was taken, and nothing else.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_cursor(&self, id: RowId, cursor: Cursor) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET segment = ?2, offset = ?3, number = ?4 WHERE id = ?1",
+            params![id.0, signed(cursor.segment), signed(cursor.offset), signed(cursor.number)],
+        )?;
+        Ok(())
+    }
+
+    /// Writes that a new runtime is about to be started: from now on one may live.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn begin_incarnation(&self, id: RowId, incarnation: u64, boot_id: &str) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET incarnation = ?2, boot_id = ?3, may_live = 1, runtime_pid = NULL,
+                    runtime_start = NULL, guard_pid = NULL, guard_start = NULL WHERE id = ?1",
+            params![id.0, signed(incarnation), boot_id],
+        )?;
+        Ok(())
+    }
+
+    /// Writes that the last runtime is gone and everything that it wrote was taken.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn end_incarnation(&self, id: RowId) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET may_live = 0, runtime_pid = NULL, runtime_start = NULL WHERE id = ?1",
+            [id.0],
+        )?;
+        Ok(())
+    }
+
+    /// Writes the processes of the runtime.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_processes(
+        &self,
+        id: RowId,
+        runtime: Option<ProcessId>,
+        guard: Option<ProcessId>,
+    ) -> Result<()> {
+        let pid = |process: Option<ProcessId>| process.map(|p| p.pid);
+        let start = |process: Option<ProcessId>| process.map(|p| signed(p.start_time));
+        self.execute(
+            "UPDATE workers SET runtime_pid = ?2, runtime_start = ?3, guard_pid = ?4, guard_start = ?5 WHERE id = ?1",
+            params![id.0, pid(runtime), start(runtime), pid(guard), start(guard)],
+        )?;
+        Ok(())
+    }
+
+    /// Writes the agent's session.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_session(&self, id: RowId, session_id: &str) -> Result<()> {
+        self.execute("UPDATE workers SET session_id = ?2 WHERE id = ?1", params![id.0, session_id])?;
+        Ok(())
+    }
+
+    /// Stores what follows from a step of the rules. `asked_seq` is the event of the record that the step was for.
+    /// Gives the sequence numbers of the events that it added.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn store_facts(
+        &mut self,
+        id: RowId,
+        facts: &[Fact],
+        asked_seq: Option<i64>,
+        now: Timestamp,
+    ) -> Result<Vec<(EventType, i64)>> {
+        let mut added = Vec::new();
+        for fact in facts {
+            self.store_fact(id, fact, asked_seq, now, &mut added)?;
+        }
+        Ok(added)
+    }
+
+    fn store_fact(
+        &mut self,
+        id: RowId,
+        fact: &Fact,
+        asked_seq: Option<i64>,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
+        match fact {
+            Fact::TurnOpened { no, id: turn_id } => {
+                self.execute(
+                    "INSERT INTO turns (worker, no, turn_id, status, dispatched) VALUES (?1, ?2, ?3, 'accepted', 'no')",
+                    params![id.0, signed(*no), turn_id.as_str()],
+                )?;
+            }
+            Fact::TurnDispatching { no } => {
+                self.execute(
+                    "UPDATE turns SET dispatched = 'maybe' WHERE worker = ?1 AND no = ?2",
+                    params![id.0, signed(*no)],
+                )?;
+            }
+            Fact::TurnCancel { no, cancel } => {
+                self.execute(
+                    "UPDATE turns SET cancel_reason = ?3, cancel_requested = ?4 WHERE worker = ?1 AND no = ?2",
+                    params![id.0, signed(*no), cancel.reason, cancel.requested],
+                )?;
+            }
+            Fact::TurnClosed { no, status, dispatched } => {
+                let end_seq =
+                    added.iter().rev().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| *seq);
+                let changed = self.execute(
+                    "UPDATE turns SET status = ?3, dispatched = ?4, end_seq = ?5
+                     WHERE worker = ?1 AND no = ?2 AND status = 'accepted'",
+                    params![id.0, signed(*no), status.as_str(), dispatched.as_str(), end_seq],
+                )?;
+                if changed != 1 {
+                    return Err(Error::new(Code::Internal, format!("turn {no} was ended twice")));
+                }
+            }
+            Fact::ApprovalOpened { request_id, turn } => {
+                self.execute(
+                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq)
+                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4)",
+                    params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0)],
+                )?;
+            }
+            Fact::ApprovalDecided { request_id, option_id, by_cancel } => {
+                let decided = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalDecided;
+                let decided_seq = added.iter().rev().find(decided).map(|(_, seq)| *seq);
+                self.execute(
+                    "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4
+                     WHERE request_id = ?1",
+                    params![request_id.as_str(), option_id, by_cancel, decided_seq],
+                )?;
+            }
+            Fact::ApprovalClosed { request_id, status } => {
+                self.execute(
+                    "UPDATE approvals SET status = ?2 WHERE request_id = ?1",
+                    params![request_id.as_str(), status.as_str()],
+                )?;
+            }
+            Fact::Event { event_type, data, turn } => {
+                let event = rows::NewEvent {
+                    number: None,
+                    turn: *turn,
+                    at: now,
+                    event_type: *event_type,
+                    kind: None,
+                    record: None,
+                    payload: &data.to_string(),
+                };
+                let seq = self.insert_event(id, &event)?;
+                if *event_type == EventType::MessageSent {
+                    self.execute(
+                        "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
+                        params![id.0, seq],
+                    )?;
+                }
+                added.push((*event_type, seq));
+            }
+            Fact::LastError(error) => {
+                let text = error.as_ref().map(serde_json::to_string).transpose();
+                let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
+                self.execute("UPDATE workers SET last_error = ?2 WHERE id = ?1", params![id.0, text])?;
+            }
+            Fact::DesiredStop => {
+                self.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All workers, or those of one controller, newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`. A row that cannot be read is left out and reported in the log: it must not hide the others.
+pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Result<Vec<WorkerRow>> {
+    let sql = format!(
+        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+         WHERE ?1 IS NULL OR c.controller_id = ?1 ORDER BY w.created_at DESC, w.worker_id DESC"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let rows = statement.query_map([controller_id], WorkerRow::read).map_err(StoreError::from)?;
+    let mut workers = Vec::new();
+    for row in rows {
+        match row {
+            Ok(worker) => workers.push(worker),
+            Err(error @ rusqlite::Error::FromSqlConversionFailure(..)) => {
+                tracing::error!(%error, "a worker's row cannot be read and is left out");
+            }
+            Err(error) => return Err(StoreError::from(error).into()),
+        }
+    }
+    Ok(workers)
+}
+
+/// One worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<WorkerRow>> {
+    let sql = format!(
+        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller WHERE w.worker_id = ?1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([worker_id], WorkerRow::read).optional().map_err(StoreError::from)?)
+}
+
+/// The rules' state of a worker. Of its runtime nothing is known: `link` is [`Link::None`].
+///
+/// # Errors
+/// `STORAGE_ERROR`, also for rows that contradict each other.
+pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
+    let turn = connection
+        .query_row(
+            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested FROM turns
+             WHERE worker = ?1 AND status = 'accepted'",
+            [row.id.0],
+            |row| {
+                let dispatched: String = row.get(2)?;
+                let reason: Option<String> = row.get(3)?;
+                let requested: bool = row.get(4)?;
+                Ok(Turn {
+                    no: rows::unsigned(row, 0)?,
+                    id: rows::parsed::<TurnId>(row, 1)?,
+                    dispatching: dispatched != "no",
+                    cancel: reason.map(|reason| Cancel { reason, requested }),
+                })
+            },
+        )
+        .optional()
+        .map_err(StoreError::from)?;
+    let state = match (row.state.as_str(), turn) {
+        ("starting", None) => State::Starting,
+        ("idle", None) => State::Idle,
+        ("turn", Some(turn)) => State::Turn(turn),
+        ("stopping", turn) => State::Stopping(turn),
+        ("error", None) => State::Error,
+        ("stopped", None) => State::Stopped,
+        (word, turn) => {
+            let what =
+                format!("worker {} is {word:?} with {} open turn", row.worker_id, u8::from(turn.is_some()));
+            return Err(StoreError::BadRow(what).into());
+        }
+    };
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT request_id, status, option_id, by_cancel FROM approvals
+             WHERE worker = ?1 AND status IN ('pending', 'decided')",
+        )
+        .map_err(StoreError::from)?;
+    let approvals = statement
+        .query_map([row.id.0], |row| {
+            let status = rows::word(row, 1, ApprovalStatus::parse)?;
+            let approval = match (status, row.get(3)?) {
+                (ApprovalStatus::Pending, _) => Approval::Pending,
+                (_, true) => Approval::DecidedByCancel,
+                (_, false) => Approval::Decided { option_id: row.get(2)? },
+            };
+            Ok((rows::parsed::<RequestId>(row, 0)?, approval))
+        })
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    Ok(Worker { state, link: Link::None, approvals, last_turn: row.last_turn })
+}
+
+const fn state_word(state: &State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Idle => "idle",
+        State::Turn(_) => "turn",
+        State::Stopping(_) => "stopping",
+        State::Error => "error",
+        State::Stopped => "stopped",
+    }
+}
+
+/// A turn as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct TurnRow {
+    pub(crate) turn_id: TurnId,
+    /// The event that ended it.
+    pub(crate) end_seq: Option<i64>,
+}
+
+/// The turn with this id.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Result<Option<TurnRow>> {
+    let mut statement = connection
+        .prepare_cached("SELECT turn_id, end_seq FROM turns WHERE worker = ?1 AND turn_id = ?2")
+        .map_err(StoreError::from)?;
+    let row = statement.query_row(params![worker.0, turn_id], |row| {
+        Ok(TurnRow { turn_id: rows::parsed(row, 0)?, end_seq: row.get(1)? })
+    });
+    Ok(row.optional().map_err(StoreError::from)?)
+}
+
+/// The data of the message of a turn.
+///
+/// # Errors
+/// `STORAGE_ERROR`, also when there is none.
+pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result<String> {
+    let sql = "SELECT e.payload FROM turns t JOIN events e ON e.seq = t.message_seq WHERE t.worker = ?1 AND t.no = ?2";
+    Ok(connection
+        .query_row(sql, params![worker.0, signed(no)], |row| row.get(0))
+        .map_err(StoreError::from)?)
+}
+
+/// An approval as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct ApprovalRow {
+    pub(crate) request_id: RequestId,
+    pub(crate) turn_id: Option<TurnId>,
+    pub(crate) status: ApprovalStatus,
+    pub(crate) asked_at: Timestamp,
+    /// Body of the record `approvalRequested`.
+    pub(crate) asked: String,
+}
+
+/// One approval of a worker (`request_id`), or all of its pending ones, oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn approvals(
+    connection: &Connection,
+    worker: RowId,
+    request_id: Option<&str>,
+) -> Result<Vec<ApprovalRow>> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload
+             FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
+             WHERE a.worker = ?1 AND (a.request_id = ?2 OR (?2 IS NULL AND a.status = 'pending')) ORDER BY a.id",
+        )
+        .map_err(StoreError::from)?;
+    let rows = statement.query_map(params![worker.0, request_id], |row| {
+        let turn_id: Option<String> = row.get(1)?;
+        Ok(ApprovalRow {
+            request_id: rows::parsed(row, 0)?,
+            turn_id: turn_id.and_then(|id| id.parse().ok()),
+            status: rows::word(row, 2, ApprovalStatus::parse)?,
+            asked_at: Timestamp(row.get(3)?),
+            asked: row.get(4)?,
+        })
+    });
+    Ok(rows.and_then(Iterator::collect).map_err(StoreError::from)?)
+}

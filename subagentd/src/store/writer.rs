@@ -1,0 +1,253 @@
+//! The one thread that writes: natural batching, no timer while it has work.
+//!
+//! It takes what has arrived as soon as it is free and commits it as one transaction, at most [`BATCH_WEIGHT`]
+//! events. A batch with a change of state commits with `synchronous=FULL`, one of progress alone with `NORMAL`;
+//! at latest [`SYNC_AFTER`] later a FULL commit follows. Sequence numbers come from blocks that were reserved by
+//! a FULL commit, so that none is ever given twice, not even after a power loss.
+
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, TransactionBehavior};
+use subagent_protocol::{Error, Result};
+use tokio::sync::oneshot;
+
+use super::error::StoreError;
+use super::tx::Tx;
+
+/// How much goes into one transaction, in events.
+const BATCH_WEIGHT: usize = 256;
+/// How long progress may stay unsynced.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
+/// How many sequence numbers are reserved at a time.
+const SEQ_BLOCK: i64 = 65_536;
+/// A batch is begun only with so many left; no batch gives more.
+const SEQ_MARGIN: i64 = 8_192;
+/// The WAL is checkpointed when nothing waits and it has so many pages (4 KiB each) ...
+const CHECKPOINT_PAGES_IDLE: i64 = 1_000;
+/// ... and whatever waits when it has so many.
+const CHECKPOINT_PAGES_ALWAYS: i64 = 16_384;
+
+/// What must be true of a transaction before anyone hears of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// It survives the death of any process; after a power loss its tail may be missing.
+    Progress,
+    /// It survives a power loss.
+    Full,
+}
+
+type Finish = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
+type Run = Box<dyn FnOnce(&mut Tx<'_>) -> Finish + Send>;
+
+struct Job {
+    durability: Durability,
+    weight: usize,
+    run: Run,
+}
+
+pub(super) struct Writer {
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection) -> Result<Self> {
+        let reserved: i64 = connection
+            .query_row("SELECT value FROM meta WHERE key = 'seq_reserved'", [], |row| row.get(0))
+            .map_err(StoreError::from)?;
+        let (jobs, inbox) = mpsc::channel();
+        let mut state = WriterState { connection, next_seq: reserved + 1, reserved, unsynced: None };
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || state.run(&inbox))
+            .map_err(|error| StoreError::Reader(error.to_string()))?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) async fn submit<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let run: Run = Box::new(move |tx| {
+            let result = job(tx);
+            let failed = result.is_err();
+            let finish: Finish = Box::new(move |committed| {
+                let result = match committed {
+                    Err(error) if !failed => Err(error.clone()),
+                    _ => result,
+                };
+                // Whoever asked may have gone; what was committed stays.
+                let _ = answer.send(result);
+            });
+            tx.failed = failed;
+            finish
+        });
+        {
+            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            let jobs = jobs.as_ref().ok_or(StoreError::Closed)?;
+            jobs.send(Job { durability, weight, run }).map_err(|_| StoreError::Closed)?;
+        }
+        answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+    }
+
+    pub(super) async fn close(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // The thread ends when its inbox is empty; every job is bounded.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+struct WriterState {
+    connection: Connection,
+    next_seq: i64,
+    reserved: i64,
+    /// Since when there is progress that no FULL commit has covered.
+    unsynced: Option<Instant>,
+}
+
+impl WriterState {
+    fn run(&mut self, inbox: &mpsc::Receiver<Job>) {
+        loop {
+            let first = match self.unsynced {
+                None => inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(since) => inbox.recv_timeout(SYNC_AFTER.saturating_sub(since.elapsed())),
+            };
+            match first {
+                Ok(job) => {
+                    let idle = self.batch(job, inbox);
+                    self.checkpoint(idle);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.sync(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if self.unsynced.is_some() {
+            self.sync();
+        }
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "the last checkpoint failed; the next start recovers from the WAL");
+        }
+    }
+
+    /// Commits `first` and what else has arrived. Says whether nothing is waiting any more.
+    fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Job>) -> bool {
+        let mut weight = first.weight;
+        let mut durability = first.durability;
+        let mut jobs = vec![first];
+        let mut idle = false;
+        while weight < BATCH_WEIGHT {
+            match inbox.try_recv() {
+                Ok(job) => {
+                    weight += job.weight;
+                    durability = durability.max(job.durability);
+                    jobs.push(job);
+                }
+                Err(_) => {
+                    idle = true;
+                    break;
+                }
+            }
+        }
+        let overdue = self.unsynced.is_some_and(|since| since.elapsed() >= SYNC_AFTER);
+        let durability = if overdue { Durability::Full } else { durability };
+        let mut finishes = Vec::with_capacity(jobs.len());
+        let result = self.transaction(durability, jobs, &mut finishes);
+        let result = result.map_err(|error| Error::from(StoreError::from(error)));
+        if let Err(error) = &result {
+            tracing::error!(%error, "a transaction failed");
+        }
+        for finish in finishes {
+            finish(result.as_ref().copied());
+        }
+        idle
+    }
+
+    fn transaction(
+        &mut self,
+        durability: Durability,
+        jobs: Vec<Job>,
+        finishes: &mut Vec<Finish>,
+    ) -> rusqlite::Result<()> {
+        self.reserve()?;
+        set_synchronous(&self.connection, durability)?;
+        let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for job in jobs {
+            let savepoint = tx.savepoint()?;
+            let mut job_tx = Tx { connection: &savepoint, next_seq: &mut self.next_seq, failed: false };
+            let finish = (job.run)(&mut job_tx);
+            let failed = job_tx.failed;
+            finishes.push(finish);
+            // A savepoint that is dropped without a commit is rolled back.
+            if !failed {
+                savepoint.commit()?;
+            }
+        }
+        subagent_failpoint::hit("store.before_commit");
+        tx.commit()?;
+        subagent_failpoint::hit("store.after_commit");
+        match durability {
+            Durability::Full => self.unsynced = None,
+            Durability::Progress => {
+                self.unsynced.get_or_insert_with(Instant::now);
+            }
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self) -> rusqlite::Result<()> {
+        if self.next_seq + SEQ_MARGIN <= self.reserved {
+            return Ok(());
+        }
+        let reserved = self.next_seq + SEQ_BLOCK;
+        set_synchronous(&self.connection, Durability::Full)?;
+        self.connection.execute("UPDATE meta SET value = ?1 WHERE key = 'seq_reserved'", [reserved])?;
+        self.reserved = reserved;
+        Ok(())
+    }
+
+    /// A FULL commit that covers the progress before it: syncing the WAL syncs all of it.
+    fn sync(&mut self) {
+        let result = set_synchronous(&self.connection, Durability::Full).and_then(|()| {
+            self.connection.execute("UPDATE meta SET value = value WHERE key = 'seq_reserved'", [])
+        });
+        match result {
+            Ok(_) => self.unsynced = None,
+            Err(error) => {
+                tracing::error!(%error, "progress could not be synced; the next attempt follows");
+                self.unsynced = Some(Instant::now());
+            }
+        }
+    }
+
+    fn checkpoint(&self, idle: bool) {
+        let pages = wal_pages(&self.connection);
+        if pages > CHECKPOINT_PAGES_ALWAYS || (idle && pages > CHECKPOINT_PAGES_IDLE) {
+            let result = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            if let Err(error) = result {
+                tracing::warn!(%error, "a checkpoint failed; the WAL grows until the next one");
+            }
+        }
+    }
+}
+
+fn set_synchronous(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    // It cannot be changed inside a transaction.
+    connection.execute_batch(match durability {
+        Durability::Full => "PRAGMA synchronous = FULL",
+        Durability::Progress => "PRAGMA synchronous = NORMAL",
+    })
+}
+
+/// About how many pages the WAL has: its file's size, which a checkpoint lets be written from the start again.
+fn wal_pages(connection: &Connection) -> i64 {
+    let Some(path) = connection.path() else { return 0 };
+    let bytes = std::fs::metadata(format!("{path}-wal")).map_or(0, |meta| meta.len());
+    i64::try_from(bytes / 4096).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,139 @@
+//! Reading events, page by page, without holding anything in between.
+
+use std::sync::Arc;
+
+use subagent_protocol::event::Event;
+use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
+
+use super::shared::is_ending;
+use super::worker::Snapshot;
+use super::{Supervisor, worker};
+use crate::store::{EventPage, EventQuery, RowId, Store, WorkerRow, events};
+
+/// Reads the events of a worker after a cursor.
+pub struct Follower {
+    store: Store,
+    worker: RowId,
+    worker_id: WorkerId,
+    after: i64,
+    end: End,
+    raw: bool,
+}
+
+/// Where a follower ends.
+enum End {
+    /// At the event that was the newest when it began.
+    At(i64),
+    /// Never: it waits for new ones. `None`: the worker is over and there will be none.
+    Never { news: Option<watch::Receiver<Arc<Snapshot>>>, ending: watch::Receiver<bool> },
+}
+
+impl Follower {
+    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order). Empty when the end is reached; a
+    /// follower without end waits until there is something. Cancel safe.
+    ///
+    /// # Errors
+    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one.
+    pub async fn next(&mut self) -> Result<Vec<Event>> {
+        loop {
+            let up_to = match &mut self.end {
+                End::At(up_to) => *up_to,
+                End::Never { news, .. } => match news {
+                    Some(news) => news.borrow_and_update().last_seq,
+                    None => i64::MAX,
+                },
+            };
+            if up_to > self.after {
+                let page = page(&self.store, self.worker, self.after, up_to).await?;
+                self.after = page.seen;
+                if !page.events.is_empty() {
+                    return Ok(page
+                        .events
+                        .iter()
+                        .map(|event| event.view(&self.worker_id, self.raw))
+                        .collect());
+                }
+                if !page.end {
+                    continue;
+                }
+            }
+            match &mut self.end {
+                End::At(_) => return Ok(Vec::new()),
+                End::Never { news, ending } => {
+                    let changed = async {
+                        match news {
+                            Some(news) => news.changed().await.is_ok(),
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        changed = changed => if !changed {
+                            // The actor has returned: the worker is stopped, or the daemon is ending.
+                            *news = None;
+                        },
+                        () = is_ending(ending) => return Err(worker::ending()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The next page of shown events.
+pub(super) async fn page(store: &Store, worker: RowId, after: i64, up_to: i64) -> Result<EventPage> {
+    store.read(move |connection| events::page(connection, EventQuery { worker, after, up_to })).await
+}
+
+impl Supervisor {
+    /// A reader of the events after a cursor (`None`: from the beginning).
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`.
+    pub async fn follow(
+        &self,
+        worker: &str,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> Result<Follower> {
+        let row = self.row(worker).await?;
+        let after = match from {
+            Some(from) => self.cursor(&row, &from).await?,
+            None => 0,
+        };
+        let live = self.roster.live(worker).ok();
+        let end = if follow {
+            let news = live.map(|handle| handle.snapshot.clone());
+            End::Never { news, ending: self.shared.ending.subscribe() }
+        } else {
+            let id = row.id;
+            End::At(self.shared.store.read(move |connection| events::last_seq(connection, id)).await?)
+        };
+        Ok(Follower {
+            store: self.shared.store.clone(),
+            worker: row.id,
+            worker_id: row.worker_id,
+            after,
+            end,
+            raw,
+        })
+    }
+
+    /// The sequence number of a cursor that a user gave.
+    pub(super) async fn cursor(&self, row: &WorkerRow, event_id: &str) -> Result<i64> {
+        let not_found = || {
+            Error::new(
+                Code::EventNotFound,
+                "the worker has no such event; take the cursor from one of its events",
+            )
+            .with("workerId", row.worker_id.as_str())
+            .with("eventId", event_id)
+        };
+        let EventId(seq) = event_id.parse().map_err(|_| not_found())?;
+        let id = row.id;
+        let event = self.shared.store.read(move |connection| events::get(connection, id, seq)).await?;
+        event.map(|event| event.seq).ok_or_else(not_found)
+    }
+}

@@ -1,0 +1,175 @@
+//! Reading a worker's journal from a cursor, batch by batch.
+//!
+//! The file was just written on this machine, so reads come from the page cache and are done in place. A record
+//! that is not whole yet is left for the next read; a damaged one ends a segment if the runtime is gone or has
+//! begun another, and is reported by the gap in the numbers.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::codec::{self, Decoded};
+use subagent_protocol::record::{Record, RecordType, Sealed};
+
+use crate::store::Cursor;
+
+/// How much is read at once; a longer record is read whole.
+const READ_BYTES: usize = 1024 * 1024;
+/// A record holds at most one line of the agent and what is added to it.
+const MAX_RECORD_BYTES: usize = subagent_protocol::MAX_LINE_BYTES + 64 * 1024;
+/// How many records a batch has at the most.
+const BATCH_RECORDS: usize = 256;
+
+pub(super) struct JournalReader {
+    directory: PathBuf,
+    segment: Option<(u64, File)>,
+}
+
+/// Some records in a row.
+pub(super) struct Batch {
+    /// What was read.
+    pub(super) bytes: Vec<u8>,
+    /// The JSON of each record in it, with the cursor behind the record.
+    pub(super) records: Vec<(Range<usize>, Cursor)>,
+    /// Where to go on, if that is not behind the last record.
+    pub(super) next: Cursor,
+    /// Whether there is nothing more for now.
+    pub(super) end: bool,
+}
+
+impl JournalReader {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), segment: None }
+    }
+
+    /// Reads on from `cursor`. `last` says that the writer is gone: what is torn stays torn.
+    pub(super) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
+        let mut batch = Batch { bytes: Vec::new(), records: Vec::new(), next: cursor, end: true };
+        if cursor.segment == 0 {
+            return Ok(batch);
+        }
+        let Some(file) = self.open(cursor.segment)? else { return Ok(batch) };
+        batch.bytes = read_at(file, cursor.offset, READ_BYTES)?;
+        let mut position = 0;
+        loop {
+            match codec::decode(&batch.bytes[position..], MAX_RECORD_BYTES) {
+                Decoded::Record { json, size } => {
+                    let start = position + codec::HEADER_BYTES;
+                    let range = start..start + json.len();
+                    position += size;
+                    batch.next.offset += size as u64;
+                    let sealed = sealed(&batch.bytes[range.clone()]);
+                    if let Some(next) = sealed {
+                        batch.next.segment = next.max(cursor.segment + 1);
+                        batch.next.offset = 0;
+                    }
+                    batch.records.push((range, batch.next));
+                    if sealed.is_some() || batch.records.len() >= BATCH_RECORDS {
+                        batch.end = false;
+                        return Ok(batch);
+                    }
+                }
+                Decoded::Incomplete { needed } => {
+                    if batch.records.is_empty() && needed > batch.bytes.len() {
+                        let longer = read_at(file, cursor.offset, needed)?;
+                        if longer.len() > batch.bytes.len() {
+                            batch.bytes = longer;
+                            continue;
+                        }
+                    }
+                    // Records that were decoded are taken first; the rest is read again from behind them.
+                    batch.end = batch.records.is_empty();
+                    if batch.end {
+                        self.skip_torn_segment(&mut batch, last);
+                    }
+                    return Ok(batch);
+                }
+                Decoded::Corrupt(why) => {
+                    batch.end = batch.records.is_empty();
+                    if batch.end {
+                        tracing::warn!(
+                            directory = %self.directory.display(), segment = cursor.segment,
+                            offset = cursor.offset, why, "a damaged record in a journal"
+                        );
+                        self.skip_torn_segment(&mut batch, last);
+                    }
+                    return Ok(batch);
+                }
+            }
+        }
+    }
+
+    /// At the end of what can be read: if another segment was begun, this one will not grow any more.
+    fn skip_torn_segment(&mut self, batch: &mut Batch, last: bool) {
+        let next = batch.next.segment + 1;
+        if segment_path(&self.directory, next).exists() {
+            batch.next = Cursor { segment: next, offset: 0, number: batch.next.number };
+            batch.end = false;
+        } else if last {
+            self.segment = None;
+        }
+    }
+
+    fn open(&mut self, number: u64) -> io::Result<Option<&File>> {
+        if self.segment.as_ref().is_none_or(|(open, _)| *open != number) {
+            match File::open(segment_path(&self.directory, number)) {
+                Ok(file) => self.segment = Some((number, file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => self.segment = None,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.segment.as_ref().map(|(_, file)| file))
+    }
+}
+
+fn sealed(json: &[u8]) -> Option<u64> {
+    // Most records are long and of another kind: their type stands near the beginning.
+    let head = &json[..json.len().min(96)];
+    if !head.windows(8).any(|w| w == b"\"sealed\"") {
+        return None;
+    }
+    let record: Record<'_> = serde_json::from_slice(json).ok()?;
+    (record.t == RecordType::Sealed).then(|| record.body::<Sealed>().map_or(0, |sealed| sealed.next))
+}
+
+fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let available = file.metadata()?.len().saturating_sub(offset);
+    let length = length.min(usize::try_from(available).unwrap_or(usize::MAX));
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            // The writer cut off what it could not finish.
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number}.journal"))
+}
+
+/// Removes the segments before `segment`: everything in them is stored.
+pub(super) fn remove_before(directory: &Path, segment: u64) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_suffix(".journal"))
+            .and_then(|number| number.parse::<u64>().ok());
+        if number.is_some_and(|number| number < segment)
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "a journal segment could not be removed");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A connection to a runtime: commands go out, notices come in. No events: those are read from the journal.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Stream;
+use interprocess::local_socket::traits::tokio::Stream as _;
+use interprocess::local_socket::{GenericFilePath, ToFsName as _};
+use subagent_protocol::PROTOCOL;
+use subagent_protocol::frame::{Command, FromRuntime, ToRuntime};
+use subagent_protocol::state::Desired;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// A frame of a runtime is small; one that is longer is none.
+const MAX_FRAME_BYTES: u64 = 1024 * 1024;
+/// How many notices may wait for the worker's actor. The runtime joins notices that nobody takes.
+const WAITING_FRAMES: usize = 64;
+/// How long a connect may take: the runtime's backlog may be full while it is stopped.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An open connection. Dropping it closes it.
+pub(super) struct Link {
+    outgoing: mpsc::UnboundedSender<ToRuntime>,
+    incoming: mpsc::Receiver<FromRuntime>,
+    tasks: [JoinHandle<()>; 2],
+    next_id: u64,
+}
+
+impl Link {
+    /// Connects and says hello; the answer comes as a frame.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) async fn connect(socket: &Path, generation: u64, desired: Desired) -> io::Result<Self> {
+        let name = socket.to_fs_name::<GenericFilePath>()?;
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, Stream::connect(name)).await.map_err(|_| {
+            io::Error::new(io::ErrorKind::TimedOut, "the runtime does not accept connections")
+        })??;
+        let stream = Arc::new(stream);
+        let (outgoing, to_write) = mpsc::unbounded_channel();
+        let (notices, incoming) = mpsc::channel(WAITING_FRAMES);
+        let tasks = [tokio::spawn(read(Arc::clone(&stream), notices)), tokio::spawn(write(stream, to_write))];
+        // The writer's task lives as long as this value.
+        let _ = outgoing.send(ToRuntime::Hello { protocol: PROTOCOL, generation, desired });
+        Ok(Self { outgoing, incoming, tasks, next_id: 0 })
+    }
+
+    /// Sends a command and gives its id. A connection that is closed swallows it: what must be heard is said again
+    /// to the next one.
+    pub(super) fn send(&mut self, command: Command) -> u64 {
+        self.next_id += 1;
+        let _ = self.outgoing.send(ToRuntime::Command { id: self.next_id, command });
+        self.next_id
+    }
+
+    /// The next frame; `None` when the connection is closed. Cancel safe.
+    pub(super) async fn next(&mut self) -> Option<FromRuntime> {
+        self.incoming.recv().await
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+async fn read(stream: Arc<Stream>, notices: mpsc::Sender<FromRuntime>) {
+    let mut reader = BufReader::new(&*stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = tokio::io::AsyncReadExt::take(&mut reader, MAX_FRAME_BYTES);
+        match limited.read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) if line.last() != Some(&b'\n') => {
+                tracing::warn!(bytes = line.len(), "a runtime's frame is torn or too long");
+                return;
+            }
+            Ok(_) => {}
+        }
+        match serde_json::from_slice::<FromRuntime>(&line) {
+            Ok(frame) => {
+                if notices.send(frame).await.is_err() {
+                    return;
+                }
+            }
+            // A newer runtime may say more than we know.
+            Err(error) => tracing::warn!(%error, "a runtime's frame is not understood"),
+        }
+    }
+}
+
+async fn write(stream: Arc<Stream>, mut frames: mpsc::UnboundedReceiver<ToRuntime>) {
+    let mut writer = &*stream;
+    while let Some(frame) = frames.recv().await {
+        let Ok(mut line) = serde_json::to_vec(&frame) else { continue };
+        line.push(b'\n');
+        if writer.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The two locks of a worker's directory. Whoever holds `lock` may read the journal to its end and say that the
+//! runtime is dead; whoever holds `guard.lock` knows that nothing of the agent is left.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use subagent_protocol::{Code, Error, Result};
+
+/// The file whose lock lives as long as the runtime.
+pub(super) const RUNTIME: &str = "lock";
+/// The file whose lock lives as long as the guard.
+pub(super) const GUARD: &str = "guard.lock";
+
+/// Makes the directory of a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn make_directory(directory: &Path) -> Result<()> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(failed(directory, &error)),
+    }
+}
+
+/// Takes a lock if nobody has it.
+///
+/// # Errors
+/// `STORAGE_ERROR` when the file cannot be opened.
+pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
+    let path = directory.join(name);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| failed(&path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(failed(&path, &error)),
+    }
+}
+
+/// Takes a lock, waiting until `patience` is over.
+///
+/// The kernel tells nobody when such a lock becomes free, except a thread that blocks on it for ever; so this looks
+/// again at growing intervals. It is used only when something has died in disorder.
+///
+/// # Errors
+/// As [`try_lock`].
+pub(super) async fn lock_within(directory: &Path, name: &str, patience: Duration) -> Result<Option<File>> {
+    let deadline = Instant::now() + patience;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(file) = try_lock(directory, name)? {
+            return Ok(Some(file));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Whether the directory is there: a worker's whole life is in it.
+pub(super) fn directory_exists(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|meta| meta.is_dir())
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::new(Code::StorageError, format!("cannot use {}: {error}", path.display()))
+}

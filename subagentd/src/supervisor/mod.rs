@@ -1,0 +1,128 @@
+//! The facade of the control plane: everything that the API can ask for.
+//!
+//! Architecture invariant: whatever changes a worker goes through its actor ([`worker`]); whatever is durable goes
+//! through the store's writer. Nothing here holds a lock or a statement across a wait.
+
+mod controllers;
+mod entropy;
+mod environment;
+mod follow;
+mod health;
+mod journal;
+mod link;
+mod locks;
+mod process;
+mod roster;
+mod shared;
+mod spec;
+mod start;
+mod turns;
+mod views;
+mod wait;
+mod worker;
+
+use std::sync::Arc;
+
+use subagent_config::proc;
+use subagent_protocol::api::Handle;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
+
+pub use follow::Follower;
+pub use shared::Setup;
+
+use crate::store::{Durability, Store};
+use roster::Roster;
+use shared::Shared;
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The owner handle, if any came along.
+    pub handle: Option<Handle>,
+    /// The idempotency key; without one a repetition is a request of its own.
+    pub idempotency_key: Option<String>,
+}
+
+/// The control plane. Cheap to clone.
+#[derive(Clone)]
+pub struct Supervisor {
+    shared: Arc<Shared>,
+    roster: Arc<Roster>,
+}
+
+impl Supervisor {
+    /// Opens the store, raises the generation, and begins to adopt runtimes, all at the same time.
+    ///
+    /// # Errors
+    /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
+    pub async fn open(setup: Setup) -> Result<Self> {
+        let store = Store::open(&setup.state_dir.join("state.db"))?;
+        let generation = store.write(Durability::Full, 1, |tx| tx.raise_generation()).await?;
+        let boot_id = proc::boot_id()
+            .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
+        let shared = Arc::new(Shared::new(setup, store, generation, boot_id));
+        let roster = Arc::new(Roster::adopt(&shared).await?);
+        Ok(Self { shared, roster })
+    }
+
+    /// The generation of this daemon.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.shared.generation
+    }
+
+    /// The guards of all live workers: to find out who asks.
+    #[must_use]
+    pub fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
+        self.shared.guards()
+    }
+
+    /// How many workers have a live runtime.
+    #[must_use]
+    pub fn live_workers(&self) -> watch::Receiver<usize> {
+        self.shared.live()
+    }
+
+    /// Journals a refused request of somebody below a worker and gives the error for it.
+    pub async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
+        tracing::warn!(%worker, what, "a request from below a worker was refused");
+        if let Ok(handle) = self.roster.live(worker.as_str()) {
+            // The event is for people; that it could not be queued changes nothing about the refusal.
+            let _ = handle.send(worker::Message::Forbidden { what: what.to_owned() });
+        }
+        Error::new(
+            Code::ForbiddenFromWorker,
+            format!(
+                "{what} is for the owner of the worker alone, not for the agent or anything that it started"
+            ),
+        )
+        .with("workerId", worker.as_str())
+        .recommend("ask the person or program that manages this worker")
+    }
+
+    /// Ends everything of this daemon. The runtimes go on, unless `stop_workers` is set.
+    ///
+    /// # Errors
+    /// `STOP_INCOMPLETE` when a worker could not be stopped; the daemon's parts have ended all the same.
+    pub async fn shutdown(&self, stop_workers: bool) -> Result<()> {
+        let stopped = if stop_workers { self.stop_all().await } else { Ok(()) };
+        self.shared.ending.send_replace(true);
+        self.shared.store.close().await;
+        stopped
+    }
+
+    /// The owner check and the idempotency key of a mutating request.
+    fn guarded(&self, caller: Caller, what: &str) -> (crate::store::OwnerCheck, Option<(String, String)>) {
+        let key = caller.idempotency_key.map(|key| (key, fingerprint(what)));
+        (crate::store::OwnerCheck(caller.handle), key)
+    }
+}
+
+/// A short text that tells a request from another one with the same key.
+fn fingerprint(what: &str) -> String {
+    use sha2::{Digest as _, Sha256};
+    Sha256::digest(what.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

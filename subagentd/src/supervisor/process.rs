@@ -1,0 +1,127 @@
+//! Starting a runtime, and being told when it has ended.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use subagent_config::proc;
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
+use tokio::io::unix::AsyncFd;
+
+/// What of our environment a runtime gets: nothing of its work depends on it.
+const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_LOG", "TEST_SANDBOX_ID"];
+
+/// A runtime that was just started: reads its own first line.
+pub(super) struct Started {
+    pub(super) process: ProcessId,
+    child: Child,
+}
+
+/// Starts a runtime. The locks go over to it; ours are closed.
+///
+/// # Errors
+/// The system's.
+pub(super) fn start(
+    program: &Path,
+    start: &RuntimeStart,
+    lock: File,
+    guard_lock: File,
+) -> io::Result<Started> {
+    let mut command = Command::new(program);
+    command
+        .arg("run")
+        .current_dir("/")
+        .env_clear()
+        .envs(PASSED_ON.iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value))))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .fd_mappings(vec![
+            FdMapping { parent_fd: OwnedFd::from(lock), child_fd: LOCK_FD },
+            FdMapping { parent_fd: OwnedFd::from(guard_lock), child_fd: GUARD_LOCK_FD },
+        ])
+        .map_err(io::Error::other)?;
+    let mut child = command.spawn()?;
+    // Drops our copies of the locks.
+    drop(command);
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let process = ProcessId { pid, start_time: proc::start_time(pid)? };
+    let text = serde_json::to_vec(start).map_err(io::Error::other)?;
+    let mut stdin =
+        child.stdin.take().ok_or_else(|| io::Error::other("the runtime has no standard input"))?;
+    stdin.write_all(&text)?;
+    Ok(Started { process, child })
+}
+
+impl Started {
+    /// Waits until the runtime says that it listens. Blocking: for a thread of its own; it ends with the runtime.
+    pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
+        let mut line = [0; 16];
+        let mut stdout =
+            self.child.stdout.take().ok_or_else(|| io::Error::other("the runtime has no standard output"))?;
+        if matches!(stdout.read(&mut line), Ok(1..)) {
+            return Ok(self.child);
+        }
+        // Already dead, or of no use: it is reaped here, because nobody else will.
+        let _ = self.child.kill();
+        let status = self.child.wait()?;
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("it ended before it listened ({status})")))
+    }
+}
+
+#[allow(unsafe_code)]
+fn register(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and nothing here closes it early.
+    unsafe { AsyncFd::register(pidfd) }.map_err(io::Error::from)
+}
+
+/// Tells when a process has ended, without asking again and again.
+pub(super) struct ExitWatch {
+    process: ProcessId,
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl ExitWatch {
+    /// Watches a process; `None` if it is gone already.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of(process: ProcessId) -> io::Result<Option<Self>> {
+        let Some(pid) = Pid::from_raw(process.pid) else { return Ok(None) };
+        let pidfd = match pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            Ok(pidfd) => pidfd,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // The descriptor means whoever has the number now; the start time tells whether that is who we mean.
+        match proc::start_time(process.pid) {
+            Ok(start_time) if start_time == process.start_time => {}
+            Ok(_) => return Ok(None),
+            Err(error) if proc::is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        Ok(Some(Self { process, pidfd: register(pidfd)? }))
+    }
+
+    pub(super) fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// Ends when the process has ended.
+    pub(super) async fn ended(&self) {
+        // An error means that the descriptor cannot be waited for any more; then the locks decide.
+        let _ = self.pidfd.readable().await;
+    }
+
+    /// Kills the process.
+    pub(super) fn kill(&self) {
+        if let Err(error) = pidfd_send_signal(self.pidfd.get_ref(), Signal::KILL) {
+            tracing::warn!(pid = self.process.pid, %error, "a runtime could not be killed");
+        }
+    }
+}

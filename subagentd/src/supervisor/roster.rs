@@ -1,0 +1,100 @@
+//! Which workers there are, and the way to their actors.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use subagent_protocol::{Code, Error, Result};
+
+use super::shared::Shared;
+use super::worker::Handle;
+use crate::core::Worker;
+use crate::store::{ControllerRow, WorkerRow, events, workers};
+
+/// All workers that are not stopped.
+pub(super) struct Roster {
+    state_db: String,
+    live: Mutex<HashMap<String, Handle>>,
+}
+
+impl Roster {
+    /// Starts an actor for each worker of the store. One that cannot be read is left out: the rest works.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn adopt(shared: &Arc<Shared>) -> Result<Self> {
+        let found = shared
+            .store
+            .read(|connection| {
+                let mut found = Vec::new();
+                for row in workers::list(connection, None)? {
+                    if row.state == "stopped" {
+                        continue;
+                    }
+                    match workers::load(connection, &row) {
+                        Ok(worker) => found.push((events::last_seq(connection, row.id)?, worker, row)),
+                        Err(error) => {
+                            tracing::error!(worker = %row.worker_id, %error, "a worker is set aside")
+                        }
+                    }
+                }
+                Ok(found)
+            })
+            .await?;
+        let roster = Self { state_db: shared.store.path().display().to_string(), live: Mutex::default() };
+        for (last_seq, worker, row) in found {
+            if let Err(error) = roster.start(shared, &row, worker, last_seq) {
+                tracing::error!(worker = %row.worker_id, %error, "a worker is set aside");
+            }
+        }
+        Ok(roster)
+    }
+
+    /// Starts the actor of a worker.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR`.
+    pub(super) fn start(
+        &self,
+        shared: &Arc<Shared>,
+        row: &WorkerRow,
+        worker: Worker,
+        last_seq: i64,
+    ) -> Result<Handle> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = live.get(row.worker_id.as_str()) {
+            // A repeated request found its worker.
+            return Ok(handle.clone());
+        }
+        let controller = ControllerRow {
+            id: row.controller,
+            controller_id: row.controller_id.clone(),
+            label: String::new(),
+            workspace_key: String::new(),
+        };
+        let handle = Handle::start(shared, row, controller, worker, last_seq)?;
+        live.insert(row.worker_id.as_str().to_owned(), handle.clone());
+        Ok(handle)
+    }
+
+    /// The actor of a worker; its channel is closed once the worker is stopped.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND` for one that does not exist or was stopped before this daemon started.
+    pub(super) fn live(&self, worker_id: &str) -> Result<Handle> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.get(worker_id).cloned().ok_or_else(|| self.not_found(worker_id))
+    }
+
+    /// The actors of all workers.
+    pub(super) fn all(&self) -> Vec<Handle> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.values().cloned().collect()
+    }
+
+    pub(super) fn not_found(&self, worker_id: &str) -> Error {
+        Error::new(Code::WorkerNotFound, format!("there is no worker {worker_id} in this state dir"))
+            .with("workerId", worker_id)
+            .with("stateDbPath", self.state_db.as_str())
+            .recommend("list the workers with `subagent worker list`; check --cwd and SUBAGENT_STATE_DIR")
+    }
+}

@@ -1,0 +1,87 @@
+//! What all workers of a daemon share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use subagent_config::RuntimeDir;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
+use tokio::sync::watch;
+
+use crate::store::Store;
+
+/// Where the daemon keeps things.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The state dir; exists, 0700, writable, on a usable file system; `daemon.lock` is held by the caller.
+    pub state_dir: PathBuf,
+    /// The directory of the sockets.
+    pub runtime_dir: RuntimeDir,
+    /// The executable `subagent-runtime`.
+    pub runtime_program: PathBuf,
+}
+
+pub(super) struct Shared {
+    pub(super) setup: Setup,
+    pub(super) store: Store,
+    pub(super) generation: u64,
+    pub(super) boot_id: String,
+    /// Turns true when the daemon ends: actors return, waits end.
+    pub(super) ending: watch::Sender<bool>,
+    live: watch::Sender<usize>,
+    guards: Mutex<HashMap<WorkerId, ProcessId>>,
+}
+
+impl Shared {
+    pub(super) fn new(setup: Setup, store: Store, generation: u64, boot_id: String) -> Self {
+        Self {
+            setup,
+            store,
+            generation,
+            boot_id,
+            ending: watch::Sender::new(false),
+            live: watch::Sender::new(0),
+            guards: Mutex::default(),
+        }
+    }
+
+    pub(super) fn live(&self) -> watch::Receiver<usize> {
+        self.live.subscribe()
+    }
+
+    pub(super) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
+        let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.iter().map(|(worker, guard)| (worker.clone(), *guard)).collect()
+    }
+
+    pub(super) fn set_guard(&self, worker: &WorkerId, guard: Option<ProcessId>) {
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        match guard {
+            Some(guard) => guards.insert(worker.clone(), guard),
+            None => guards.remove(worker),
+        };
+    }
+}
+
+/// Ends when the daemon is ending.
+pub(super) async fn is_ending(ending: &mut watch::Receiver<bool>) {
+    // An error means that the daemon's parts are gone already.
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+/// Counts a live runtime for as long as it is kept.
+pub(super) struct LiveToken(Arc<Shared>);
+
+impl LiveToken {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        shared.live.send_modify(|live| *live += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for LiveToken {
+    fn drop(&mut self) {
+        self.0.live.send_modify(|live| *live = live.saturating_sub(1));
+    }
+}

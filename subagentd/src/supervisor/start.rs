@@ -1,0 +1,293 @@
+//! Starting and stopping workers.
+
+use std::time::Duration;
+
+use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
+use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
+use subagent_protocol::{Code, Error, Result};
+
+use super::spec::Spec;
+use super::worker::{Handle, Message, Order};
+use super::{Caller, Supervisor, controllers, entropy, environment, worker};
+use crate::core::Input;
+use crate::core::Worker;
+use crate::core::worker::State;
+use crate::store::{Durability, NewWorker};
+
+/// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
+const START_MARGIN: Duration = Duration::from_secs(10);
+/// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
+const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+
+impl Supervisor {
+    /// Starts a worker and waits until its agent has a session.
+    ///
+    /// # Errors
+    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`, `BACKEND_LAUNCHER`; then those
+    /// of the agent's start, with the worker left in state `error`.
+    pub async fn start_worker(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
+        check(&request)?;
+        let what = format!(
+            "start {} {} {} {}",
+            request.launcher.name,
+            request.role,
+            request.label,
+            request.cwd.display()
+        );
+        let (owner, key) = self.guarded(caller, &what);
+        let worker_id = WorkerId::from_random(entropy::random()?);
+        let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
+        let spec = serde_json::to_string(&Spec::of(&request))
+            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
+        environment::write(&file, &request.env)?;
+        let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
+        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms);
+        let id = worker_id.clone();
+        let stored = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                if let Some((key, fingerprint)) = &key
+                    && let Some(earlier) = tx.recall(key, fingerprint)?
+                {
+                    return Ok(earlier);
+                }
+                let controller =
+                    controllers::required(tx.connection(), &request.choice, owner.0.as_ref(), &state_db)?;
+                tx.check_owner(&owner, &controller)?;
+                let new = NewWorker {
+                    worker_id: id.clone(),
+                    controller: controller.id,
+                    label: request.label,
+                    launcher: request.launcher.name,
+                    role: request.role,
+                    cwd: request.cwd.display().to_string(),
+                    spec,
+                    placeholder: placeholder.as_str().to_owned(),
+                };
+                tx.insert_worker(&new, now)?;
+                if let Some((key, fingerprint)) = &key {
+                    tx.remember(key, fingerprint, id.as_str(), now)?;
+                }
+                Ok(id.as_str().to_owned())
+            })
+            .await;
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                environment::remove(&file);
+                return Err(error);
+            }
+        };
+        if stored != worker_id.as_str() {
+            // A repetition: the worker of the first request counts.
+            environment::remove(&file);
+        }
+        self.started(&stored, startup).await
+    }
+
+    async fn started(&self, worker_id: &str, startup: Duration) -> Result<WorkerView> {
+        let row = self.row(worker_id).await?;
+        let handle = match self.roster.live(worker_id) {
+            Ok(handle) => handle,
+            // Stopped before this daemon started.
+            Err(_) if row.state == "stopped" => return Ok(self.view(&row).await),
+            Err(_) => self.roster.start(&self.shared, &row, Worker::new(), 0)?,
+        };
+        let mut snapshots = handle.snapshot.clone();
+        let decided =
+            snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != State::Starting);
+        let snapshot = match tokio::time::timeout(startup + START_MARGIN, decided).await {
+            Ok(Ok(snapshot)) => snapshot.clone(),
+            Ok(Err(_)) => return Err(worker::ending()),
+            Err(_) => {
+                let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
+                return Err(error.retryable().with("workerId", worker_id));
+            }
+        };
+        if snapshot.worker.state == State::Error {
+            let error = snapshot.last_error.clone();
+            let error = error
+                .unwrap_or_else(|| Error::new(Code::BackendUnavailable, "the agent could not be started"));
+            return Err(error.with("workerId", worker_id));
+        }
+        let row = self.row(worker_id).await?;
+        Ok(self.view(&row).await)
+    }
+
+    /// Stops a worker for good and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`; `STOP_INCOMPLETE{pids}` when something does not end in time:
+    /// the guard goes on trying.
+    pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
+        let row = self.row(worker).await?;
+        match self.roster.live(worker) {
+            Ok(handle) => {
+                let stopping = handle.snapshot.borrow().worker.state != State::Stopped;
+                if stopping {
+                    let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
+                    let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
+                    self.order(&handle, owner, key, Input::Stop, respond).await?;
+                    self.stopped(&handle).await?;
+                } else {
+                    self.check_owner_of(caller, &row).await?;
+                }
+            }
+            Err(_) => self.check_owner_of(caller, &row).await?,
+        }
+        let row = self.row(worker).await?;
+        Ok(WorkerStopped {
+            worker_id: row.worker_id.clone(),
+            controller_id: row.controller_id.clone(),
+            state: subagent_protocol::state::WorkerState::Stopped,
+            stopped_at: row.stopped_at.unwrap_or(row.updated_at),
+            updated_at: row.updated_at,
+        })
+    }
+
+    async fn stopped(&self, handle: &Handle) -> Result<()> {
+        let mut snapshots = handle.snapshot.clone();
+        let stopped = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Stopped);
+        match tokio::time::timeout(STOP_TIMEOUT, stopped).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
+            Ok(Err(_)) => Err(worker::ending()),
+            Err(_) => {
+                let guards = self.shared.guards();
+                let guard =
+                    guards.iter().find(|(worker, _)| *worker == handle.worker_id).map(|(_, guard)| guard.pid);
+                Err(Error::new(
+                    Code::StopIncomplete,
+                    "not all processes of the worker have ended yet; they are being killed again and again",
+                )
+                .retryable()
+                .with("workerId", handle.worker_id.as_str())
+                .with("pids", guard.into_iter().collect::<Vec<_>>())
+                .recommend("look at the processes below the guard; repeat the command to wait longer"))
+            }
+        }
+    }
+
+    /// Stops all workers at the same time.
+    pub(super) async fn stop_all(&self) -> Result<()> {
+        let caller = Caller { handle: None, idempotency_key: None };
+        let stops = self.roster.all().into_iter().map(|handle| {
+            let (this, caller) = (self.clone(), caller.clone());
+            tokio::spawn(async move { this.stop_worker(caller, handle.worker_id.as_str()).await })
+        });
+        let mut first = Ok(());
+        for stop in stops.collect::<Vec<_>>() {
+            let result =
+                stop.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())));
+            if first.is_ok() {
+                first = result.map(|_| ());
+            }
+        }
+        first
+    }
+
+    /// Has an order carried out by the worker's actor.
+    ///
+    /// # Errors
+    /// The rules', the store's, `DAEMON_NOT_RUNNING`.
+    pub(super) async fn order(
+        &self,
+        handle: &Handle,
+        owner: crate::store::OwnerCheck,
+        key: Option<(String, String)>,
+        input: Input,
+        respond: worker::Respond,
+    ) -> Result<serde_json::Value> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        handle.send(Message::Order(Box::new(Order { owner, key, input, respond, reply })))?;
+        answer.await.map_err(|_| worker::ending())?
+    }
+
+    /// For requests that change nothing any more: whoever is not the owner is told so all the same.
+    pub(super) async fn check_owner_of(&self, caller: Caller, row: &crate::store::WorkerRow) -> Result<()> {
+        let Some(handle) = caller.handle else { return Ok(()) };
+        let controller_id = row.controller_id.clone();
+        let owns = self
+            .shared
+            .store
+            .read(move |connection| {
+                match crate::store::controllers::by_id(connection, controller_id.as_str())? {
+                    Some(controller) => crate::store::controllers::verify(connection, &handle, &controller),
+                    None => Ok(false),
+                }
+            })
+            .await?;
+        if owns {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::InvalidControllerHandle,
+            "the owner handle in SUBAGENT_CTL_* is not the current one",
+        )
+        .with("controllerId", row.controller_id.as_str()))
+    }
+
+    /// What an earlier request with the same key had as its result.
+    ///
+    /// # Errors
+    /// `IDEMPOTENCY_CONFLICT`.
+    pub(super) async fn recall(&self, key: &Option<(String, String)>) -> Result<Option<serde_json::Value>> {
+        let Some((key, fingerprint)) = key.clone() else { return Ok(None) };
+        let found = self
+            .shared
+            .store
+            .read(move |connection| crate::store::recall(connection, &key, &fingerprint))
+            .await?;
+        Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The newest event of a worker, in short, for an error's details.
+    pub(super) async fn latest(
+        &self,
+        row: &crate::store::WorkerRow,
+        meaningful: bool,
+    ) -> Result<serde_json::Value> {
+        let id = row.id;
+        let event = self
+            .shared
+            .store
+            .read(move |connection| crate::store::events::latest(connection, id, meaningful))
+            .await?;
+        Ok(event.map_or(serde_json::Value::Null, |event| {
+            let mut brief = serde_json::json!({
+                "eventId": subagent_protocol::ids::EventId(event.seq), "type": event.event_type, "ts": event.at,
+            });
+            if let Some(turn_id) = &event.turn_id {
+                brief["turnId"] = turn_id.as_str().into();
+            }
+            brief
+        }))
+    }
+}
+
+fn check(request: &StartWorker) -> Result<()> {
+    let launcher = &request.launcher;
+    if launcher.backend_kind != "acp-stdio" {
+        return Err(Error::new(
+            Code::BackendLauncher,
+            format!(
+                "launcher {} has backend kind {:?}; only acp-stdio can be run",
+                launcher.name, launcher.backend_kind
+            ),
+        )
+        .with("launcher", launcher.name.as_str())
+        .with("backendKind", launcher.backend_kind.as_str())
+        .with("reasonCategory", "launcher")
+        .recommend("set `backend: {kind: acp-stdio}` in the launcher's config"));
+    }
+    if !request.cwd.is_absolute() || !request.cwd.is_dir() {
+        return Err(Error::new(
+            Code::InvalidArgument,
+            format!("the worker's cwd {} is not an absolute path of a folder", request.cwd.display()),
+        )
+        .with("cwd", request.cwd.display().to_string()));
+    }
+    Ok(())
+}

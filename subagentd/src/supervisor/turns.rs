@@ -1,0 +1,296 @@
+//! Messages, cancels and decisions.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{ApprovalDecided, CancelTurn, Decide, SendTurn, TurnAccepted, TurnCanceled};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{EventId, TurnId};
+use subagent_protocol::state::ApprovalStatus;
+use subagent_protocol::{Code, Error, Result};
+
+use super::worker::Handle;
+use super::{Caller, Supervisor, entropy, views, worker};
+use crate::core::{Input, Worker, decision};
+use crate::store::{events, workers};
+
+/// How long `approve` waits until the decision was written to the agent.
+const DELIVERY: Duration = Duration::from_secs(5);
+/// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
+const CANCEL_MARGIN: Duration = Duration::from_secs(20);
+
+impl Supervisor {
+    /// Accepts a message. It returns as soon as the turn is stored.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
+    /// `INVALID_INPUT` for a message without any content.
+    pub async fn send(&self, caller: Caller, worker: &str, request: SendTurn) -> Result<TurnAccepted> {
+        let row = self.row(worker).await?;
+        if request.text.trim().is_empty() && request.blocks.is_empty() {
+            return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
+        }
+        let what = format!("send {worker} {}\n{}", request.text, Value::from(request.blocks.clone()));
+        let (owner, key) = self.guarded(caller, &what);
+        let Ok(handle) = self.roster.live(worker) else { return Err(stopped(&row)) };
+        let input = Input::Send {
+            turn_id: TurnId::from_random(entropy::random()?),
+            input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
+            message: json!({"text": request.text, "blocks": request.blocks}),
+        };
+        let worker_id = row.worker_id.clone();
+        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
+            let accepted = added.iter().find(|(event_type, _)| *event_type == EventType::MessageSent);
+            json!({
+                "workerId": worker_id,
+                "turnId": next.turn().map(|turn| &turn.id),
+                "state": next.public_state(),
+                "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
+                "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
+            })
+        });
+        let response =
+            self.order(&handle, owner, key, input, respond).await.map_err(|error| match error.code {
+                Code::WorkerStopped => error.with("workerId", worker),
+                _ => error,
+            })?;
+        read_response(response)
+    }
+
+    /// Cancels the open turn and waits for its end.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
+        let row = self.row(worker).await?;
+        let reason = request.reason.unwrap_or_else(|| "canceled by manager".to_owned());
+        let (owner, key) = self.guarded(caller, &format!("cancel {worker} {reason}"));
+        let Ok(handle) = self.roster.live(worker) else {
+            let error =
+                Error::new(Code::WorkerNotRunning, "the worker is stopped: there is no turn to cancel");
+            return Err(error.with("workerId", worker).with("state", "stopped"));
+        };
+        // The turn that is open when the cancel is decided; its end is the answer.
+        let open = handle.snapshot.borrow().worker.turn().map(|turn| turn.id.clone());
+        let respond = Box::new(move |next: &Worker, _: &[(EventType, i64)]| {
+            let turn_id = next.turn().map(|turn| turn.id.clone()).or(open);
+            json!({"turnId": turn_id})
+        });
+        let response = match self.order(&handle, owner, key, Input::Cancel { reason }, respond).await {
+            Ok(response) => response,
+            Err(error) if error.code == Code::WorkerNotRunning => {
+                let latest = self.latest(&row, false).await?;
+                let error = error.with("workerId", worker);
+                return Err(if latest.is_null() { error } else { error.with("latestEvent", latest) });
+            }
+            Err(error) => return Err(error),
+        };
+        let turn_id = response["turnId"].as_str().unwrap_or_default().to_owned();
+        self.canceled(&handle, worker, turn_id).await
+    }
+
+    async fn canceled(&self, handle: &Handle, worker: &str, turn_id: String) -> Result<TurnCanceled> {
+        let mut snapshots = handle.snapshot.clone();
+        let over = snapshots
+            .wait_for(|snapshot| snapshot.worker.turn().is_none_or(|turn| turn.id.as_str() != turn_id));
+        let state = match tokio::time::timeout(CANCEL_MARGIN + self.cancel_grace(handle), over).await {
+            Ok(Ok(snapshot)) => snapshot.worker.public_state(),
+            Ok(Err(_)) => return Err(worker::ending()),
+            Err(_) => {
+                let error = Error::new(
+                    Code::BackendTimeout,
+                    "the cancel is stored and was sent, but the turn has not ended yet; wait for turn.canceled",
+                );
+                return Err(error.retryable().with("workerId", worker).with("turnId", turn_id));
+            }
+        };
+        let (id, turn) = (handle.id, turn_id.clone());
+        let (row, end) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let row = workers::turn(connection, id, &turn)?;
+                let end = match row.as_ref().and_then(|row| row.end_seq) {
+                    Some(seq) => events::get(connection, id, seq)?,
+                    None => None,
+                };
+                Ok((row, end))
+            })
+            .await?;
+        let (Some(row), Some(end)) = (row, end) else {
+            return Err(
+                Error::new(Code::Internal, "the turn has ended without an event").with("turnId", turn_id)
+            );
+        };
+        let already_terminal = end.event_type != EventType::TurnCanceled;
+        Ok(TurnCanceled {
+            worker_id: handle.worker_id.clone(),
+            state,
+            event_id: EventId(end.seq),
+            turn_id: Some(row.turn_id),
+            already_terminal,
+            terminal_event_type: already_terminal.then_some(end.event_type),
+        })
+    }
+
+    fn cancel_grace(&self, _handle: &Handle) -> Duration {
+        // The longest grace that a launcher may set is bounded by the config; the runtime ends the turn after it.
+        Duration::from_millis(subagent_protocol::start::Timeouts::default().cancel_grace_ms)
+    }
+
+    /// Decides a permission request, and waits a moment until the agent was told.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn decide(
+        &self,
+        caller: Caller,
+        worker: &str,
+        request_id: &str,
+        request: Decide,
+    ) -> Result<ApprovalDecided> {
+        let row = self.row(worker).await?;
+        let what = format!(
+            "decide {worker} {request_id} {:?} {:?} {:?}",
+            request.option_id, request.alias, request.decision
+        );
+        let caller_check = caller.clone();
+        let (owner, key) = self.guarded(caller, &what);
+        let response = match self.recall(&key).await? {
+            Some(response) => response,
+            None => {
+                // Somebody who owns nothing is told only that.
+                self.check_owner_of(caller_check, &row).await?;
+                self.decide_now(&row, worker, request_id, request, owner, key).await?
+            }
+        };
+        self.delivered(worker, request_id, read_response::<Decision>(response)?).await
+    }
+
+    async fn decide_now(
+        &self,
+        row: &crate::store::WorkerRow,
+        worker: &str,
+        request_id: &str,
+        request: Decide,
+        owner: crate::store::OwnerCheck,
+        key: Option<(String, String)>,
+    ) -> Result<Value> {
+        let (id, asked) = (row.id, request_id.to_owned());
+        let (found, pending) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let found = workers::approvals(connection, id, Some(&asked))?.pop();
+                Ok((found, workers::approvals(connection, id, None)?))
+            })
+            .await?;
+        let Some(found) = found else {
+            let error = Error::new(Code::ApprovalNotFound, "the worker has no such permission request")
+                .with("workerId", worker)
+                .with("requestId", request_id);
+            return Err(match pending.first() {
+                Some(first) => error.with("pendingRequestId", first.request_id.as_str()),
+                None => error,
+            });
+        };
+        if found.status != ApprovalStatus::Pending {
+            return Err(not_pending(request_id, found.status));
+        }
+        let choice = decision::choose(&views::approval_view(&found.asked).options, &request)?;
+        let handle = self.roster.live(worker)?;
+        let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
+        let (text, alias) = (choice.decision.clone(), choice.alias.clone());
+        let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
+            json!({
+                "decision": text, "optionId": shown, "alias": alias,
+                "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
+            })
+        });
+        let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
+        match self.order(&handle, owner, key, input, respond).await {
+            // It ended between our look and the rules': say how.
+            Err(error) if error.code == Code::ApprovalNotFound => {
+                let (id, asked) = (row.id, request_id.to_owned());
+                let now = self
+                    .shared
+                    .store
+                    .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+                    .await?;
+                Err(now.map_or(error, |now| not_pending(request_id, now.status)))
+            }
+            result => result,
+        }
+    }
+
+    async fn delivered(&self, worker: &str, request_id: &str, decision: Decision) -> Result<ApprovalDecided> {
+        let row = self.row(worker).await?;
+        if let Ok(handle) = self.roster.live(worker) {
+            let mut snapshots = handle.snapshot.clone();
+            let told = snapshots.wait_for(|snapshot| {
+                !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
+            });
+            // Not confirmed in time is an answer too: `delivery` says so.
+            let _ = tokio::time::timeout(DELIVERY, told).await;
+        }
+        let (id, asked) = (row.id, request_id.to_owned());
+        let now = self
+            .shared
+            .store
+            .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+            .await?;
+        let Some(now) = now else {
+            return Err(Error::new(Code::ApprovalNotFound, "the permission request is gone"));
+        };
+        let delivery = match now.status {
+            ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
+            ApprovalStatus::Delivered => "delivered",
+            _ => "undelivered",
+        };
+        let view = self.view(&row).await;
+        Ok(ApprovalDecided {
+            worker_id: row.worker_id,
+            request_id: now.request_id,
+            decision: decision.decision,
+            option_id: decision.option_id,
+            alias: decision.alias,
+            state: view.state,
+            event_id: decision.event_id,
+            delivery: delivery.to_owned(),
+        })
+    }
+}
+
+/// What is kept of a decision for repetitions.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Decision {
+    decision: String,
+    option_id: String,
+    alias: Option<String>,
+    event_id: EventId,
+}
+
+fn read_response<T: serde::de::DeserializeOwned>(response: Value) -> Result<T> {
+    serde_json::from_value(response)
+        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
+}
+
+fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
+    Error::new(
+        Code::ApprovalNotPending,
+        format!("the permission request is {status}, nobody can decide it any more"),
+    )
+    .with("requestId", request_id)
+    .with("status", status.as_str())
+}
+
+fn stopped(row: &crate::store::WorkerRow) -> Error {
+    Error::new(
+        Code::WorkerStopped,
+        "the worker was stopped for good; start another one with `subagent worker start`",
+    )
+    .with("workerId", row.worker_id.as_str())
+    .with("state", row.state.as_str())
+}

@@ -1,0 +1,166 @@
+//! Workers as they are shown.
+
+use std::path::Path;
+use std::time::Duration;
+
+use subagent_protocol::api::{PendingApproval, WorkerList, WorkerLogs, WorkerView};
+use subagent_protocol::event::ApprovalView;
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::{Code, Error, Result};
+
+use super::Supervisor;
+use super::worker::{Handle, Snapshot};
+use crate::store::{WorkerRow, workers};
+
+/// How long a question about an adopted worker waits until it is known how things stand.
+const SETTLE: Duration = Duration::from_secs(6);
+/// More of a log is not shown at once.
+const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
+
+impl Supervisor {
+    /// All workers, or those of one controller (an unknown one has none), newest first.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn list_workers(&self, controller: Option<String>) -> Result<WorkerList> {
+        let filter = controller.clone();
+        let rows =
+            self.shared.store.read(move |connection| workers::list(connection, filter.as_deref())).await?;
+        // All at the same time: one whose runtime hangs does not delay the rest.
+        let items = futures_util::future::join_all(rows.iter().map(|row| self.view(row))).await;
+        Ok(WorkerList { count: items.len(), items, controller_id: controller })
+    }
+
+    /// One worker.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn show_worker(&self, worker: &str) -> Result<WorkerView> {
+        let row = self.row(worker).await?;
+        Ok(self.view(&row).await)
+    }
+
+    /// The permission requests of a worker that nobody has decided, oldest first.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn approvals(&self, worker: &str) -> Result<Vec<PendingApproval>> {
+        let row = self.row(worker).await?;
+        let found =
+            self.shared.store.read(move |connection| workers::approvals(connection, row.id, None)).await?;
+        Ok(found
+            .into_iter()
+            .map(|approval| {
+                let view = approval_view(&approval.asked);
+                PendingApproval {
+                    request_id: approval.request_id,
+                    turn_id: approval.turn_id,
+                    kind: "tool.call".to_owned(),
+                    message: view.message,
+                    options: view.options,
+                    status: approval.status,
+                    created_at: approval.asked_at,
+                }
+            })
+            .collect())
+    }
+
+    /// The end of what the worker's agent wrote to its standard error.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`. A log that does not exist yet is empty.
+    pub async fn worker_logs(&self, worker: &str, tail_bytes: u64) -> Result<WorkerLogs> {
+        let row = self.row(worker).await?;
+        let path = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", row.worker_id));
+        let length = tail_bytes.min(MOST_LOG_BYTES);
+        let file = path.clone();
+        let tail = tokio::task::spawn_blocking(move || tail(&file, length)).await;
+        let (text, truncated) = match tail {
+            Ok(Ok(tail)) => tail,
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), false),
+            Ok(Err(error)) => {
+                return Err(Error::new(
+                    Code::StorageError,
+                    format!("cannot read {}: {error}", path.display()),
+                ));
+            }
+            Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
+        };
+        Ok(WorkerLogs { worker_id: row.worker_id, path: path.display().to_string(), text, truncated })
+    }
+
+    pub(super) async fn row(&self, worker: &str) -> Result<WorkerRow> {
+        let id = worker.to_owned();
+        let row = self.shared.store.read(move |connection| workers::get(connection, &id)).await?;
+        row.ok_or_else(|| self.roster.not_found(worker))
+    }
+
+    pub(super) async fn view(&self, row: &WorkerRow) -> WorkerView {
+        let snapshot = match self.roster.live(row.worker_id.as_str()) {
+            Ok(handle) => Some(settled(&handle).await),
+            Err(_) => None,
+        };
+        let state = match (&snapshot, row.state.as_str()) {
+            (Some(snapshot), _) => snapshot.worker.public_state(),
+            (None, "stopped") => WorkerState::Stopped,
+            // Set aside: its rows contradict each other.
+            (None, _) => WorkerState::Error,
+        };
+        let last_error = match &snapshot {
+            Some(snapshot) => snapshot.last_error.clone(),
+            None => row.last_error.clone(),
+        };
+        let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
+        let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
+        WorkerView {
+            worker_id: row.worker_id.clone(),
+            controller_id: row.controller_id.clone(),
+            label: row.label.clone(),
+            launcher: row.launcher.clone(),
+            role: row.role.clone(),
+            state,
+            cwd: row.cwd.clone(),
+            session_id: row.session_id.clone().unwrap_or_else(|| row.placeholder.clone()),
+            active_turn_id: snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.worker.turn().map(|turn| turn.id.clone())),
+            runtime_pid: runtime.map(|runtime| runtime.pid),
+            runtime_socket: runtime.and_then(|_| socket()).map(|path| path.display().to_string()),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            stopped_at: row.stopped_at,
+            recovery_state: if state == WorkerState::Stopped { "lost" } else { "restartable" }.to_owned(),
+            last_error: last_error.map(|error| error.to_string()),
+            unresponsive: snapshot.is_some_and(|snapshot| snapshot.unresponsive),
+        }
+    }
+}
+
+/// The snapshot of a worker once it is known how things stand; bounded.
+pub(super) async fn settled(handle: &Handle) -> Snapshot {
+    let mut snapshots = handle.snapshot.clone();
+    let settled = tokio::time::timeout(SETTLE, snapshots.wait_for(|snapshot| snapshot.settled)).await;
+    match settled {
+        Ok(Ok(snapshot)) => Snapshot::clone(&snapshot),
+        _ => Snapshot::clone(&handle.snapshot.borrow()),
+    }
+}
+
+/// What a permission request says, from the body of its record.
+pub(super) fn approval_view(asked: &str) -> ApprovalView {
+    match serde_json::from_str::<ApprovalRequested>(asked) {
+        Ok(asked) => ApprovalView::of(asked.params.get()),
+        Err(_) => ApprovalView::of("null"),
+    }
+}
+
+fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {
+    use std::io::{Read as _, Seek as _, SeekFrom};
+    let mut file = std::fs::File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), size > length))
+}

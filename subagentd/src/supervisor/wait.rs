@@ -1,0 +1,180 @@
+//! Waiting for an event: by notification, with the deadlines that the caller set.
+
+use std::time::Duration;
+
+use subagent_protocol::api::{WaitRequest, Waited};
+use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::until::Until;
+use subagent_protocol::{Code, Error, Result};
+use tokio::time::Instant;
+
+use super::shared::is_ending;
+use super::{Supervisor, follow, worker};
+use crate::store::WorkerRow;
+
+/// The agent's text of one turn, as far as it was seen.
+#[derive(Default)]
+struct Collected {
+    text: Option<String>,
+    last: Option<String>,
+}
+
+/// The deadlines of a wait.
+struct Patience {
+    all: Option<Instant>,
+    quiet: Option<Duration>,
+    quiet_until: Option<Instant>,
+}
+
+impl Supervisor {
+    /// Waits for the first event after the cursor that matches.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
+    /// going on), `DAEMON_NOT_RUNNING` when the daemon is ending.
+    pub async fn wait(&self, worker: &str, request: WaitRequest) -> Result<Waited> {
+        let until = Until::parse(request.until.as_deref())?;
+        let mut patience = Patience::of(&request)?;
+        let row = self.row(worker).await?;
+        let handle = self.roster.live(worker).ok();
+        let mut news = handle.map(|handle| handle.snapshot.clone());
+        let mut after = match (&request.from_event_id, request.include_history, &news) {
+            (Some(event_id), _, _) => self.cursor(&row, event_id).await?,
+            (None, true, _) => 0,
+            (None, false, Some(news)) => news.borrow().last_seq,
+            (None, false, None) => i64::MAX,
+        };
+        let mut ending = self.shared.ending.subscribe();
+        let mut collected = Collected::default();
+        loop {
+            let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
+            while up_to > after {
+                let page = follow::page(&self.shared.store, row.id, after, up_to).await?;
+                after = page.seen;
+                if !page.events.is_empty() {
+                    patience.something_happened();
+                }
+                for event in &page.events {
+                    collected.add(event, request.collect_turn.as_ref());
+                    if until.matches(event.event_type, event.kind.as_deref()) {
+                        return self.matched(&row, event, collected).await;
+                    }
+                }
+                if page.end {
+                    break;
+                }
+            }
+            let changed = async {
+                match &mut news {
+                    Some(news) => news.changed().await.is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changed => if !changed {
+                    news = None;
+                },
+                () = is_ending(&mut ending) => return Err(worker::ending()),
+                () = patience.over() => return Err(self.gave_up(&row, &request, &patience).await?),
+            }
+        }
+    }
+
+    async fn matched(&self, row: &WorkerRow, event: &StoredEvent, collected: Collected) -> Result<Waited> {
+        let state = self.view(row).await.state;
+        Ok(Waited {
+            matched_event: event.view(&row.worker_id, false),
+            state,
+            assistant_text: collected.text,
+            last_assistant_chunk: collected.last,
+        })
+    }
+
+    async fn gave_up(&self, row: &WorkerRow, request: &WaitRequest, patience: &Patience) -> Result<Error> {
+        let view = self.view(row).await;
+        let latest = self.latest(row, false).await?;
+        let meaningful = self.latest(row, true).await?;
+        let quiet = patience.quiet_is_over();
+        let (code, message) = if quiet {
+            (Code::WaitNoProgress, "nothing happened for the time that was set; the turn goes on")
+        } else {
+            (Code::WaitTimeout, "the event did not come in time; the turn goes on")
+        };
+        let diagnosis = match (view.state, view.unresponsive) {
+            (_, true) => "the worker's runtime lives and does not answer".to_owned(),
+            (state, _) if state.has_open_turn() => {
+                format!("the worker is {state}; wait again from the latest event with --from-event-id")
+            }
+            (state, _) => format!(
+                "the worker is {state}: no turn is open, so the event may have come before the wait began; \
+                 pass --from-event-id with the acceptedEventId of `send`, or --include-history"
+            ),
+        };
+        let mut error = Error::new(code, message)
+            .retryable()
+            .with("workerId", row.worker_id.as_str())
+            .with("until", request.until.as_deref().unwrap_or("turn_end"))
+            .with("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)
+            .with("workerState", view.state.as_str())
+            .with("latestEvent", latest)
+            .with("lastMeaningfulEvent", meaningful)
+            .with("diagnosis", diagnosis);
+        if !quiet {
+            error = error.with("timeoutSeconds", request.timeout_seconds);
+        }
+        if let Some(turn_id) = request.collect_turn.as_ref().or(view.active_turn_id.as_ref()) {
+            error = error.with("turnId", turn_id.as_str());
+        }
+        Ok(error)
+    }
+}
+
+impl Patience {
+    fn of(request: &WaitRequest) -> Result<Self> {
+        let all = seconds("timeoutSeconds", request.timeout_seconds)?;
+        let quiet = seconds("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)?;
+        let now = Instant::now();
+        Ok(Self { all: all.map(|all| now + all), quiet, quiet_until: quiet.map(|quiet| now + quiet) })
+    }
+
+    fn something_happened(&mut self) {
+        self.quiet_until = self.quiet.map(|quiet| Instant::now() + quiet);
+    }
+
+    fn quiet_is_over(&self) -> bool {
+        self.quiet_until.is_some_and(|until| until <= Instant::now())
+    }
+
+    async fn over(&self) {
+        match [self.all, self.quiet_until].into_iter().flatten().min() {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Longer ones are as good as for ever, and would overflow the clock.
+const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
+
+fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
+    if !value.is_finite() || value < 0.0 {
+        return Err(Error::new(Code::InvalidInput, format!("{name} must be a number of seconds, 0 or more"))
+            .with("field", name));
+    }
+    Ok((value > 0.0).then(|| Duration::from_secs_f64(value.min(LONGEST))))
+}
+
+impl Collected {
+    fn add(&mut self, event: &StoredEvent, turn: Option<&TurnId>) {
+        if event.event_type != EventType::ProgressMessage || turn.is_none() || event.turn_id.as_ref() != turn
+        {
+            return;
+        }
+        let data = event.data();
+        if let Some(text) = data["text"].as_str() {
+            self.text.get_or_insert_default().push_str(text);
+            self.last = Some(text.to_owned());
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The loop of a worker's actor, and the state that it owns.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_protocol::frame::Command;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::ingest::Goal;
+use super::runtime::Runtime;
+use super::{Message, Snapshot};
+use crate::core::worker::{State, Worker};
+use crate::core::{Action, Fact, Input};
+use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
+use crate::supervisor::entropy;
+use crate::supervisor::environment;
+use crate::supervisor::journal::JournalReader;
+use crate::supervisor::shared::{Shared, is_ending};
+use crate::supervisor::spec::Spec;
+
+/// After a failure of the store the journal is taken in again so much later.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+pub(in crate::supervisor) struct Actor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: RowId,
+    pub(super) worker_id: WorkerId,
+    pub(super) controller: ControllerRow,
+    pub(super) spec: Spec,
+    pub(super) cwd: PathBuf,
+    pub(super) directory: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) environment: PathBuf,
+    pub(super) log: PathBuf,
+
+    pub(super) worker: Worker,
+    pub(super) cursor: Cursor,
+    pub(super) incarnation: u64,
+    pub(super) session_id: Option<String>,
+    pub(super) boot_id: Option<String>,
+    /// Whether the store says that a runtime may live.
+    pub(super) may_live: bool,
+    pub(super) stored_runtime: Option<subagent_protocol::process::ProcessId>,
+    pub(super) stored_guard: Option<subagent_protocol::process::ProcessId>,
+    last_error: Option<Error>,
+    last_seq: i64,
+
+    pub(super) journal: JournalReader,
+    /// Whether the last record of the runtime was the guard's proof.
+    pub(super) clean_end: bool,
+    pub(super) runtime: Option<Runtime>,
+    /// What the rules want done, in order.
+    pub(super) todo: VecDeque<Action>,
+    pub(super) settled: bool,
+    /// Whether the journal holds more than was taken.
+    more: bool,
+    /// When to take the journal in again after the store failed.
+    pub(super) retry: Option<Instant>,
+    /// When to look again whether everything of a stopped worker is gone.
+    pub(super) leftovers: Option<Instant>,
+    /// How long the last such wait was; each is longer.
+    pub(super) leftovers_pause: Duration,
+
+    mailbox: mpsc::Receiver<Message>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        row: &WorkerRow,
+        controller: ControllerRow,
+        worker: Worker,
+        last_seq: i64,
+        mailbox: mpsc::Receiver<Message>,
+    ) -> Result<Self> {
+        let spec: Spec = serde_json::from_str(&row.spec).map_err(|error| {
+            Error::new(
+                Code::Internal,
+                format!("the stored spec of {} cannot be read: {error}", row.worker_id),
+            )
+        })?;
+        let id = row.worker_id.as_str();
+        let runtimes = shared.setup.state_dir.join("runtimes");
+        let directory = runtimes.join(id);
+        let runtime_dir = &shared.setup.runtime_dir;
+        let socket = runtime_dir
+            .worker_socket(id)
+            .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?;
+        let snapshot = Snapshot {
+            worker: worker.clone(),
+            last_seq,
+            last_error: row.last_error.clone(),
+            runtime: None,
+            unresponsive: false,
+            settled: false,
+        };
+        Ok(Self {
+            id: row.id,
+            worker_id: row.worker_id.clone(),
+            controller,
+            spec,
+            cwd: PathBuf::from(&row.cwd),
+            journal: JournalReader::new(&directory),
+            directory,
+            socket,
+            environment: runtime_dir.worker_environment(id),
+            log: runtimes.join(format!("{id}.log")),
+            worker,
+            cursor: row.cursor,
+            incarnation: row.incarnation,
+            session_id: row.session_id.clone(),
+            boot_id: row.boot_id.clone(),
+            may_live: row.may_live,
+            stored_runtime: row.runtime,
+            stored_guard: row.guard,
+            last_error: row.last_error.clone(),
+            last_seq,
+            clean_end: false,
+            runtime: None,
+            todo: VecDeque::new(),
+            settled: false,
+            more: false,
+            retry: None,
+            leftovers: None,
+            leftovers_pause: Duration::ZERO,
+            mailbox,
+            snapshots: watch::Sender::new(Arc::new(snapshot)),
+            shared,
+        })
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshots.subscribe()
+    }
+
+    /// Lives until the worker is stopped or the daemon ends.
+    pub(super) async fn run(mut self) {
+        let mut ending = self.shared.ending.subscribe();
+        self.recover().await;
+        loop {
+            while let Some(action) = self.todo.pop_front() {
+                self.perform(action).await;
+            }
+            self.publish();
+            if self.worker.state == State::Stopped {
+                return;
+            }
+            let serve = self.settled && self.retry.is_none();
+            let deadline = self.next_deadline();
+            let (link, exit) = match &mut self.runtime {
+                Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
+                None => (None, None),
+            };
+            tokio::select! {
+                biased;
+                () = is_ending(&mut ending) => return,
+                frame = next_frame(link) => self.on_frame(frame).await,
+                () = ended(exit) => self.on_exit().await,
+                () = reached(deadline) => self.on_deadline().await,
+                message = self.mailbox.recv(), if serve => match message {
+                    Some(Message::Order(order)) => self.carry_out(*order).await,
+                    Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
+                    None => return,
+                },
+                () = std::future::ready(()), if self.more => {
+                    self.ingest_or_retry(Goal::Some).await;
+                }
+            }
+        }
+    }
+
+    /// Takes over what was committed.
+    pub(super) fn adopt(&mut self, worker: Worker, facts: &[Fact], last_seq: Option<i64>) {
+        self.worker = worker;
+        self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
+        for fact in facts {
+            if let Fact::LastError(error) = fact {
+                self.last_error.clone_from(error);
+            }
+        }
+        if self.worker.state == State::Stopped {
+            environment::remove(&self.environment);
+        }
+        self.publish();
+    }
+
+    pub(super) fn publish(&self) {
+        let snapshot = Snapshot {
+            worker: self.worker.clone(),
+            last_seq: self.last_seq,
+            last_error: self.last_error.clone(),
+            runtime: self.runtime_process(),
+            unresponsive: self.runtime.as_ref().is_some_and(|runtime| runtime.unresponsive),
+            settled: self.settled,
+        };
+        self.snapshots.send_replace(Arc::new(snapshot));
+    }
+
+    /// Lets the rules decide about something that nobody asked for, and stores it.
+    pub(super) async fn apply(&mut self, input: Input) {
+        let step = match self.worker.step(input) {
+            Ok(step) => step,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
+                return;
+            }
+        };
+        let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
+        let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
+        loop {
+            let step = step.clone();
+            let result = self
+                .shared
+                .store
+                .write(Durability::Full, 4, move |tx| {
+                    let added = tx.store_facts(id, &step.facts, None, now)?;
+                    tx.update_worker(id, &step.worker, cursor, now)?;
+                    if !may_live {
+                        tx.end_incarnation(id)?;
+                    }
+                    Ok(added)
+                })
+                .await;
+            match result {
+                Ok(added) => {
+                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
+                    self.todo.extend(actions);
+                    return;
+                }
+                Err(error) if error.code == Code::DaemonNotRunning => return,
+                // What has happened has happened: it is stored as soon as there is room.
+                Err(error) => {
+                    tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
+                    let mut ending = self.shared.ending.subscribe();
+                    tokio::select! {
+                        () = is_ending(&mut ending) => return,
+                        () = tokio::time::sleep(STORE_RETRY) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn perform(&mut self, action: Action) {
+        match action {
+            Action::StartRuntime => self.start_runtime().await,
+            Action::Prompt { turn } => match self.prompt(turn).await {
+                Ok(Some(command)) => self.command(command),
+                Ok(None) => {}
+                Err(error) => self.apply(Input::PromptRefused { turn, error: Some(error) }).await,
+            },
+            Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
+            Action::Answer { request_id, option_id } => {
+                self.command(Command::Answer { request_id, option_id })
+            }
+            Action::Terminate => self.terminate(),
+        }
+    }
+
+    /// The prompt of the open turn, made of its `message.sent`.
+    async fn prompt(&self, turn: u64) -> Result<Option<Command>> {
+        let Some(open) = self.worker.turn().filter(|open| open.no == turn) else { return Ok(None) };
+        let (id, turn_id) = (self.id, open.id.clone());
+        let message =
+            self.shared.store.read(move |connection| workers::message(connection, id, turn)).await?;
+        let message: Value = serde_json::from_str(&message).map_err(|error| {
+            Error::new(Code::StorageError, format!("the message of the turn is damaged: {error}"))
+        })?;
+        let mut prompt = Vec::new();
+        match message["text"].as_str() {
+            Some(text) if !text.trim().is_empty() => prompt.push(json!({"type": "text", "text": text})),
+            _ => {}
+        }
+        prompt.extend(message["blocks"].as_array().into_iter().flatten().cloned());
+        Ok(Some(Command::Prompt { turn, turn_id, prompt }))
+    }
+
+    /// Takes the journal in; a failure of the store is tried again later.
+    pub(super) async fn ingest_or_retry(&mut self, goal: Goal) -> bool {
+        match self.ingest(goal).await {
+            Ok(more) => {
+                self.more = more;
+                self.retry = None;
+                true
+            }
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the journal cannot be taken in; trying again");
+                self.retry = Some(Instant::now() + STORE_RETRY);
+                false
+            }
+        }
+    }
+
+    async fn note_forbidden(&mut self, what: String) {
+        let event = Fact::Event {
+            event_type: subagent_protocol::event::EventType::WorkerForbidden,
+            data: json!({"request": what}),
+            turn: self.worker.turn().map(|turn| turn.no),
+        };
+        let (id, now) = (self.id, entropy::now());
+        let result = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| tx.store_facts(id, &[event], None, now))
+            .await;
+        match result {
+            Ok(added) => self.adopt(self.worker.clone(), &[], added.last().map(|(_, seq)| *seq)),
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "a refused request could not be journaled")
+            }
+        }
+    }
+}
+
+async fn next_frame(
+    link: Option<&mut crate::supervisor::link::Link>,
+) -> Option<subagent_protocol::frame::FromRuntime> {
+    match link {
+        Some(link) => link.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(exit: Option<&crate::supervisor::process::ExitWatch>) {
+    match exit {
+        Some(exit) => exit.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,279 @@
+//! Taking the journal in: each record becomes one row, and what it means is decided by the rules.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use subagent_protocol::event::EventType;
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::record::{
+    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Record, RecordType,
+    Session, StartFailed,
+};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::actor::Actor;
+use crate::core::{Action, Fact, Input, Worker};
+use crate::store::{Cursor, Durability, NewEvent};
+use crate::supervisor::entropy;
+use crate::supervisor::journal::{self, Batch};
+
+/// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
+const TURN_BATCHES: usize = 4;
+
+/// How far the journal is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// A fair share.
+    Some,
+    /// At least up to this record.
+    Record(u64),
+    /// To the end: the writer is gone.
+    End,
+}
+
+/// A record on its way into the store.
+struct Draft {
+    number: u64,
+    turn: Option<u64>,
+    at: i64,
+    event_type: EventType,
+    kind: Option<String>,
+    record: RecordType,
+    payload: Range<usize>,
+    facts: Vec<Fact>,
+}
+
+/// What a batch leads to.
+struct Taken {
+    worker: Worker,
+    drafts: Vec<Draft>,
+    actions: Vec<Action>,
+    cursor: Cursor,
+    session_id: Option<String>,
+    guard: Option<ProcessId>,
+    ended: bool,
+    changed: bool,
+}
+
+impl Actor {
+    /// Takes in what the journal holds, up to `goal`; says whether there is more.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`, `STORAGE_FULL`: nothing of the failed batch was taken; it is tried again.
+    pub(super) async fn ingest(&mut self, goal: Goal) -> Result<bool> {
+        let mut batches = 0;
+        loop {
+            let batch = self.journal.read(self.cursor, goal == Goal::End).map_err(|error| {
+                Error::new(
+                    Code::StorageError,
+                    format!("the journal of {} cannot be read: {error}", self.worker_id),
+                )
+            })?;
+            let end = batch.end;
+            let moved = (batch.next.segment, batch.next.offset) != (self.cursor.segment, self.cursor.offset);
+            if moved {
+                self.take(batch).await?;
+                batches += 1;
+            }
+            let reached = match goal {
+                Goal::Some => batches >= TURN_BATCHES,
+                Goal::Record(number) => self.cursor.number >= number,
+                Goal::End => false,
+            };
+            if end || reached {
+                return Ok(!end);
+            }
+        }
+    }
+
+    async fn take(&mut self, batch: Batch) -> Result<()> {
+        let before = self.cursor.segment;
+        let Batch { bytes, records, next, .. } = batch;
+        let taken = self.understand(&bytes, &records, next);
+        let Taken { worker, drafts, actions, cursor, session_id, guard, ended, changed } = taken;
+        let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
+        let durability = if changed { Durability::Full } else { Durability::Progress };
+        let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
+        let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
+        let last_seq = self
+            .shared
+            .store
+            .write(durability, drafts.len(), move |tx| {
+                let mut last = None;
+                for draft in &drafts {
+                    let payload =
+                        bytes.get(draft.payload.clone()).and_then(|text| std::str::from_utf8(text).ok());
+                    let seq = tx.insert_event(
+                        id,
+                        &NewEvent {
+                            number: Some(draft.number),
+                            turn: draft.turn,
+                            at: Timestamp(draft.at),
+                            event_type: draft.event_type,
+                            kind: draft.kind.as_deref(),
+                            record: Some(draft.record),
+                            payload: payload.unwrap_or("null"),
+                        },
+                    )?;
+                    let added = tx.store_facts(id, &draft.facts, Some(seq), now)?;
+                    last = Some(added.last().map_or(seq, |(_, seq)| *seq));
+                }
+                if let Some(session) = &session {
+                    tx.update_session(id, session)?;
+                }
+                if guard.is_some() {
+                    tx.update_processes(id, runtime, guard)?;
+                }
+                match &row {
+                    Some(worker) => tx.update_worker(id, worker, cursor, now)?,
+                    None => tx.update_cursor(id, cursor)?,
+                }
+                Ok(last)
+            })
+            .await?;
+        self.cursor = cursor;
+        self.clean_end |= ended;
+        if session_id.is_some() {
+            self.session_id = session_id;
+        }
+        if guard.is_some() {
+            self.shared.set_guard(&self.worker_id, guard);
+        }
+        self.adopt(worker, &facts, last_seq);
+        self.todo.extend(actions);
+        if changed && cursor.segment > before {
+            journal::remove_before(&self.directory, cursor.segment);
+        }
+        Ok(())
+    }
+
+    fn understand(&self, bytes: &[u8], records: &[(Range<usize>, Cursor)], next: Cursor) -> Taken {
+        let mut taken = Taken {
+            worker: self.worker.clone(),
+            drafts: Vec::with_capacity(records.len()),
+            actions: Vec::new(),
+            cursor: next,
+            session_id: None,
+            guard: None,
+            ended: false,
+            changed: next.segment != self.cursor.segment,
+        };
+        let mut number = self.cursor.number;
+        for (range, _) in records {
+            let json = &bytes[range.clone()];
+            let record: Record<'_> = match serde_json::from_slice(json) {
+                Ok(record) => record,
+                Err(error) => {
+                    // The gap in the numbers that follows is journaled with the next record.
+                    tracing::error!(worker = %self.worker_id, %error, "a record of the journal is not understood");
+                    continue;
+                }
+            };
+            if record.n <= number {
+                continue;
+            }
+            let mut facts = Vec::new();
+            if record.n != number + 1 {
+                let data = serde_json::json!({"firstMissing": number + 1, "lastMissing": record.n - 1});
+                facts.push(Fact::Event { event_type: EventType::JournalGap, data, turn: None });
+            }
+            number = record.n;
+            taken.changed |= !is_progress(record.t) || !facts.is_empty();
+            match self.input(&record, &mut taken) {
+                Ok(Some(input)) => match taken.worker.step(input) {
+                    Ok(step) => {
+                        taken.worker = step.worker;
+                        facts.extend(step.facts);
+                        taken.actions.extend(step.actions);
+                    }
+                    Err(error) => {
+                        tracing::error!(worker = %self.worker_id, n = record.n, %error, "the journal contradicts the rules");
+                    }
+                },
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(worker = %self.worker_id, n = record.n, %error, "a record's body is not understood");
+                }
+            }
+            taken.drafts.push(Draft {
+                number: record.n,
+                turn: record.turn,
+                at: record.at,
+                event_type: record.event_type(),
+                kind: kind(&record),
+                record: record.t,
+                payload: payload_range(bytes, &record),
+                facts,
+            });
+        }
+        taken.cursor.number = number;
+        taken
+    }
+
+    fn input(&self, record: &Record<'_>, taken: &mut Taken) -> serde_json::Result<Option<Input>> {
+        let turn = record.turn.unwrap_or(0);
+        Ok(match record.t {
+            RecordType::Session => {
+                let session: Session = record.body()?;
+                taken.session_id = Some(session.session_id);
+                Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
+            }
+            RecordType::StartFailed => Some(Input::StartFailed { error: body::<StartFailed>(record)?.error }),
+            RecordType::Dispatching => Some(Input::Dispatching { turn }),
+            RecordType::ApprovalRequested => {
+                Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
+            }
+            RecordType::ApprovalClosed => {
+                let closed: ApprovalClosed = record.body()?;
+                Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
+            }
+            RecordType::AnswerWritten => {
+                Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
+            }
+            RecordType::CancelRequested => {
+                Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
+            }
+            RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
+            RecordType::AgentStarted => {
+                taken.guard = Some(body::<AgentStarted>(record)?.guard);
+                None
+            }
+            RecordType::AgentExited | RecordType::Terminating => Some(Input::Ending),
+            RecordType::Ended => {
+                taken.ended = true;
+                None
+            }
+            RecordType::Segment
+            | RecordType::Sealed
+            | RecordType::Update
+            | RecordType::Notification
+            | RecordType::Noise => None,
+        })
+    }
+}
+
+fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T> {
+    record.body()
+}
+
+const fn is_progress(record: RecordType) -> bool {
+    matches!(record, RecordType::Update | RecordType::Notification | RecordType::Noise | RecordType::Segment)
+}
+
+fn kind(record: &Record<'_>) -> Option<String> {
+    match record.t {
+        RecordType::Update => record.k.as_deref().map(str::to_owned),
+        RecordType::Notification => Some("notification".to_owned()),
+        RecordType::Noise => Some("noise".to_owned()),
+        RecordType::Session => Some("session".to_owned()),
+        _ => None,
+    }
+}
+
+/// Where the body lies in the batch, so that it goes into the database without a copy.
+fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
+    let Some(body) = record.b else { return 0..0 };
+    let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();
+    start..start + body.get().len()
+}

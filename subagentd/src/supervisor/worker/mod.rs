@@ -1,0 +1,85 @@
+//! The actor of one worker: all of its changes happen here, one after the other.
+//!
+//! It owns the rules' state, the cursor into the journal and the connection to the runtime. An API handler sends an
+//! [`Order`] and waits; if its client goes away, the order is carried out all the same.
+
+mod actor;
+mod ingest;
+mod order;
+mod runtime;
+mod snapshot;
+
+use std::sync::Arc;
+
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::{mpsc, watch};
+
+pub(super) use order::{Order, Respond};
+pub(super) use snapshot::Snapshot;
+
+use super::shared::Shared;
+use crate::core::Worker;
+use crate::store::{ControllerRow, RowId, WorkerRow};
+
+/// How many orders may wait for one worker.
+const WAITING_ORDERS: usize = 256;
+
+/// What may be asked of a worker's actor.
+pub(super) enum Message {
+    /// Carry out a change.
+    Order(Box<Order>),
+    /// Journal that somebody below the worker was refused.
+    Forbidden {
+        /// What was asked for.
+        what: String,
+    },
+}
+
+/// The way to a worker's actor.
+#[derive(Clone)]
+pub(super) struct Handle {
+    pub(super) id: RowId,
+    pub(super) worker_id: WorkerId,
+    mailbox: mpsc::Sender<Message>,
+    pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
+}
+
+impl Handle {
+    /// Starts the actor of a worker whose rules' state is `worker`.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` for a stored spec that cannot be read.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        row: &WorkerRow,
+        controller: ControllerRow,
+        worker: Worker,
+        last_seq: i64,
+    ) -> Result<Self> {
+        let (mailbox, orders) = mpsc::channel(WAITING_ORDERS);
+        let actor = actor::Actor::new(Arc::clone(shared), row, controller, worker, last_seq, orders)?;
+        let snapshot = actor.subscribe();
+        let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot };
+        tokio::spawn(actor.run());
+        Ok(handle)
+    }
+
+    /// Hands a message over.
+    ///
+    /// # Errors
+    /// `DAEMON_NOT_RUNNING` when the daemon is ending, `WORKER_BUSY` when too much waits already.
+    pub(super) fn send(&self, message: Message) -> Result<()> {
+        self.mailbox.try_send(message).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Error::new(Code::WorkerBusy, "too many requests wait for this worker").retryable()
+            }
+            mpsc::error::TrySendError::Closed(_) => ending(),
+        })
+    }
+}
+
+/// What a request is told that the daemon cannot finish any more.
+pub(super) fn ending() -> Error {
+    Error::new(Code::DaemonNotRunning, "the daemon is ending; ask again").retryable()
+}
