@@ -124,8 +124,7 @@ pub fn boot_id() -> io::Result<String> {
 /// True for the answers that `/proc` has for a process that is not there.
 #[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
-        || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32)
 }
 
 fn pid_of_this_process() -> i32 {
@@ -173,8 +172,7 @@ mod tests {
     #[test]
     fn a_child_is_below_us_and_we_are_below_our_parent() {
         // `cat` waits for our end of its pipe, then ends.
-        let mut child =
-            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let chain = ancestors(pid).unwrap();
         assert_eq!((chain[0].pid, chain[0].parent), (pid, pid_of_this_process()));

@@ -13,8 +13,8 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use tokio::io::unix::AsyncFd;
 
-/// What of our environment a runtime gets: nothing of its work depends on it.
-const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_LOG", "TEST_SANDBOX_ID"];
+/// What of our own variables a runtime gets. The rest of our environment it inherits and hands to nobody.
+const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_LOG"];
 
 /// A runtime that was just started: reads its own first line.
 pub(super) struct Started {
@@ -37,7 +37,10 @@ pub(super) fn start(
         .arg("run")
         .current_dir("/")
         .env_clear()
-        .envs(PASSED_ON.iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value))))
+        .envs(std::env::vars_os().filter(|(name, _)| {
+            let name = name.to_string_lossy();
+            !name.starts_with("SUBAGENT_") || PASSED_ON.contains(&&*name)
+        }))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,0 +1,187 @@
+//! The command line of `subagent`: flags, help and usage errors. Nothing is done here.
+//!
+//! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
+//! typed (and not left at their default) is kept for the duplicate rule of `--input`.
+
+pub mod local;
+pub mod numbers;
+pub mod turns;
+pub mod workers;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
+use turns::{Approve, Cancel, Send, Wait, Watch};
+use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
+
+/// Delegate work to coding agents and keep control of it.
+///
+/// A manager (a person, a CI job or a coding agent) starts workers, sends them
+/// messages, answers their permission requests and reads what they did. A worker
+/// is any coding agent that speaks the Agent Client Protocol.
+///
+/// If you were instructed to delegate with `subagent`,
+/// use this tool as a manager agent: follow the quick start below. (The whole
+/// workflow as a prompt is `subagent prompt render`, from the next release on.)
+///
+/// `send` now waits by default for the end of the turn or a permission request;
+/// with `--no-wait` it returns as soon as the turn is accepted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "subagent",
+    version,
+    term_width = 80,
+    args_override_self = true,
+    verbatim_doc_comment,
+    after_help = ROOT_EXAMPLES
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const ROOT_EXAMPLES: &str = "\
+Quick start:
+  subagent config init
+  subagent controller init --cwd .
+  subagent worker start --launcher codex --json
+  subagent send --worker-id w_0123456789 --text 'List the open questions.'
+  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
+      --decision allow
+  subagent watch --worker-id w_0123456789 --follow
+
+Every command takes --help; with --json it prints one JSON document.
+Exit codes: 0 success, 1 error, 2 wrong usage.";
+
+/// The commands.
+// Without a comment of its own, a variant has its struct's as help.
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The config file: which agents can be started, and how
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// The agents that can be started
+    #[command(subcommand)]
+    Launcher(LauncherCommand),
+    /// Who owns the workers of a workspace
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+    /// Start, list, show and stop workers
+    #[command(subcommand)]
+    Worker(WorkerCommand),
+    Send(Box<Send>),
+    Watch(Watch),
+    Wait(Wait),
+    Approve(Approve),
+    Cancel(Cancel),
+}
+
+/// `subagent config ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    Init(ConfigInit),
+}
+
+/// `subagent launcher ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum LauncherCommand {
+    List(LauncherList),
+    /// Show one launcher (values of its variables are hidden)
+    Show(LauncherName),
+    /// Find out whether a launcher's command is installed
+    Probe(LauncherName),
+}
+
+/// `subagent controller ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum ControllerCommand {
+    Init(ControllerInit),
+    Status(ControllerStatus),
+}
+
+/// `subagent worker ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum WorkerCommand {
+    Start(WorkerStart),
+    List(WorkerList),
+    Show(WorkerId),
+    Stop(WorkerStop),
+    Logs(WorkerLogs),
+}
+
+/// `--json`, on every command.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct JsonFlag {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `--config`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigFlag {
+    /// The config file [default: found from the working directory]
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+}
+
+/// `--cwd` of commands about an existing worker.
+#[derive(Debug, Clone, Args)]
+pub struct CwdFlag {
+    /// A folder of the workspace [default: the working directory]
+    #[arg(long, value_name = "PATH")]
+    pub cwd: Option<PathBuf>,
+}
+
+/// The names of the flags that were typed, in snake case. Both flags of a pair count under both names.
+#[derive(Debug, Clone, Default)]
+pub struct Typed(HashSet<String>);
+
+impl Typed {
+    /// Whether this flag was typed.
+    #[must_use]
+    pub fn has(&self, flag: &str) -> bool {
+        self.0.contains(flag)
+    }
+
+    fn of(matches: &ArgMatches) -> Self {
+        let mut leaf = matches;
+        while let Some((_, inner)) = leaf.subcommand() {
+            leaf = inner;
+        }
+        let typed = |id: &&str| leaf.value_source(id) == Some(ValueSource::CommandLine);
+        Self(leaf.ids().map(clap::Id::as_str).filter(typed).map(str::to_owned).collect())
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Typed {
+    fn from(names: [&str; N]) -> Self {
+        Self(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+}
+
+/// Reads the command line (without the program's name).
+///
+/// # Errors
+/// clap's, which also are `--help` and `--version`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
+    let all = std::iter::once(OsString::from("subagent")).chain(args);
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(all)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, Typed::of(&matches)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Numbers on the command line; what is out of range is wrong usage (exit code 2).
+
+/// Seconds, 0 or more.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    at_least(text, 0.0)
+}
+
+/// The window of `watch --follow`: 0 (no limit), or a tenth of a second and more.
+pub(super) fn window(text: &str) -> Result<f64, String> {
+    match at_least(text, 0.0)? {
+        0.0 => Ok(0.0),
+        _ => at_least(text, 0.1),
+    }
+}
+
+fn at_least(text: &str, least: f64) -> Result<f64, String> {
+    let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
+    if !number.is_finite() {
+        return Err("not a finite number".to_owned());
+    }
+    // Also takes the sign off "-0".
+    if number < least { Err(format!("must be {least} or more")) } else { Ok(number.abs()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_finite_and_not_negative() {
+        assert_eq!(seconds("60"), Ok(60.0));
+        assert_eq!(seconds("0.25"), Ok(0.25));
+        assert_eq!(seconds("-0"), Ok(0.0));
+        for wrong in ["-1", "nan", "inf", "x", "", "1,5"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_window_is_none_or_long_enough() {
+        assert_eq!(window("0"), Ok(0.0));
+        assert_eq!(window("0.1"), Ok(0.1));
+        assert_eq!(window("0.05").unwrap_err(), "must be 0.1 or more");
+    }
+}

@@ -1,0 +1,208 @@
+//! The contract's flags, defaults, ranges and help texts.
+
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+
+use super::*;
+
+fn parsed(line: &str) -> (Command, Typed) {
+    let (cli, typed) =
+        parse(line.split_whitespace().map(OsString::from)).unwrap_or_else(|error| panic!("{line}: {error}"));
+    (cli.command, typed)
+}
+
+fn help(line: &str) -> String {
+    let args = line.split_whitespace().chain(["--help"]).map(OsString::from);
+    let error = parse(args).unwrap_err();
+    assert_eq!((error.kind(), error.exit_code()), (ErrorKind::DisplayHelp, 0), "{line}");
+    error.to_string()
+}
+
+/// The paths of all commands that do something.
+fn leaves() -> Vec<String> {
+    fn below(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let path = format!("{path} {}", sub.get_name()).trim_start().to_owned();
+            if sub.has_subcommands() { below(sub, &path, found) } else { found.push(path) }
+        }
+    }
+    let mut found = Vec::new();
+    below(&Cli::command(), "", &mut found);
+    found
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_flag_of_the_contract_is_taken() {
+    for line in [
+        "config init --scope project --cwd . --path p --force --json",
+        "launcher list --config c --json",
+        "launcher show codex --config c --json",
+        "launcher probe codex --config c --json",
+        "controller init --cwd . --controller-id c --label l --print-env --json",
+        "controller status --cwd . --controller-id c --json",
+        "worker start --launcher l --role r --cwd . --label l --controller-id c --input - --config c --json",
+        "worker list --controller-id c --cwd . --json",
+        "worker show w_1 --cwd . --json",
+        "worker stop w_1 --force --cwd . --json",
+        "worker logs w_1 --tail-bytes 10 --cwd . --json",
+        "send --worker-id w --text t --text-file f --text-stdin --blocks [] --wait --wait-until any --wait-timeout-seconds 1 --wait-no-progress-timeout-seconds 0.5 --turn-id k --input i --cwd . --config c --json",
+        "send --worker-id w --text t --no-wait",
+        "watch --worker-id w --from-event-id e --follow --timeout-seconds 0.1 --ndjson --raw --cwd . --json",
+        "wait --worker-id w --until any --from-event-id e --after-latest --timeout-seconds 0 --no-progress-timeout-seconds 1 --input i --cwd . --json",
+        "wait --include-history",
+        "approve --worker-id w --request a --decision d --option-id o --alias a --note n --input i --cwd . --config c --json",
+        "cancel --worker-id w --reason r --cwd . --json --config c",
+    ] {
+        let (_, typed) = parsed(line);
+        assert_eq!(typed.has("json"), line.contains("--json"), "{line}");
+    }
+}
+
+#[test]
+fn defaults_are_the_contracts_and_do_not_count_as_typed() {
+    let (Command::Send(send), typed) = parsed("send") else { panic!() };
+    assert_eq!((send.wait_timeout_seconds, send.wait_no_progress_timeout_seconds), (60.0, 0.0));
+    assert!(!send.no_wait && send.wait_until.is_none());
+    assert!(!typed.has("wait_timeout_seconds") && !typed.has("wait_for_match"));
+    let (Command::Wait(wait), _) = parsed("wait") else { panic!() };
+    assert_eq!((wait.timeout_seconds, wait.no_progress_timeout_seconds), (60.0, 0.0));
+    assert!(!wait.include_history);
+    let (Command::Watch(watch), _) = parsed("watch --worker-id w") else { panic!() };
+    assert_eq!(watch.timeout_seconds, 1.0);
+    let (Command::Config(ConfigCommand::Init(init)), _) = parsed("config init") else { panic!() };
+    assert_eq!(init.scope, "user");
+}
+
+#[test]
+fn typed_flags_have_the_names_of_the_input_contract() {
+    let (_, typed) = parsed(
+        "send --worker-id w --text t --blocks [] --wait --wait-until x --wait-timeout-seconds 1 --wait-no-progress-timeout-seconds 1",
+    );
+    for name in [
+        "worker_id",
+        "text",
+        "blocks_json",
+        "wait_for_match",
+        "wait_until",
+        "wait_timeout_seconds",
+        "wait_no_progress_timeout_seconds",
+    ] {
+        assert!(typed.has(name), "{name}");
+    }
+    let (_, typed) = parsed("approve --request a --option-id o --alias a --note n --decision d");
+    for name in ["request_id", "option_id", "alias", "note", "decision"] {
+        assert!(typed.has(name), "{name}");
+    }
+    let (_, typed) = parsed("wait --include-history --from-event-id e");
+    assert!(typed.has("include_history") && typed.has("from_event_id") && !typed.has("after_latest"));
+}
+
+#[test]
+fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
+    let (Command::Send(send), _) = parsed("send --no-wait --wait --json --json --text a --text b") else {
+        panic!()
+    };
+    assert_eq!((send.wait, send.no_wait, send.text.as_deref()), (true, false, Some("b")));
+    let (Command::Send(send), _) = parsed("send --wait --no-wait") else { panic!() };
+    assert!(send.no_wait);
+}
+
+#[test]
+fn texts_may_begin_with_a_dash() {
+    let (Command::Send(send), _) = parsed("send --text --json --worker-id w") else { panic!() };
+    assert_eq!((send.text.as_deref(), send.json.json), (Some("--json"), false));
+    let (Command::Cancel(cancel), _) = parsed("cancel --worker-id w --reason -x") else { panic!() };
+    assert_eq!(cancel.reason.as_deref(), Some("-x"));
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    for line in [
+        "",
+        "nope",
+        "worker",
+        "worker nope",
+        "worker show",
+        "worker start --nope",
+        "watch",
+        "cancel",
+        "launcher show",
+        "send --wait-timeout-seconds -1",
+        "send --wait-timeout-seconds x",
+        "send --wait-timeout-seconds nan",
+        "wait --timeout-seconds -0.5",
+        "watch --worker-id w --timeout-seconds 0.05",
+        "worker logs w --tail-bytes 0",
+        "send --debug-mode",
+        "send --request-approval",
+        "worker start --debug-mode",
+        "wait --config c",
+        "worker list --config c",
+        "worker show a b",
+    ] {
+        let error = parse(line.split_whitespace().map(OsString::from)).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        assert!(error.use_stderr(), "{line}");
+    }
+}
+
+#[test]
+fn help_has_the_contracts_phrases_each_on_one_line() {
+    for (line, phrases) in [
+        (
+            "",
+            &[
+                "instructed to",
+                "use this tool as a manager agent",
+                "subagent prompt render",
+                "`send` now waits by default",
+                "--no-wait",
+            ] as &[&str],
+        ),
+        ("worker start", &["outside-sandbox execution"]),
+        (
+            "send",
+            &[
+                "--wait",
+                "--no-wait",
+                "--wait-until",
+                "wait-timeout",
+                "--text-file",
+                "--text-stdin",
+                "--input",
+                "structured JSON",
+                "complex",
+            ],
+        ),
+        ("wait", &["turn_end", "--timeout-seconds", "no timeout", "--after-latest", "--include-history"]),
+        ("watch", &["--follow", "--from-event-id", "--ndjson"]),
+    ] {
+        let text = help(line);
+        for phrase in phrases {
+            assert!(
+                text.lines().any(|line| line.contains(phrase)),
+                "{phrase:?} is not in the help of {line:?}:\n{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn help_fits_80_columns_and_has_examples() {
+    for leaf in leaves() {
+        let text = help(&leaf);
+        assert!(text.contains("Example"), "{leaf}");
+        assert!(text.contains("--json"), "{leaf}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{leaf}: {line}");
+        }
+    }
+    for line in help("").lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}

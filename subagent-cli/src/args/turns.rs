@@ -1,0 +1,240 @@
+//! Flags of `send`, `watch`, `wait`, `approve` and `cancel`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::numbers::{seconds, window};
+use super::{ConfigFlag, CwdFlag, JsonFlag};
+
+/// Send a message to a worker and wait for the end of its turn
+///
+/// The text comes from exactly one of --text, --text-file, --text-stdin and the
+/// `text` of --input. For complex text (quotes, backticks, dollar signs, several
+/// lines) use --text-file, --text-stdin or structured JSON with --input: a shell
+/// changes what it finds in --text before this command sees it.
+///
+/// The turn goes on when a wait ends early: `wait --from-event-id` with the
+/// acceptedEventId goes on waiting. --wait-timeout-seconds and
+/// --wait-no-progress-timeout-seconds count from the turn's acceptance.
+///
+/// The exit code is 0 when the wait ends, whatever the turn's outcome is: see the
+/// type of the matched event.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  subagent send --worker-id w_0123456789 --text 'Run the tests.' --json
+  subagent send --worker-id w_0123456789 --text-file task.md --no-wait
+  git diff | subagent send --worker-id w_0123456789 --text-stdin
+  subagent send --input turn.json --json"
+)]
+pub struct Send {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long, allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH")]
+    pub text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub text_stdin: bool,
+    /// Further content blocks, a JSON list of objects as in the protocol
+    #[arg(id = "blocks_json", long = "blocks", value_name = "JSON", allow_hyphen_values = true)]
+    pub blocks: Option<String>,
+    /// Wait for the end of the turn or a permission request (the default)
+    #[arg(id = "wait_for_match", long = "wait", overrides_with = "no_wait")]
+    pub wait: bool,
+    /// Return as soon as the turn is accepted
+    #[arg(id = "no_wait", long = "no-wait", overrides_with = "wait_for_match")]
+    pub no_wait: bool,
+    /// Wait for these event types instead, a comma list (see `wait --help`)
+    #[arg(long, value_name = "TYPES")]
+    pub wait_until: Option<String>,
+    /// How long to wait, in seconds; 0 for no timeout
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    pub wait_timeout_seconds: f64,
+    /// How long to wait without any event, in seconds; 0 for no limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
+    pub wait_no_progress_timeout_seconds: f64,
+    /// Make the command repeatable: the same key gives the same turn
+    #[arg(long, value_name = "KEY")]
+    pub turn_id: Option<String>,
+    /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH")]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Print a worker's events
+///
+/// Without --json each event is one line of JSON (NDJSON). Without --follow the command prints what there is and
+/// returns; with it, every new event is printed at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent watch --worker-id w_0123456789
+  subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
+  subagent watch --worker-id w_0123456789 \\
+      --from-event-id ev_0000000000ff --json")]
+pub struct Watch {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: String,
+    /// Only events after this one [default: from the beginning]
+    #[arg(long, value_name = "ID")]
+    pub from_event_id: Option<String>,
+    /// Go on with new events until the time is over
+    #[arg(long)]
+    pub follow: bool,
+    /// How long to follow, in seconds; 0 for no limit
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = window, allow_negative_numbers = true)]
+    pub timeout_seconds: f64,
+    /// One line of JSON for each event (the default)
+    #[arg(long)]
+    pub ndjson: bool,
+    /// Also show what each event was derived from
+    #[arg(long)]
+    pub raw: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Wait for an event of a worker
+///
+/// --until is a comma list of event types: turn.started, message.sent,
+/// progress.message, progress.update (or progress.update:KIND),
+/// approval.requested, approval.decided, turn.completed, turn.failed,
+/// turn.canceled, and the types of workers; `turn_end` stands for the end of a
+/// turn or a permission request (the default), `any` or * for every type.
+///
+/// Only events after the newest one at the time of the call count, unless a
+/// cursor (--from-event-id) or --include-history is given. After `send --no-wait`
+/// use its acceptedEventId as cursor: the turn may be over already.
+#[derive(Debug, Args)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  subagent wait --worker-id w_0123456789
+  subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000ff \\
+      --until turn.completed,turn.failed --timeout-seconds 600 --json"
+)]
+pub struct Wait {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// What to wait for, a comma list [default: turn_end]
+    #[arg(long, value_name = "TYPES")]
+    pub until: Option<String>,
+    /// Only events after this one count
+    #[arg(long, value_name = "ID")]
+    pub from_event_id: Option<String>,
+    /// Only events after the newest one count (the default)
+    #[arg(id = "after_latest", long = "after-latest", overrides_with = "include_history")]
+    pub after_latest: bool,
+    /// Earlier events count too: the oldest match is returned
+    #[arg(id = "include_history", long = "include-history", overrides_with = "after_latest")]
+    pub include_history: bool,
+    /// How long, in seconds; 0 for no timeout
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    pub timeout_seconds: f64,
+    /// How long without any event, in seconds; 0 for no limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
+    pub no_progress_timeout_seconds: f64,
+    /// Read workerId, until, fromEventId, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH")]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Answer a permission request of a worker
+///
+/// The first of --option-id, --alias and --decision counts. A decision is an option's alias or id, or a word like
+/// allow, approve, yes, reject, deny, no.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
+      --decision allow
+  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
+      --option-id reject_once --note 'not on main' --json")]
+pub struct Approve {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// The id of the permission request
+    #[arg(id = "request_id", long = "request", value_name = "ID")]
+    pub request: Option<String>,
+    /// What to answer
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub decision: Option<String>,
+    /// Exactly this option
+    #[arg(long, value_name = "ID")]
+    pub option_id: Option<String>,
+    /// The option with exactly this alias
+    #[arg(long)]
+    pub alias: Option<String>,
+    /// A note for the journal
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub note: Option<String>,
+    /// Read workerId, requestId, decision, ... from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH")]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Cancel the open turn of a worker
+///
+/// Returns when the turn has ended; open permission requests are answered with "cancelled". An agent that does not
+/// end its turn in time is ended itself.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent cancel --worker-id w_0123456789 --reason 'wrong branch'")]
+pub struct Cancel {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: String,
+    /// Why, for the journal [default: canceled by manager]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

@@ -1,0 +1,199 @@
+//! Finding the daemon, or starting it: probe, take `start.lock`, probe again, spawn, wait for its readiness.
+//!
+//! A daemon is never started from below a worker's guard: it would be the worker's child and die with it. There, and
+//! after a lost connection where none may be started, a command waits for somebody else to start one.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use subagent_config::{Environment, proc, state_dir};
+use subagent_protocol::Code;
+use subagent_protocol::api::DaemonInfo;
+use tokio::time::Instant;
+
+use super::connect::{Link, attempt, read_info, unresponsive};
+use super::losses::Losses;
+use super::spawn::{self, Spawned};
+use super::state_watch::StateWatch;
+use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
+use crate::failure::{Failure, Result};
+
+/// How often a daemon that ends at once is started again.
+const MOST_STARTS: usize = 3;
+
+/// The name that every guard process has.
+const GUARD_NAME: &str = "subagent-guard";
+
+/// Connects to the daemon; starts it if there is none and the policy allows it.
+pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link> {
+    let deadline = Instant::now() + START_LIMIT;
+    if let Some(link) = attempt(&place.state_dir, deadline).await? {
+        return Ok(link);
+    }
+    match place.start {
+        StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
+        StartPolicy::Refuse if losses.none() => {
+            Err(not_running("no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one"))
+        }
+        StartPolicy::Refuse => appear(place, "the daemon ended and nobody started one again").await,
+        StartPolicy::Start if is_below_guard() => {
+            appear(
+                place,
+                "no daemon runs, and a command of a worker must not start one: it would end with the worker",
+            )
+            .await
+        }
+        StartPolicy::Start => start(place, deadline).await,
+    }
+}
+
+/// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
+pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
+    const KEPT: [&str; 3] = ["SUBAGENT_LOG", "SUBAGENT_IDLE_EXIT_SECONDS", "SUBAGENT_FAILPOINTS"];
+    const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
+    let passes = |name: &OsString| {
+        let name = name.to_string_lossy();
+        let about_caller =
+            name.starts_with("SUBAGENT_") || name.starts_with("LISTEN_") || DROPPED.contains(&&*name);
+        KEPT.contains(&&*name) || !about_caller
+    };
+    env.vars
+        .iter()
+        .filter(|(name, _)| passes(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Waits until a daemon that said that it is ending has taken its address away, or another one has come.
+pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
+    let Ok(mut watch) = StateWatch::new(&old.state_dir) else { return Ok(()) };
+    while read_info(&old.state_dir).is_some_and(|info| info.generation == old.generation) {
+        match watch.changed(deadline).await {
+            Ok(true) => {}
+            Ok(false) => return Err(unresponsive(old, "it is ending and does not come to its end")),
+            Err(error) => return Err(unwatchable(&old.state_dir, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a daemon that somebody else starts.
+async fn appear(place: &Place, why: &str) -> Result<Link> {
+    let deadline = Instant::now() + APPEAR_LIMIT;
+    let Ok(mut watch) = StateWatch::new(&place.state_dir) else { return Err(not_running(why)) };
+    loop {
+        if let Some(link) = attempt(&place.state_dir, deadline).await? {
+            return Ok(link);
+        }
+        match watch.changed(deadline).await {
+            Ok(true) => {}
+            Ok(false) => return Err(not_running(why)),
+            Err(error) => return Err(unwatchable(&place.state_dir, &error)),
+        }
+    }
+}
+
+async fn start(place: &Place, deadline: Instant) -> Result<Link> {
+    state_dir::prepare(&place.state_dir)?;
+    let path = place.state_dir.join("start.lock");
+    let locked = lock::exclusive(&path, deadline).await.map_err(|error| {
+        Failure::new(Code::StateDirUnwritable, format!("cannot lock {}: {error}", path.display()))
+            .with("stateDir", place.state_dir.to_string_lossy().into_owned())
+            .with("error", error.to_string())
+    })?;
+    if locked.is_none() {
+        return Err(start_failed("another command has been starting the daemon for too long"));
+    }
+    let program = crate::beside("subagentd")?;
+    let mut last = start_failed("the daemon ended as soon as it had started");
+    for _ in 0..MOST_STARTS {
+        // Whoever held the lock before may have started it.
+        if let Some(link) = attempt(&place.state_dir, deadline).await? {
+            return Ok(link);
+        }
+        match spawn::daemon(place, &program, deadline).await? {
+            Spawned::Ready => {}
+            Spawned::Held(failure) => {
+                last = failure;
+                if let Some(link) = handed_over(place, deadline).await? {
+                    return Ok(link);
+                }
+            }
+        }
+    }
+    match attempt(&place.state_dir, deadline).await? {
+        Some(link) => Ok(link),
+        None => Err(last.with("log", spawn::log_path(&place.state_dir).to_string_lossy().into_owned())),
+    }
+}
+
+/// Another daemon holds the state dir and cannot be reached: it is about to come, or to end. Waits for either;
+/// `None` if its place is free now, or the deadline has come.
+async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
+    let broken = |error: std::io::Error| unwatchable(&place.state_dir, &error);
+    let mut watch = StateWatch::new(&place.state_dir).map_err(broken)?;
+    let lock = place.state_dir.join("daemon.lock");
+    let released = lock::released(&lock, deadline);
+    let came = async {
+        loop {
+            if let Some(link) = attempt(&place.state_dir, deadline).await? {
+                return Ok(Some(link));
+            }
+            if !watch.changed(deadline).await.map_err(broken)? {
+                return Ok(None);
+            }
+        }
+    };
+    tokio::select! {
+        released = released => released.map(|_| None).map_err(broken),
+        came = came => came,
+    }
+}
+
+/// Whether this process is a descendant of an agent.
+fn is_below_guard() -> bool {
+    let chain = proc::ancestors(nix::unistd::getpid().as_raw()).unwrap_or_default();
+    chain.iter().skip(1).any(|ancestor| ancestor.name == GUARD_NAME)
+}
+
+fn not_running(why: &str) -> Failure {
+    Failure::new(Code::DaemonNotRunning, why.to_owned())
+        .retryable()
+        .recommend("start the daemon from outside of a worker, then try again")
+        .with("recommendedCommand", "subagentd run")
+}
+
+pub(super) fn start_failed(why: impl Into<String>) -> Failure {
+    Failure::new(Code::DaemonStartFailed, why).retryable()
+}
+
+fn unwatchable(folder: &Path, error: &std::io::Error) -> Failure {
+    Failure::internal(format!("cannot watch {}: {error}", folder.display()))
+        .with("path", folder.to_string_lossy().into_owned())
+        .with("error", error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_inherits_no_owner_and_no_workspace() {
+        let vars = [
+            "PATH",
+            "SUBAGENT_CTL_TOKEN",
+            "SUBAGENT_STATE_DIR",
+            "SUBAGENT_LOG",
+            "NOTIFY_SOCKET",
+            "LISTEN_FDS",
+        ];
+        let env = Environment::new(vars.map(|name| (name.into(), "x".into())), "/");
+        let names: Vec<_> = daemon_environment(&env).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["PATH", "SUBAGENT_LOG"]);
+    }
+
+    #[test]
+    fn a_test_runs_below_no_guard() {
+        assert!(!is_below_guard());
+    }
+}

@@ -1,0 +1,179 @@
+//! From `daemon.json` to an HTTP connection.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::lock::on_thread;
+use crate::failure::{Failure, Result};
+
+/// A connection to a daemon. It ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) sender: http1::SendRequest<Full<Bytes>>,
+    pub(super) info: DaemonInfo,
+    pub(super) since: Instant,
+}
+
+/// What `daemon.json` says; `None` if it is missing or says nothing that can be used.
+///
+/// It is written atomically before the daemon is ready and removed at its end; after a crash it stays and is wrong.
+#[must_use]
+pub fn read_info(state_dir: &Path) -> Option<DaemonInfo> {
+    let bytes = std::fs::read(info_path(state_dir)).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Where a daemon says how it can be reached.
+fn info_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("daemon.json")
+}
+
+/// Connects to the daemon that `daemon.json` names; `None` if there is none.
+///
+/// # Errors
+/// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline.
+pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
+    let Some(info) = read_info(state_dir) else { return Ok(None) };
+    understood(&info)?;
+    let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
+    let link = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) =
+        link.map_err(|error| Failure::internal(format!("cannot set up an HTTP connection: {error}")))?;
+    // It ends when the sender is dropped or the daemon closes; the sender then reports how.
+    tokio::spawn(connection);
+    Ok(Some(Link { sender, info, since: Instant::now() }))
+}
+
+/// Whether daemon and client speak a common protocol.
+fn understood(info: &DaemonInfo) -> Result<()> {
+    let (code, age, advice) = if info.protocol < OLDEST_PROTOCOL {
+        (Code::DaemonTooOld, "older", "restart the daemon with the version of this command: `subagentd run`")
+    } else if info.oldest_protocol > PROTOCOL {
+        (Code::DaemonTooNew, "newer", "update this command to the version of the daemon")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        code,
+        format!(
+            "the daemon (pid {}, version {}) is {age} than this command understands",
+            info.process.pid, info.version
+        ),
+    )
+    .with("pid", info.process.pid)
+    .with("daemonVersion", info.version.as_str())
+    .with("daemonProtocol", info.protocol)
+    .with("protocol", PROTOCOL)
+    .recommend(advice))
+}
+
+/// A connection to the socket; `None` if nobody listens there.
+async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStream>> {
+    let connected = match timeout_at(deadline, UnixStream::connect(&info.socket)).await {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+            full_queue(&info.socket, deadline).await
+        }
+        Ok(result) => result.map(Some),
+        Err(_) => Ok(None),
+    };
+    match connected {
+        Ok(Some(stream)) => Ok(Some(stream)),
+        Ok(None) => Err(unresponsive(info, "it takes no connection")),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(Failure::new(
+            Code::DaemonNotRunning,
+            format!("cannot connect to the daemon's socket {}: {error}", info.socket.display()),
+        )
+        .with("socket", info.socket.to_string_lossy().into_owned())
+        .with("error", error.to_string())),
+    }
+}
+
+/// The daemon's queue of connections is full: only a call that blocks is told when there is room.
+async fn full_queue(socket: &Path, deadline: Instant) -> io::Result<Option<UnixStream>> {
+    let socket = socket.to_owned();
+    let Some(stream) = on_thread(deadline, move || StdStream::connect(socket)).await? else {
+        return Ok(None);
+    };
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream).map(Some)
+}
+
+/// The error for a daemon that lives and does not answer.
+pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
+    let pid = info.process.pid;
+    Failure::new(Code::DaemonUnresponsive, format!("the daemon (pid {pid}) does not answer: {what}"))
+        .with("pid", pid)
+        .with("socket", info.socket.to_string_lossy().into_owned())
+        .with("log", info.state_dir.join("logs/subagentd.log").to_string_lossy().into_owned())
+        .retryable()
+        .recommend(format!(
+            "see whether process {pid} is stopped or busy; ending it (kill {pid}) is safe: workers go on and the next command starts a new daemon"
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(30)
+    }
+
+    fn write_info(dir: &Path, protocol: u32, oldest: u32) -> PathBuf {
+        let socket = dir.join("s.sock");
+        let info = json!({
+            "protocol": protocol, "oldestProtocol": oldest, "version": "9.9.9",
+            "process": {"pid": 1, "startTime": 1}, "generation": 1, "socket": socket, "stateDir": dir,
+            "mode": "background", "startedAt": "2026-11-21T20:29:42+00:00",
+        });
+        std::fs::write(info_path(dir), info.to_string()).unwrap();
+        socket
+    }
+
+    #[tokio::test]
+    async fn without_a_usable_file_or_a_listener_there_is_no_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+        std::fs::write(info_path(dir.path()), "{\"protocol\": 1").unwrap();
+        assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+        let socket = write_info(dir.path(), PROTOCOL, OLDEST_PROTOCOL);
+        assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+        // Left behind by a crash: the file is there, nobody listens.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_listener_is_connected_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = write_info(dir.path(), PROTOCOL + 5, PROTOCOL);
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(attempt(dir.path(), soon()).await.unwrap().unwrap().info.version, "9.9.9");
+    }
+
+    #[tokio::test]
+    async fn protocols_without_a_common_number_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        write_info(dir.path(), OLDEST_PROTOCOL - 1, 0);
+        assert!(attempt(dir.path(), soon()).await.unwrap_err().is(Code::DaemonTooOld));
+        write_info(dir.path(), PROTOCOL + 1, PROTOCOL + 1);
+        assert!(attempt(dir.path(), soon()).await.unwrap_err().is(Code::DaemonTooNew));
+    }
+}

@@ -1,0 +1,172 @@
+//! One request and its answer on a connection that exists.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use subagent_protocol::api::{Handle, header};
+use subagent_protocol::{Code, PROTOCOL};
+
+use super::REQUEST_LIMIT;
+use super::connect::Link;
+use crate::failure::{Failure, Result};
+
+/// A request, complete enough to be sent again.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    method: Method,
+    path: String,
+    body: Option<Bytes>,
+    key: Option<String>,
+    pub(super) limit: Option<Duration>,
+}
+
+impl Ask {
+    /// A question, with the ordinary time limit.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), body: None, key: None, limit: Some(REQUEST_LIMIT) }
+    }
+
+    /// A request that changes nothing but needs a body (a wait).
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the body cannot be written as JSON.
+    pub fn post(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| Failure::internal(format!("cannot write a request: {error}")))?;
+        Ok(Self { method: Method::POST, body: Some(body.into()), ..Self::get(path) })
+    }
+
+    /// A request that changes something: sent again, it is done once.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the body cannot be written or the system gives no random bytes.
+    pub fn change(path: impl Into<String>, body: &impl Serialize) -> Result<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Failure::internal(format!("the system gives no random bytes: {error}")))?;
+        Ok(Self::post(path, body)?.keyed(format!("{:032x}", u128::from_be_bytes(bytes))))
+    }
+
+    /// With this idempotency key.
+    #[must_use]
+    pub fn keyed(mut self, key: String) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// With another time limit; `None` waits as long as the daemon lives.
+    #[must_use]
+    pub fn within(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    fn request(&self, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
+        // The daemon refuses other hosts: a browser that was lured here would name one.
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.path)
+            .header(hyper::header::HOST, "localhost")
+            .header(header::PROTOCOL, PROTOCOL);
+        if self.body.is_some() {
+            request = request.header(hyper::header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(key) = &self.key {
+            request = request.header(header::IDEMPOTENCY_KEY, key);
+        }
+        if let Some(handle) = handle {
+            request = request
+                .header(header::CONTROLLER_ID, &handle.controller_id)
+                .header(header::CONTROLLER_EPOCH, &handle.epoch)
+                .header(header::CONTROLLER_TOKEN, &handle.token);
+        }
+        request
+            .body(Full::new(self.body.clone().unwrap_or_default()))
+            .map_err(|error| Failure::internal(format!("cannot build a request: {error}")))
+    }
+}
+
+/// Why there was no answer although the request may have been carried out.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// The connection broke.
+    Broken(String),
+    /// The daemon said that it is ending.
+    Leaving,
+}
+
+/// What came of a request: an answer (good or bad), or nothing.
+pub(super) type Exchange<T> = std::result::Result<Result<T>, Lost>;
+
+/// Sends a request and reads the head of the answer.
+pub(super) async fn send(
+    link: &mut Link,
+    ask: &Ask,
+    handle: Option<&Handle>,
+) -> Exchange<Response<Incoming>> {
+    let request = match ask.request(handle) {
+        Ok(request) => request,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    if let Err(error) = link.sender.ready().await {
+        return Err(Lost::Broken(error.to_string()));
+    }
+    match link.sender.send_request(request).await {
+        Ok(response) => Ok(Ok(response)),
+        Err(error) => broken(&error),
+    }
+}
+
+/// Sends a request and reads the whole answer.
+pub(super) async fn exchange(link: &mut Link, ask: &Ask, handle: Option<&Handle>) -> Exchange<Value> {
+    match send(link, ask, handle).await? {
+        Ok(response) => answer(response).await,
+        Err(failure) => Ok(Err(failure)),
+    }
+}
+
+/// Reads the whole answer: the `data` of its envelope, or its error.
+pub(super) async fn answer(response: Response<Incoming>) -> Exchange<Value> {
+    let status = response.status();
+    let bytes = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return broken(&error),
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(Reply { error: Some(failure), .. }) if is_leaving(&failure) => Err(Lost::Leaving),
+        Ok(Reply { error: Some(failure), .. }) => Ok(Err(failure)),
+        Ok(Reply { ok: true, data, .. }) => Ok(Ok(data)),
+        _ => Ok(Err(Failure::internal(format!(
+            "the daemon's answer (HTTP status {status}) is not an envelope"
+        )))),
+    }
+}
+
+/// Whether the daemon wants its client to come again to the next daemon.
+pub(super) fn is_leaving(failure: &Failure) -> bool {
+    failure.retryable && failure.is(Code::DaemonNotRunning)
+}
+
+/// An envelope, with the error codes of any version.
+#[derive(Debug, Deserialize)]
+pub(super) struct Reply {
+    #[serde(default)]
+    pub(super) ok: bool,
+    #[serde(default)]
+    data: Value,
+    #[serde(default)]
+    pub(super) error: Option<Failure>,
+}
+
+pub(super) fn broken<T>(error: &hyper::Error) -> Exchange<T> {
+    if error.is_parse() || error.is_user() {
+        return Ok(Err(Failure::internal(format!("the daemon's answer is not HTTP: {error}"))));
+    }
+    Err(Lost::Broken(error.to_string()))
+}

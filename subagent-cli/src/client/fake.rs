@@ -1,0 +1,152 @@
+//! A daemon for tests: it listens where `daemon.json` says and does with each request what it was told.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+/// What to do with one request.
+#[derive(Debug)]
+pub(super) enum Act {
+    /// Answer with this status and body.
+    Answer(u16, Value),
+    /// Begin a stream, send these pieces; then end it well, or break it off.
+    Stream(Vec<&'static str>, bool),
+    /// Close without an answer.
+    Close,
+    /// Keep the connection open and say nothing.
+    Hang,
+    /// Say that the daemon is ending, and make room for generation 2.
+    Leave,
+}
+
+/// A request as it came in.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// Method and path.
+    pub(super) line: String,
+    /// The head as text, in lower case.
+    pub(super) head: String,
+    /// The body; null without one.
+    pub(super) body: Value,
+}
+
+impl Seen {
+    /// The value of a header.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// The daemon. It ends when it is dropped.
+pub(super) struct Fake {
+    pub(super) dir: tempfile::TempDir,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Fake {
+    /// Listens and does one act for each request; after the last it closes every connection.
+    pub(super) fn new(acts: Vec<Act>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        write_info(dir.path(), 1);
+        let listener = UnixListener::bind(dir.path().join("s.sock")).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (place, notes, acts) =
+            (dir.path().to_owned(), seen.clone(), Arc::new(Mutex::new(VecDeque::from(acts))));
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                tokio::spawn(serve(stream, place.clone(), acts.clone(), notes.clone()));
+            }
+        });
+        Self { dir, seen, task }
+    }
+
+    /// All requests so far.
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn write_info(dir: &Path, generation: u64) {
+    let info = json!({
+        "protocol": 1, "oldestProtocol": 1, "version": "1", "process": {"pid": 4242, "startTime": 1},
+        "generation": generation, "socket": dir.join("s.sock"), "stateDir": dir, "mode": "background",
+        "startedAt": "2026-11-21T20:29:42+00:00",
+    });
+    let new = dir.join("new");
+    std::fs::write(&new, info.to_string()).unwrap();
+    std::fs::rename(new, dir.join("daemon.json")).unwrap();
+}
+
+async fn serve(
+    mut stream: UnixStream,
+    dir: std::path::PathBuf,
+    acts: Arc<Mutex<VecDeque<Act>>>,
+    notes: Arc<Mutex<Vec<Seen>>>,
+) {
+    while let Some(seen) = request(&mut stream).await {
+        notes.lock().unwrap().push(seen);
+        let act = acts.lock().unwrap().pop_front().unwrap_or(Act::Close);
+        match act {
+            Act::Answer(status, body) => answer(&mut stream, status, &body).await,
+            Act::Stream(pieces, well) => {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                stream.write_all(head.as_bytes()).await.unwrap();
+                for piece in pieces {
+                    let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+                    stream.write_all(chunk.as_bytes()).await.unwrap();
+                }
+                if !well {
+                    return;
+                }
+                stream.write_all(b"0\r\n\r\n").await.unwrap();
+            }
+            Act::Close => return,
+            Act::Hang => std::future::pending().await,
+            Act::Leave => {
+                let error = json!({"code": "DAEMON_NOT_RUNNING", "message": "ending", "retryable": true});
+                answer(&mut stream, 503, &json!({"ok": false, "error": error})).await;
+                tokio::task::yield_now().await;
+                write_info(&dir, 2);
+            }
+        }
+    }
+}
+
+async fn answer(stream: &mut UnixStream, status: u16, body: &Value) {
+    let body = body.to_string();
+    let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(text.as_bytes()).await.unwrap();
+}
+
+async fn request(stream: &mut UnixStream) -> Option<Seen> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+            let line = head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
+            let mut seen = Seen { line, head: head.to_lowercase().replace("\r\n", "\n"), body: Value::Null };
+            let length: usize = seen.header("content-length").map_or(0, |text| text.parse().unwrap());
+            let body = &bytes[end + 4..];
+            if body.len() >= length {
+                seen.body = serde_json::from_slice(body).unwrap_or_default();
+                return Some(seen);
+            }
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Waiting for file locks with a deadline.
+//!
+//! The system wakes only a thread that blocks in the lock call, so a contended lock is waited for on a thread of its
+//! own. If the deadline comes first that thread stays behind; it gives the lock back as soon as it gets it, and it
+//! ends with the process.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
+pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => return Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    on_thread(deadline, move || file.lock().map(|()| file)).await
+}
+
+/// Waits until nobody holds the exclusive lock on this file. False after the deadline.
+///
+/// It is held shared for a moment, so that two who wait do not see each other.
+///
+/// # Errors
+/// What the system says; a missing file is a lock that nobody holds.
+pub async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    Ok(on_thread(deadline, move || file.lock_shared()).await?.is_some())
+}
+
+/// Runs a call that blocks on a thread of its own. `None` after the deadline; what it gives later is dropped.
+pub(super) async fn on_thread<T: Send + 'static>(
+    deadline: Instant,
+    call: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<Option<T>> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new().name("blocking call".to_owned()).spawn(move || {
+        // If nobody waits any more the result comes back here and is dropped.
+        let _ = sender.send(call());
+    })?;
+    match timeout_at(deadline, receiver).await {
+        Ok(Ok(result)) => result.map(Some),
+        Ok(Err(_)) => Err(io::Error::other("the thread of a blocking call ended without a result")),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(50)
+    }
+
+    #[tokio::test]
+    async fn a_held_lock_is_waited_for_until_the_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = exclusive(&path, soon()).await.unwrap().unwrap();
+        assert!(exclusive(&path, soon()).await.unwrap().is_none());
+        assert!(!released(&path, soon()).await.unwrap());
+        let far = Instant::now() + Duration::from_secs(30);
+        let (waited, ()) = tokio::join!(exclusive(&path, far), async { drop(held) });
+        assert!(waited.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_missing_lock_is_held_by_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(released(&dir.path().join("none"), soon()).await.unwrap());
+    }
+}

@@ -1,0 +1,126 @@
+//! Talking to the daemon: find or start it, ask, ask again if the connection was lost.
+//!
+//! Clients read `<stateDir>/daemon.json` and never compute a path. A command that is repeated after a lost connection
+//! is the same command: mutating requests keep their idempotency key, waits and streams their cursor. Nothing here
+//! waits without a deadline, or without making sure every few seconds that the daemon still answers.
+
+mod autostart;
+mod connect;
+mod exchange;
+mod lock;
+mod losses;
+mod query;
+mod request;
+mod spawn;
+mod state_watch;
+mod stream;
+mod wait;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use subagent_config::Workspace;
+use subagent_protocol::api::{DaemonInfo, Handle};
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+pub use connect::read_info;
+pub use exchange::Ask;
+pub use lock::released;
+pub use query::{Query, segment};
+pub use stream::{Batch, Events};
+pub use wait::{Cursor, Waiting};
+
+/// How long an ordinary request may take.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// How long a daemon may take from its start to its readiness.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a daemon that must not be started is waited for.
+pub(crate) const APPEAR_LIMIT: Duration = Duration::from_secs(10);
+/// How often the daemon is asked for a sign of life during a long request, and how long that may take.
+pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A client of the daemon of one state dir. Connects when it is first used.
+#[derive(Debug)]
+pub struct Client {
+    place: Place,
+    handle: Option<Handle>,
+    link: Option<connect::Link>,
+}
+
+/// Where the daemon lives, and whether it may be started.
+#[derive(Debug)]
+struct Place {
+    state_dir: PathBuf,
+    start: StartPolicy,
+    /// The environment for a daemon that is started.
+    vars: Vec<(OsString, OsString)>,
+}
+
+/// What to do without a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartPolicy {
+    /// Start one.
+    Start,
+    /// `SUBAGENT_NO_AUTOSTART=1`: fail.
+    Refuse,
+    /// Ask only the daemon that runs; never wait for one (`subagentd status`, `subagentd stop`).
+    OnlyRunning,
+}
+
+impl Client {
+    /// A client for the commands of a workspace: starts the daemon if it must.
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE` for a handle that cannot be one.
+    pub fn new(context: &Context, workspace: &Workspace) -> Result<Self> {
+        let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
+        let start = if refuse { StartPolicy::Refuse } else { StartPolicy::Start };
+        Ok(Self {
+            place: Place {
+                state_dir: workspace.state_dir.clone(),
+                start,
+                vars: autostart::daemon_environment(&context.env),
+            },
+            handle: context.handle()?,
+            link: None,
+        })
+    }
+
+    /// A client that asks a running daemon and never starts one.
+    #[must_use]
+    pub fn of_running(state_dir: PathBuf) -> Self {
+        let place = Place { state_dir, start: StartPolicy::OnlyRunning, vars: Vec::new() };
+        Self { place, handle: None, link: None }
+    }
+
+    /// The daemon that was asked last.
+    #[must_use]
+    pub fn daemon(&self) -> Option<&DaemonInfo> {
+        self.link.as_ref().map(|link| &link.info)
+    }
+}
+
+/// Runs a command's conversation with the daemon on this thread.
+///
+/// # Errors
+/// Those of the conversation, and `INTERNAL_ERROR` if the system gives no event queue.
+pub fn block_on<T>(conversation: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("cannot set up an event queue: {error}")))?;
+    let result = runtime.block_on(conversation);
+    // A thread that still waits for a lock must not hold up the end of the process.
+    runtime.shutdown_background();
+    result
+}
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

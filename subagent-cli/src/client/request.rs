@@ -1,0 +1,142 @@
+//! Asking with a deadline, and asking the same again after a lost connection.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::body::Incoming;
+use serde_json::Value;
+use subagent_protocol::api::DaemonInfo;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connect::{Link, attempt, unresponsive};
+use super::exchange::{Exchange, Lost, answer, exchange, send};
+use super::losses::Losses;
+use super::{Ask, Client, PROBE_EVERY, PROBE_LIMIT, START_LIMIT, autostart};
+use crate::failure::{Failure, Result};
+
+impl Client {
+    /// Asks, and asks the same again after a lost connection, within the request's time limit.
+    ///
+    /// # Errors
+    /// The daemon's; `DAEMON_NOT_RUNNING`, `DAEMON_START_FAILED` and what a starting daemon says; `DAEMON_UNRESPONSIVE`.
+    pub async fn ask(&mut self, ask: &Ask) -> Result<Value> {
+        self.ask_made(|| Ok(ask.clone())).await
+    }
+
+    /// Like [`Client::ask`] for a request whose repetition is not literally the same (a wait has less time then).
+    pub(super) async fn ask_made(&mut self, make: impl Fn() -> Result<Ask>) -> Result<Value> {
+        let mut losses = Losses::default();
+        let mut deadline = None;
+        loop {
+            self.connect(&losses).await?;
+            let ask = make()?;
+            let until = *deadline.get_or_insert_with(|| ask.limit.map(|limit| Instant::now() + limit));
+            let Some(link) = self.link.as_mut() else { continue };
+            let info = link.info.clone();
+            let asked = exchange(link, &ask, self.handle.as_ref());
+            match patiently(&info, until, asked).await {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(lost)) => self.lost(lost, &mut losses).await?,
+                Err(failure) => {
+                    // The answer may still come: nothing else may be asked on this connection.
+                    self.link = None;
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    /// Sends a request whose answer is a stream. The connection belongs to the stream from then on.
+    pub(super) async fn open(&mut self, ask: &Ask, losses: &mut Losses) -> Result<Response<Incoming>> {
+        loop {
+            self.connect(losses).await?;
+            let Some(mut link) = self.link.take() else { continue };
+            let info = link.info.clone();
+            let until = ask.limit.map(|limit| Instant::now() + limit);
+            let handle = self.handle.as_ref();
+            let opened = patiently(&info, until, async {
+                match send(&mut link, ask, handle).await? {
+                    Ok(response) if response.status().is_success() => Ok(Ok(response)),
+                    Ok(response) => Ok(Err(match answer(response).await? {
+                        Ok(_) => Failure::internal("the daemon's answer is not a stream"),
+                        Err(failure) => failure,
+                    })),
+                    Err(failure) => Ok(Err(failure)),
+                }
+            });
+            let opened: Exchange<_> = opened.await?;
+            self.link = Some(link);
+            match opened {
+                Ok(result) => return result,
+                Err(lost) => self.lost(lost, losses).await?,
+            }
+        }
+    }
+
+    /// Makes sure that there is a connection.
+    async fn connect(&mut self, losses: &Losses) -> Result<()> {
+        if self.link.as_ref().is_none_or(|link| link.sender.is_closed()) {
+            self.link = Some(autostart::find_or_start(&self.place, losses).await?);
+        }
+        Ok(())
+    }
+
+    /// Counts a lost connection; waits for the end of a daemon that said that it is ending.
+    pub(super) async fn lost(&mut self, lost: Lost, losses: &mut Losses) -> Result<()> {
+        let Some(Link { info, since, .. }) = self.link.take() else { return Ok(()) };
+        let what = match lost {
+            Lost::Broken(error) => error,
+            Lost::Leaving => {
+                autostart::gone(&info, Instant::now() + START_LIMIT).await?;
+                "it was ending".to_owned()
+            }
+        };
+        losses.count(since.elapsed(), info.process.pid, &what)
+    }
+}
+
+/// Waits for an answer until the deadline, making sure in between that the daemon still answers others.
+///
+/// # Errors
+/// `DAEMON_UNRESPONSIVE{pid}`.
+pub(super) async fn patiently<T>(
+    info: &DaemonInfo,
+    deadline: Option<Instant>,
+    answer: impl Future<Output = T>,
+) -> Result<T> {
+    let mut answer = pin!(answer);
+    let mut next_probe = Instant::now() + PROBE_EVERY;
+    loop {
+        let wake = deadline.map_or(next_probe, |deadline| deadline.min(next_probe));
+        if let Ok(done) = timeout_at(wake, &mut answer).await {
+            return Ok(done);
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(unresponsive(info, "the request got no answer in time"));
+        }
+        tokio::select! {
+            biased;
+            done = &mut answer => return Ok(done),
+            alive = probe(info, PROBE_LIMIT) => alive?,
+        }
+        next_probe = Instant::now() + PROBE_EVERY;
+    }
+}
+
+/// Asks the daemon for a sign of life on a connection of its own. A daemon that is gone is no error here: the
+/// connection that waits will notice.
+async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
+    let ask = Ask::get("/v1/daemon");
+    let asked = async {
+        let Some(mut link) = attempt(&info.state_dir, Instant::now() + limit).await? else { return Ok(()) };
+        match exchange(&mut link, &ask, None).await {
+            Ok(Ok(_)) | Err(_) => Ok(()),
+            Ok(Err(failure)) => Err(failure),
+        }
+    };
+    timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err::<(), Failure>(unresponsive(info, "it gives no sign of life")))
+}

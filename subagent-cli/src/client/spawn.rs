@@ -1,0 +1,154 @@
+//! Starting the daemon's process and hearing from it whether it is ready.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use serde::Deserialize;
+use subagent_protocol::Code;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::{Instant, timeout_at};
+
+use super::Place;
+use super::autostart::start_failed;
+use crate::failure::{Failure, Result};
+
+/// The longest line that a daemon says about its readiness.
+const MOST_READINESS_BYTES: u64 = 64 * 1024;
+
+/// What became of a start.
+#[derive(Debug)]
+pub(super) enum Spawned {
+    /// It is ready.
+    Ready,
+    /// Another daemon holds the state dir.
+    Held(Failure),
+}
+
+/// The line that a daemon writes when it is ready, or cannot be.
+#[derive(Debug, Deserialize)]
+struct Readiness {
+    #[serde(default)]
+    ready: bool,
+    #[serde(default)]
+    error: Option<Failure>,
+}
+
+/// Where a daemon's own messages go.
+pub(super) fn log_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("logs/subagentd.log")
+}
+
+/// Starts a daemon in the background and waits until it is ready.
+///
+/// # Errors
+/// What the daemon says; `DAEMON_START_FAILED` if it says nothing.
+pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> Result<Spawned> {
+    let log = open_log(&place.state_dir).map_err(|error| {
+        Failure::new(
+            Code::StateDirUnwritable,
+            format!("cannot open the daemon's log {}: {error}", log_path(&place.state_dir).display()),
+        )
+        .with("stateDir", place.state_dir.to_string_lossy().into_owned())
+        .with("error", error.to_string())
+    })?;
+    keep_descriptors_here();
+    let spawned = Command::new(program)
+        .args(["run", "--background", "--state-dir"])
+        .arg(&place.state_dir)
+        .env_clear()
+        .envs(place.vars.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn();
+    let mut child = spawned.map_err(|error| {
+        start_failed(format!("cannot start {}: {error}", program.display()))
+            .with("program", program.to_string_lossy().into_owned())
+            .with("error", error.to_string())
+            .recommend("install subagent, subagentd and subagent-runtime into the same folder")
+    })?;
+    let Some(stdout) = child.stdout.take() else {
+        return Err(start_failed("the daemon has no readiness pipe"));
+    };
+    match timeout_at(deadline, readiness(stdout)).await {
+        Ok(Ok(line)) => heard(&line, &mut child, deadline).await,
+        Ok(Err(error)) => Err(start_failed(format!("cannot hear from the daemon: {error}"))),
+        // It is left alone: it may be moving a large database, and ending it would begin that again.
+        Err(_) => Err(start_failed(format!(
+            "the daemon (pid {}) is still starting; try again later",
+            child.id().unwrap_or_default()
+        ))
+        .with("pid", child.id())),
+    }
+}
+
+/// What the daemon's line means.
+async fn heard(line: &str, child: &mut Child, deadline: Instant) -> Result<Spawned> {
+    match serde_json::from_str(line) {
+        Ok(Readiness { ready: true, .. }) => return Ok(Spawned::Ready),
+        Ok(Readiness { error: Some(failure), .. }) => {
+            // It has ended its work; reaped here, it does not stay a zombie of a long command.
+            let _ = timeout_at(deadline, child.wait()).await;
+            return if failure.is(Code::DaemonAlreadyRunning) {
+                Ok(Spawned::Held(failure))
+            } else {
+                Err(failure)
+            };
+        }
+        _ => {}
+    }
+    let status = match timeout_at(deadline, child.wait()).await {
+        Ok(Ok(status)) => status.to_string(),
+        _ => "still running".to_owned(),
+    };
+    Err(start_failed(format!("the daemon ended before it was ready ({status})"))
+        .with("exitStatus", status)
+        .recommend("look at logs/subagentd.log in the state dir"))
+}
+
+/// The first line, or what there is before the end.
+async fn readiness(stdout: ChildStdout) -> io::Result<String> {
+    let mut stdout = stdout.take(MOST_READINESS_BYTES);
+    let mut text = Vec::new();
+    while !text.contains(&b'\n') && stdout.read_buf(&mut text).await? > 0 {}
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
+}
+
+fn open_log(state_dir: &Path) -> io::Result<File> {
+    let path = log_path(state_dir);
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Marks all descriptors but the first three as not to be inherited.
+///
+/// A shell gives its own to every command (`3>&1`); in a daemon they would live for days, and whoever waits for the
+/// end of such a pipe would wait as long.
+fn keep_descriptors_here() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|fd| *fd > 2)
+        .collect();
+    for number in numbers {
+        // SAFETY: the number is only handed to fcntl(F_SETFD), which neither reads nor closes anything; for a number
+        // that was closed in between it fails with EBADF, which is ignored.
+        #[allow(unsafe_code)]
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let _ = fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Notices that something changed in the state dir (`daemon.json` came or went), without looking again and again.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd, RawFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, timeout_at};
+
+/// A watch on one folder. What happens between its making and [`StateWatch::changed`] is not missed.
+#[derive(Debug)]
+pub(super) struct StateWatch(AsyncFd<Queue>);
+
+#[derive(Debug)]
+struct Queue(Inotify);
+
+impl AsRawFd for Queue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl StateWatch {
+    /// Begins to watch. Fails if the folder is missing.
+    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+        let queue = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let names = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_ONLYDIR;
+        queue.add_watch(folder, names)?;
+        // SAFETY: the queue's descriptor is its own from here to its end, and is closed after the AsyncFd's.
+        #[allow(unsafe_code)]
+        let registered = unsafe { AsyncFd::register(Queue(queue)) };
+        Ok(Self(registered?))
+    }
+
+    /// Waits until a name came or went. False after the deadline.
+    pub(super) async fn changed(&mut self, deadline: Instant) -> io::Result<bool> {
+        loop {
+            let Ok(ready) = timeout_at(deadline, self.0.readable()).await else { return Ok(false) };
+            let mut ready = ready?;
+            match ready.get_inner().0.read_events() {
+                Ok(_) => return Ok(true),
+                Err(Errno::EAGAIN) => ready.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_new_name_is_noticed_and_nothing_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut watch = StateWatch::new(dir.path()).unwrap();
+        assert!(!watch.changed(Instant::now() + Duration::from_millis(20)).await.unwrap());
+        std::fs::write(dir.path().join("daemon.json"), "{}").unwrap();
+        assert!(watch.changed(Instant::now() + Duration::from_secs(30)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_missing_folder_cannot_be_watched() {
+        assert!(StateWatch::new(Path::new("/nonexistent")).is_err());
+    }
+}

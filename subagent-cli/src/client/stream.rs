@@ -1,0 +1,183 @@
+//! Reading a worker's events, over any number of lost connections.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf as _, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::exchange::{Lost, Reply, is_leaving};
+use super::losses::Losses;
+use super::request::patiently;
+use super::{Ask, Client, Query, REQUEST_LIMIT, segment};
+use crate::failure::{Failure, Result};
+
+/// Events as they come in.
+#[derive(Debug)]
+pub struct Events<'a> {
+    client: &'a mut Client,
+    worker_id: String,
+    follow: bool,
+    raw: bool,
+    /// The last event that was given out.
+    cursor: Option<String>,
+    lines: Option<Lines>,
+    losses: Losses,
+}
+
+/// What came in at once.
+#[derive(Debug)]
+pub enum Batch {
+    /// Events, in order.
+    Events(Vec<Value>),
+    /// There are no more (never with `follow`).
+    End,
+}
+
+impl Client {
+    /// The events of a worker after `from`; with `follow` also those that are yet to come.
+    pub fn events(&mut self, worker_id: &str, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
+        Events {
+            client: self,
+            worker_id: worker_id.to_owned(),
+            follow,
+            raw,
+            cursor: from,
+            lines: None,
+            losses: Losses::default(),
+        }
+    }
+}
+
+impl Events<'_> {
+    /// The next events. With `follow` it waits for them as long as the daemon gives signs of life.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub async fn next(&mut self) -> Result<Batch> {
+        loop {
+            let Some(lines) = self.lines.as_mut() else {
+                self.open().await?;
+                continue;
+            };
+            let Some(info) = self.client.daemon().cloned() else {
+                self.lines = None;
+                continue;
+            };
+            let deadline = (!self.follow).then(|| Instant::now() + REQUEST_LIMIT);
+            let lost = match patiently(&info, deadline, lines.next()).await? {
+                Ok(Some(found)) => match self.take(&found)? {
+                    Taken::Events(events) => return Ok(Batch::Events(events)),
+                    Taken::Leaving => Lost::Leaving,
+                },
+                Ok(None) if !self.follow => return Ok(Batch::End),
+                Ok(None) => Lost::Broken("the stream ended".to_owned()),
+                Err(error) => Lost::Broken(error),
+            };
+            self.lines = None;
+            self.client.lost(lost, &mut self.losses).await?;
+        }
+    }
+
+    async fn open(&mut self) -> Result<()> {
+        let word = |flag: bool| flag.then_some("true");
+        let path = Query::new(format!("/v1/workers/{}/events", segment(&self.worker_id)))
+            .with("from", self.cursor.as_deref())
+            .with("follow", word(self.follow))
+            .with("raw", word(self.raw));
+        let response = self.client.open(&Ask::get(path), &mut self.losses).await?;
+        self.lines = Some(Lines { body: response.into_body(), buffer: BytesMut::new() });
+        Ok(())
+    }
+
+    /// Reads complete lines and moves the cursor.
+    fn take(&mut self, lines: &VecDeque<Vec<u8>>) -> Result<Taken> {
+        let mut events = Vec::with_capacity(lines.len());
+        for line in lines {
+            let value: Value = serde_json::from_slice(line).map_err(|error| {
+                Failure::internal(format!("an event of the daemon's stream is not JSON: {error}"))
+            })?;
+            if let Some(event_id) = value.get("eventId").and_then(Value::as_str) {
+                self.cursor = Some(event_id.to_owned());
+                events.push(value);
+                continue;
+            }
+            // Not an event: the stream ends with an error.
+            return match Reply::deserialize(value) {
+                Ok(Reply { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => {
+                    Ok(if events.is_empty() { Taken::Leaving } else { Taken::Events(events) })
+                }
+                Ok(Reply { ok: false, error: Some(failure), .. }) => Err(failure),
+                _ => Err(Failure::internal("the daemon's stream holds what is no event")),
+            };
+        }
+        Ok(Taken::Events(events))
+    }
+}
+
+enum Taken {
+    Events(Vec<Value>),
+    Leaving,
+}
+
+/// Splits a response's body into lines.
+#[derive(Debug)]
+struct Lines {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+impl Lines {
+    /// At least one complete line; `None` at the end. An incomplete last line is a broken connection.
+    async fn next(&mut self) -> std::result::Result<Option<VecDeque<Vec<u8>>>, String> {
+        loop {
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.buffer.extend_from_slice(&data);
+                    // A long line comes in many pieces: only the new one is searched.
+                    if !data.contains(&b'\n') {
+                        continue;
+                    }
+                }
+                Some(Err(error)) => return Err(error.to_string()),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Err("the stream ended within a line".to_owned()),
+            }
+            let lines = complete_lines(&mut self.buffer);
+            if !lines.is_empty() {
+                return Ok(Some(lines));
+            }
+        }
+    }
+}
+
+/// Takes the complete lines off the front, without their ends; empty lines (signs of life) are dropped.
+fn complete_lines(buffer: &mut BytesMut) -> VecDeque<Vec<u8>> {
+    let Some(last) = buffer.iter().rposition(|byte| *byte == b'\n') else { return VecDeque::new() };
+    let lines = buffer[..last].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines = lines.map(<[u8]>::to_vec).collect();
+    buffer.advance(last + 1);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_the_pieces_end() {
+        let text = b"{\"a\":1}\n\n{\"b\":2}\n{\"c\"";
+        for cut in 0..text.len() {
+            let mut buffer = BytesMut::from(&text[..cut]);
+            let mut lines = complete_lines(&mut buffer);
+            buffer.extend_from_slice(&text[cut..]);
+            lines.extend(complete_lines(&mut buffer));
+            assert_eq!(lines, [b"{\"a\":1}".to_vec(), b"{\"b\":2}".to_vec()]);
+            assert_eq!(&buffer[..], b"{\"c\"");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Waiting for an event over any number of lost connections.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::api::WaitRequest;
+use subagent_protocol::ids::TurnId;
+use tokio::time::Instant;
+
+use super::{Ask, Client, segment};
+use crate::failure::{Failure, Result};
+
+/// How much later than a wait's own end its answer may come.
+const GRACE: Duration = Duration::from_secs(10);
+/// The shortest wait that has an end (0 has none), in seconds.
+const SHORTEST: f64 = 0.001;
+
+/// From where a wait looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cursor {
+    /// After this event.
+    After(String),
+    /// From the first event on.
+    Beginning,
+    /// After the newest event.
+    Latest,
+}
+
+/// A wait as a command wants it.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// The worker, unchecked.
+    pub worker_id: String,
+    /// What for; `None` is the default set.
+    pub until: Option<String>,
+    /// From where.
+    pub cursor: Cursor,
+    /// How long, in seconds; 0 for ever.
+    pub timeout: f64,
+    /// How long without any event, in seconds; 0 for ever.
+    pub no_progress: f64,
+    /// The turn whose text is wanted.
+    pub collect_turn: Option<TurnId>,
+}
+
+impl Client {
+    /// Waits. The time runs from the call, also over lost connections.
+    ///
+    /// # Errors
+    /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
+    pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
+        let begun = Instant::now();
+        if waiting.cursor == Cursor::Latest {
+            match self.latest(&waiting).await? {
+                Latest::Cursor(cursor) => waiting.cursor = cursor,
+                Latest::Matched(waited) => return Ok(waited),
+            }
+        }
+        let limit = (waiting.timeout > 0.0).then(|| duration(waiting.timeout) + GRACE);
+        let waited = self.ask_made(|| Ok(waiting.ask(begun.elapsed().as_secs_f64())?.within(limit))).await;
+        waited.map_err(|failure| waiting.own_numbers(failure))
+    }
+
+    /// Finds the newest event, so that a repetition after a lost connection begins at the same place: a wait that is
+    /// over at once says what the newest event is.
+    async fn latest(&mut self, waiting: &Waiting) -> Result<Latest> {
+        let brief = Waiting { timeout: SHORTEST, no_progress: 0.0, ..waiting.clone() };
+        match self.ask(&brief.ask(0.0)?).await {
+            Ok(waited) => Ok(Latest::Matched(waited)),
+            Err(failure) if failure.is(Code::WaitTimeout) => {
+                let newest = failure.details.get("latestEvent");
+                Ok(Latest::Cursor(
+                    match newest.and_then(|event| event.get("eventId")).and_then(Value::as_str) {
+                        Some(event_id) => Cursor::After(event_id.to_owned()),
+                        None if newest.is_some() => Cursor::Beginning,
+                        None => Cursor::Latest,
+                    },
+                ))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// What the search for the newest event came to.
+enum Latest {
+    Cursor(Cursor),
+    /// What is waited for happened in that moment.
+    Matched(Value),
+}
+
+impl Waiting {
+    /// The request after `elapsed` seconds.
+    fn ask(&self, elapsed: f64) -> Result<Ask> {
+        let left = if self.timeout > 0.0 { (self.timeout - elapsed).max(SHORTEST) } else { 0.0 };
+        let request = WaitRequest {
+            until: self.until.clone(),
+            from_event_id: match &self.cursor {
+                Cursor::After(event_id) => Some(event_id.clone()),
+                Cursor::Beginning | Cursor::Latest => None,
+            },
+            include_history: self.cursor == Cursor::Beginning,
+            timeout_seconds: left,
+            no_progress_timeout_seconds: self.no_progress,
+            collect_turn: self.collect_turn.clone(),
+        };
+        Ask::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
+    }
+
+    /// The error with the time that the caller had given, not with what a repetition had left of it.
+    fn own_numbers(&self, failure: Failure) -> Failure {
+        if failure.is(Code::WaitTimeout) { failure.with("timeoutSeconds", self.timeout) } else { failure }
+    }
+}
+
+/// Seconds as a duration; what is too long for one is as good as for ever.
+fn duration(seconds: f64) -> Duration {
+    // A century: longer ones cannot be added to a point in time everywhere.
+    const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
+    Duration::from_secs_f64(seconds.clamp(0.0, LONGEST))
+}

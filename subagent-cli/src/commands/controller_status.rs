@@ -1,0 +1,67 @@
+//! `controller status`: who owns a workspace, and what the caller's handle is worth.
+
+use serde_json::Value;
+use subagent_config::controller_hint;
+
+use crate::args::local::ControllerStatus;
+use crate::client::{Ask, Client, Query, block_on};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::Outcome;
+
+pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.as_deref())?;
+    let hint = controller_hint::read_controller_id(&workspace.root);
+    let given = args.controller_id.as_deref().filter(|id| !id.is_empty());
+    let path = Query::new("/v1/controllers/status")
+        .with("controllerId", given)
+        .with("hintedControllerId", hint.as_deref())
+        .with("workspaceKey", Some(&workspace.root.to_string_lossy()));
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let shown = shown(&data);
+    Ok(Outcome::report("controller.status", data, shown))
+}
+
+fn shown(data: &Value) -> String {
+    let word = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+    let mut lines = vec![format!("state: {}", word("state"))];
+    if data["controllerId"].is_null() {
+        lines.push("controllerId: (none)".to_owned());
+        return lines.join("\n");
+    }
+    lines.push(format!("controllerId: {}", word("controllerId")));
+    match &data["activeOwner"] {
+        Value::Null => lines.push("owner: (none)".to_owned()),
+        owner => {
+            lines.push(format!("owner.epoch: {}", owner["epoch"]));
+            lines.push(format!("owner.pid: {}", owner["pid"]));
+        }
+    }
+    let valid = data["envHandle"]["valid"].as_bool().unwrap_or_default();
+    lines.push(format!("env.valid: {}", if valid { "True" } else { "False" }));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_for_people() {
+        let none = json!({"controllerId": null, "state": "dormant", "activeOwner": null, "envHandle": null});
+        assert_eq!(shown(&none), "state: dormant\ncontrollerId: (none)");
+        let mut data = json!({
+            "controllerId": "ctl_1", "state": "dormant", "activeOwner": null,
+            "envHandle": {"present": false, "valid": false},
+        });
+        assert_eq!(shown(&data), "state: dormant\ncontrollerId: ctl_1\nowner: (none)\nenv.valid: False");
+        data["state"] = "active".into();
+        data["activeOwner"] = json!({"epoch": 3, "pid": 42});
+        data["envHandle"] = json!({"present": true, "valid": true});
+        let expected = "state: active\ncontrollerId: ctl_1\nowner.epoch: 3\nowner.pid: 42\nenv.valid: True";
+        assert_eq!(shown(&data), expected);
+    }
+}

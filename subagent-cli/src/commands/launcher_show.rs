@@ -1,0 +1,29 @@
+//! `launcher show`: one launcher of the config file. No daemon is involved.
+//!
+//! The values of its variables are replaced by `<set>`: keys of APIs are kept there, and what this command prints ends
+//! up in logs and transcripts.
+
+use serde_json::{Map, Value, json};
+
+use crate::args::local::LauncherName;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+/// What stands for the value of a variable.
+const HIDDEN: &str = "<set>";
+
+pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let launcher = loaded.config.launcher(&args.name)?;
+    let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
+    let data = json!({
+        "name": args.name,
+        "backend": {"kind": launcher.backend_kind},
+        "command": launcher.command,
+        "args": launcher.args,
+        "env": env,
+    });
+    let shown = text::fields(&data, &["name", "backend", "command", "args", "env"]);
+    Ok(Outcome::report("launcher.shown", data, shown))
+}

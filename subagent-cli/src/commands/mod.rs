@@ -1,0 +1,90 @@
+//! The commands, one file each: what they ask for, of whom, and how the answer is shown.
+//!
+//! No business rule lives here; what a command can do, a request to the daemon's socket can do.
+
+mod approve;
+mod cancel;
+mod config_init;
+mod controller_init;
+mod controller_status;
+mod launcher_list;
+mod launcher_probe;
+mod launcher_show;
+mod send;
+mod text_risk;
+mod text_source;
+mod wait;
+mod watch;
+mod worker_list;
+mod worker_logs;
+mod worker_show;
+mod worker_start;
+mod worker_stop;
+
+use subagent_config::Workspace;
+use subagent_protocol::Code;
+
+use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::{Format, Outcome};
+
+/// Whether the command was given `--json`.
+#[must_use]
+pub fn format(command: &Command) -> Format {
+    Format::of(match command {
+        Command::Config(ConfigCommand::Init(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::List(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::Show(args) | LauncherCommand::Probe(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Init(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Status(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Start(args)) => args.json.json,
+        Command::Worker(WorkerCommand::List(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Show(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Stop(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Logs(args)) => args.json.json,
+        Command::Send(args) => args.json.json,
+        Command::Watch(args) => args.json.json,
+        Command::Wait(args) => args.json.json,
+        Command::Approve(args) => args.json.json,
+        Command::Cancel(args) => args.json.json,
+    })
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// The command's.
+pub fn run(command: Command, context: &Context) -> Result<Outcome> {
+    match command {
+        Command::Config(ConfigCommand::Init(args)) => config_init::run(&args, context),
+        Command::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
+        Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
+        Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
+        Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
+        Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
+        Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),
+        Command::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
+        Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
+        Command::Worker(WorkerCommand::Stop(args)) => worker_stop::run(&args, context),
+        Command::Worker(WorkerCommand::Logs(args)) => worker_logs::run(&args, context),
+        Command::Send(args) => send::run(*args, context),
+        Command::Watch(args) => watch::run(args, context),
+        Command::Wait(args) => wait::run(args, context),
+        Command::Approve(args) => approve::run(args, context),
+        Command::Cancel(args) => cancel::run(&args, context),
+    }
+}
+
+/// The worker's id, unless it is empty: an empty segment would make the URL another one.
+fn named_worker<'a>(worker_id: &'a str, workspace: &Workspace) -> Result<&'a str> {
+    if !worker_id.is_empty() {
+        return Ok(worker_id);
+    }
+    Err(Failure::new(
+        Code::WorkerNotFound,
+        "an empty text names no worker; `subagent worker list` shows them",
+    )
+    .with("workerId", worker_id)
+    .with("stateDbPath", path_value(&workspace.db_path)))
+}

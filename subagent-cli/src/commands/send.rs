@@ -1,0 +1,235 @@
+//! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::{SendTurn, TurnAccepted};
+use subagent_protocol::until::Until;
+
+use super::text_source::{Text, TextSources};
+use super::{named_worker, text_risk};
+use crate::args::turns::Send;
+use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::{Format, Outcome, complain, text};
+
+/// What `waitUntil` says when nothing was given.
+const DEFAULT_UNTIL: &str = "turn_end";
+
+/// How to wait after the turn was accepted.
+struct WaitFor {
+    until: Option<String>,
+    timeout: f64,
+    no_progress: f64,
+}
+
+pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
+    let from_stdin = args.input.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if from_stdin && args.text_stdin {
+        return Err(Failure::input("--input - and --text-stdin both read stdin; use exactly one of them"));
+    }
+    let input = Input::load(args.input.as_deref(), input::SEND, &context.typed)?;
+    let wait = WaitFor {
+        until: args.wait_until.or_else(|| input.text("waitUntil")),
+        timeout: input.seconds("waitTimeoutSeconds").unwrap_or(args.wait_timeout_seconds),
+        no_progress: input
+            .seconds("waitNoProgressTimeoutSeconds")
+            .unwrap_or(args.wait_no_progress_timeout_seconds),
+    };
+    let waits = input.flag("wait").unwrap_or(!args.no_wait);
+    // Before anything is sent: a turn is not begun for a wait that cannot be.
+    Until::parse(wait.until.as_deref())?;
+    let Some(worker_id) = present(args.worker_id).or_else(|| input.text("workerId")) else {
+        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+    };
+    let sources = TextSources {
+        input: input.text("text"),
+        flag: args.text,
+        file: args.text_file,
+        stdin: args.text_stdin,
+    };
+    let Text { text, from_command_line } = sources.read()?;
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+    let blocks = match &args.blocks {
+        Some(json) => parse_blocks(json)?,
+        None => input.objects("blocks").unwrap_or_default(),
+    };
+    let worker_id = named_worker(&worker_id, &workspace)?.to_owned();
+
+    let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
+    if !risks.is_empty() && context.format == Format::Text {
+        complain(&text_risk::lines(&risks));
+    }
+    let mut ask =
+        Ask::change(format!("/v1/workers/{}/turns", segment(&worker_id)), &SendTurn { text, blocks })?;
+    if let Some(key) = present(args.turn_id) {
+        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
+        }
+        ask = ask.keyed(key);
+    }
+    let mut client = Client::new(context, &workspace)?;
+    let sent = block_on(async move {
+        let accepted = client.ask(&ask).await?;
+        if !waits {
+            return Ok((accepted, None));
+        }
+        let turn: TurnAccepted = serde_json::from_value(accepted.clone())
+            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        let waiting = Waiting {
+            worker_id,
+            until: wait.until.clone(),
+            cursor: Cursor::After(turn.accepted_event_id.to_string()),
+            timeout: wait.timeout,
+            no_progress: wait.no_progress,
+            collect_turn: Some(turn.turn_id.clone()),
+        };
+        match client.wait(waiting).await {
+            Ok(waited) => Ok((accepted, Some((wait, waited)))),
+            Err(failure) => Err(of_turn(failure, &turn)),
+        }
+    });
+    let (accepted, waited) = match sent {
+        Ok(sent) => sent,
+        Err(failure) if risks.is_empty() || context.format == Format::Text => return Err(failure),
+        Err(failure) => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
+    };
+    let mut outcome = match waited {
+        None => {
+            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
+            ("turn.accepted", accepted, shown)
+        }
+        Some((wait, waited)) => {
+            let data = turn_waited(accepted, &wait, waited);
+            let shown = shown(&data);
+            ("turn.waited", data, shown)
+        }
+    };
+    if !risks.is_empty() {
+        outcome.1["warnings"] = json!([text_risk::warning(&risks)]);
+    }
+    let (kind, data, shown) = outcome;
+    Ok(Outcome::report(kind, data, shown))
+}
+
+/// `--blocks`: a JSON list of objects.
+fn parse_blocks(text: &str) -> Result<Vec<Value>> {
+    let parsed: Value = serde_json::from_str(text).map_err(|error| {
+        Failure::input(format!("--blocks is not JSON: {error}")).with("error", error.to_string())
+    })?;
+    match parsed {
+        Value::Array(blocks) if blocks.iter().all(Value::is_object) => Ok(blocks),
+        Value::Array(_) => Err(Failure::input("every element of --blocks must be a JSON object")),
+        _ => Err(Failure::input("--blocks must be a JSON list")),
+    }
+}
+
+/// The error of a wait, with what is needed to go on waiting: the turn itself goes on.
+fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
+    let goes_on = failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress);
+    let failure = failure
+        .with("turnId", turn.turn_id.to_string())
+        .with("acceptedEventId", turn.accepted_event_id.to_string());
+    if goes_on && !failure.details.contains_key("recommendedCommand") {
+        let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
+        let command = format!("subagent wait --worker-id {worker} --from-event-id {event}");
+        return failure.with("recommendedCommand", command);
+    }
+    failure
+}
+
+/// The data of `turn.waited`: what was accepted, how was waited, what came.
+fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
+    let mut data = accepted;
+    let event = waited["matchedEvent"].take();
+    let asked = event["type"] == "approval.requested";
+    data["requestId"] = if asked { event["data"]["requestId"].clone() } else { Value::Null };
+    data["matchedEvent"] = event;
+    data["state"] = waited["state"].take();
+    data["waitUntil"] = wait.until.as_deref().unwrap_or(DEFAULT_UNTIL).into();
+    data["waitTimeoutSeconds"] = wait.timeout.into();
+    data["waitNoProgressTimeoutSeconds"] = wait.no_progress.into();
+    let text = waited["assistantText"].take();
+    data["lastAssistantMessage"] = text.clone();
+    data["assistantText"] = text;
+    data["lastAssistantChunk"] = waited["lastAssistantChunk"].take();
+    data
+}
+
+fn shown(data: &Value) -> String {
+    let mut lines = text::fields(data, &["workerId", "turnId", "state"]);
+    lines.push_str(&format!("\nmatchedEvent: {}", data["matchedEvent"]["type"].as_str().unwrap_or_default()));
+    if let Some(request_id) = data["requestId"].as_str() {
+        lines.push_str(&format!("\nrequestId: {request_id}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted() -> Value {
+        json!({
+            "workerId": "w_1", "turnId": "turn_1", "state": "running",
+            "eventId": "ev_2", "acceptedEventId": "ev_2",
+        })
+    }
+
+    fn wait() -> WaitFor {
+        WaitFor { until: None, timeout: 60.0, no_progress: 0.0 }
+    }
+
+    #[test]
+    fn a_wait_adds_exactly_its_keys() {
+        let waited = json!({
+            "matchedEvent": {"type": "turn.completed", "data": {}}, "state": "idle",
+            "assistantText": "hello", "lastAssistantChunk": "lo",
+        });
+        let data = turn_waited(accepted(), &wait(), waited);
+        let expected = json!({
+            "workerId": "w_1", "turnId": "turn_1", "state": "idle", "eventId": "ev_2", "acceptedEventId": "ev_2",
+            "waitUntil": "turn_end", "waitTimeoutSeconds": 60.0, "waitNoProgressTimeoutSeconds": 0.0,
+            "matchedEvent": {"type": "turn.completed", "data": {}}, "requestId": null,
+            "lastAssistantMessage": "hello", "lastAssistantChunk": "lo", "assistantText": "hello",
+        });
+        assert_eq!(data, expected);
+        assert_eq!(shown(&data), "workerId: w_1\nturnId: turn_1\nstate: idle\nmatchedEvent: turn.completed");
+    }
+
+    #[test]
+    fn a_permission_request_is_named() {
+        let waited = json!({
+            "matchedEvent": {"type": "approval.requested", "data": {"requestId": "ap_1"}},
+            "state": "waiting_approval", "assistantText": null, "lastAssistantChunk": null,
+        });
+        let data = turn_waited(accepted(), &wait(), waited);
+        assert_eq!((&data["requestId"], &data["assistantText"]), (&json!("ap_1"), &Value::Null));
+        assert!(shown(&data).ends_with("\nmatchedEvent: approval.requested\nrequestId: ap_1"));
+    }
+
+    #[test]
+    fn blocks_are_a_list_of_objects() {
+        assert_eq!(parse_blocks(r#"[{"type": "text"}]"#).unwrap(), [json!({"type": "text"})]);
+        assert!(parse_blocks("[").unwrap_err().details.contains_key("error"));
+        for text in ["{}", "null", "[1]", "[{}, []]"] {
+            let failure = parse_blocks(text).unwrap_err();
+            assert!(failure.is(Code::InvalidInput) && failure.details.is_empty(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_says_how_to_go_on() {
+        let turn: TurnAccepted = serde_json::from_value(json!({
+            "workerId": "w_0123456789", "turnId": "turn_0123456789", "state": "running",
+            "eventId": "ev_0000000000ff", "acceptedEventId": "ev_0000000000fe",
+        }))
+        .unwrap();
+        let failure = of_turn(Failure::new(Code::WaitTimeout, "x"), &turn);
+        assert_eq!(failure.details["turnId"], "turn_0123456789");
+        let command = "subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000fe";
+        assert_eq!(failure.details["recommendedCommand"], command);
+    }
+}

@@ -1,0 +1,42 @@
+//! `wait`: waits for an event of a worker.
+
+use subagent_protocol::until::Until;
+
+use super::named_worker;
+use crate::args::turns::Wait;
+use crate::client::{Client, Cursor, Waiting, block_on};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::Outcome;
+
+pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
+    let input = Input::load(args.input.as_deref(), input::WAIT, &context.typed)?;
+    let Some(worker_id) = present(args.worker_id).or_else(|| input.text("workerId")) else {
+        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+    };
+    let until = args.until.or_else(|| input.text("until"));
+    // A word that is no event type is an error at once, whatever the daemon does.
+    Until::parse(until.as_deref())?;
+    let after_latest = input.flag("afterLatest").unwrap_or(!args.include_history);
+    let cursor = match present(args.from_event_id).or_else(|| input.text("fromEventId")) {
+        Some(event_id) => Cursor::After(event_id),
+        None if after_latest => Cursor::Latest,
+        None => Cursor::Beginning,
+    };
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let waiting = Waiting {
+        worker_id: named_worker(&worker_id, &workspace)?.to_owned(),
+        until,
+        cursor,
+        timeout: input.seconds("timeoutSeconds").unwrap_or(args.timeout_seconds),
+        no_progress: input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds),
+        collect_turn: None,
+    };
+    let mut client = Client::new(context, &workspace)?;
+    let mut waited = block_on(async move { client.wait(waiting).await })?;
+    let event = waited["matchedEvent"].take();
+    let word = |key: &str| event[key].as_str().unwrap_or_default();
+    let shown = format!("{}\t{}", word("eventId"), word("type"));
+    Ok(Outcome::report("event.matched", event, shown))
+}

@@ -1,0 +1,101 @@
+//! `watch`: prints a worker's events, one line each; with `--follow` as they come.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::named_worker;
+use crate::args::turns::Watch;
+use crate::client::{Batch, Client, Events, block_on};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, json as one_line, print};
+
+pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
+    if args.ndjson && args.json.json {
+        return Err(Failure::argument("--ndjson prints lines and --json one document; use one of them"));
+    }
+    let unlimited = args.follow && args.timeout_seconds == 0.0;
+    if unlimited && args.json.json {
+        return Err(Failure::argument(
+            "--json prints one document at the end, which --follow --timeout-seconds 0 never comes to; leave out --json",
+        ));
+    }
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let worker_id = named_worker(&args.worker_id, &workspace)?.to_owned();
+    let window =
+        (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(args.timeout_seconds).ok()).flatten();
+    let mut client = Client::new(context, &workspace)?;
+    let mut sink = if args.json.json { Sink::Document(Vec::new()) } else { Sink::Lines };
+    let from = present(args.from_event_id);
+    block_on(async {
+        let mut events = client.events(&worker_id, from, args.follow, args.raw);
+        let copied = copy(&mut events, &mut sink);
+        match window {
+            // The end of the time is the ordinary end.
+            Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
+            None => copied.await,
+        }
+    })?;
+    Ok(match sink {
+        Sink::Lines => Outcome::Printed,
+        Sink::Document(items) => {
+            let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
+            Outcome::report("events.watched", data, String::new())
+        }
+    })
+}
+
+/// Where events go.
+enum Sink {
+    /// To stdout, at once.
+    Lines,
+    /// Into the document that is printed at the end.
+    Document(Vec<Value>),
+}
+
+/// Takes events until there are no more, or nobody reads stdout any more.
+async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
+    let gone = reader_gone();
+    tokio::pin!(gone);
+    loop {
+        let batch = tokio::select! {
+            biased;
+            batch = events.next() => batch?,
+            () = &mut gone => return Ok(()),
+        };
+        let Batch::Events(found) = batch else { return Ok(()) };
+        match sink {
+            Sink::Document(items) => items.extend(found),
+            Sink::Lines => {
+                let mut text = String::new();
+                for event in found {
+                    text.push_str(&one_line::line(event));
+                    text.push('\n');
+                }
+                match print(&text) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                    Err(error) => return Err(Failure::internal(format!("cannot write to stdout: {error}"))),
+                }
+            }
+        }
+    }
+}
+
+/// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.
+async fn reader_gone() {
+    let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return std::future::pending().await };
+    // SAFETY: the descriptor is a copy that nobody else knows, owned by the AsyncFd and closed with it.
+    #[allow(unsafe_code)]
+    let registered = unsafe { AsyncFd::register_with_interest(stdout, Interest::ERROR) };
+    // What cannot be waited for (a file) has no reader that could go.
+    let Ok(pipe) = registered else { return std::future::pending().await };
+    if pipe.ready(Interest::ERROR).await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,38 @@
+//! `worker show`: one worker.
+
+use super::named_worker;
+use crate::args::workers::WorkerId;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+/// The order of the lines.
+const KEYS: &[&str] = &[
+    "workerId",
+    "controllerId",
+    "label",
+    "launcher",
+    "role",
+    "cwd",
+    "sessionId",
+    "activeTurnId",
+    "runtimePid",
+    "runtimeSocket",
+    "state",
+    "recoveryState",
+    "createdAt",
+    "updatedAt",
+    "stoppedAt",
+    "lastError",
+    "unresponsive",
+];
+
+pub(super) fn run(args: &WorkerId, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let path = format!("/v1/workers/{}", segment(named_worker(&args.worker_id, &workspace)?));
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let shown = text::fields(&data, KEYS);
+    Ok(Outcome::report("worker.shown", data, shown))
+}

@@ -1,0 +1,241 @@
+//! `worker start`: resolves role and launcher in the caller's environment and has the daemon start the agent.
+//!
+//! The daemon never looks at its own PATH, config or environment for it. What is wrong with the controller is reported
+//! before what is wrong with the launcher, as the daemon alone knows controllers it is asked first.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::stat::{Mode, umask};
+use subagent_config::launcher::{self, ResolvedLauncher};
+use subagent_config::model::{self, ACP_STDIO};
+use subagent_config::{Workspace, controller_hint, inherited_environment, role, workspace};
+use subagent_protocol::Code;
+use subagent_protocol::api::{ControllerChoice, LauncherSpec, StartWorker};
+use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::start::Timeouts;
+
+use crate::args::workers::WorkerStart;
+use crate::client::{Ask, Client, Query, block_on};
+use crate::context::{Context, path_value, present};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::{Outcome, text};
+
+/// How much longer than the agent itself the whole start may take.
+const GRACE: Duration = Duration::from_secs(15);
+
+pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
+    let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
+    let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+    let typed_cwd = args.cwd.or_else(|| input.text("cwd").map(PathBuf::from));
+    let workspace = context.workspace(typed_cwd.as_deref())?;
+    let cwd = workspace::resolve_cwd(typed_cwd.as_deref(), &context.env)?;
+    if cwd.to_str().is_none() {
+        // It is part of JSON documents and of the agent's protocol, which are text.
+        return Err(Failure::argument(format!("{} is not UTF-8; rename the folder", cwd.display()))
+            .with("cwd", path_value(&cwd)));
+    }
+    let config = context.config(args.config.config.as_deref(), typed_cwd.as_deref())?.config;
+    let choice = choice(either(args.controller_id, "controllerId"), context, &workspace)?;
+    let role = either(args.role, "role");
+    let role = role::choose_role(&config, role.as_deref()).to_owned();
+    let launcher = either(args.launcher, "launcher");
+    let chosen = choose(&config, launcher.as_deref(), &role, &cwd, context);
+    let label = either(args.label, "label").unwrap_or_else(|| "worker".to_owned());
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move {
+        let (launcher, resolved) = match chosen {
+            Ok(chosen) => chosen,
+            Err(failure) => {
+                client.ask(&Ask::get(resolve_path(&choice))).await?;
+                return Err(failure);
+            }
+        };
+        let request = StartWorker {
+            choice,
+            env: environment(context, launcher, &cwd),
+            launcher: spec(launcher, resolved)?,
+            role,
+            cwd,
+            label,
+            umask: current_umask().bits(),
+            nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
+        };
+        let limit = launcher.timeouts.startup + GRACE;
+        client.ask(&Ask::change("/v1/workers", &request)?.within(Some(limit))).await
+    })?;
+    let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
+    Ok(Outcome::report("worker.started", data, shown))
+}
+
+/// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.
+fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> Result<ControllerChoice> {
+    let of_handle = context.handle()?.map(|handle| handle.controller_id);
+    Ok(ControllerChoice {
+        controller_id: named.or(of_handle),
+        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        workspace_key: workspace.root.to_string_lossy().into_owned(),
+    })
+}
+
+fn resolve_path(choice: &ControllerChoice) -> Query {
+    Query::new("/v1/controllers/resolve")
+        .with("controllerId", choice.controller_id.as_deref())
+        .with("hintedControllerId", choice.hinted_controller_id.as_deref())
+        .with("workspaceKey", Some(&choice.workspace_key))
+}
+
+/// The launcher, if it can be started here.
+fn choose<'a>(
+    config: &'a model::Config,
+    named: Option<&'a str>,
+    role: &str,
+    cwd: &Path,
+    context: &Context,
+) -> Result<(&'a model::Launcher, ResolvedLauncher)> {
+    let (name, launcher) = role::choose_launcher(config, named, role)?;
+    if launcher.backend_kind != ACP_STDIO {
+        return Err(unusable(
+            format!(
+                "launcher `{name}` has the backend kind `{}`; only `{ACP_STDIO}` can be started",
+                launcher.backend_kind
+            ),
+            format!(
+                "set launchers.{name}.backend.kind to {ACP_STDIO} in the config file, or use another launcher"
+            ),
+        )
+        .with("launcher", name)
+        .with("backendKind", launcher.backend_kind.as_str()));
+    }
+    let resolved = launcher::resolve(name, launcher, cwd, &context.env);
+    if let Some(problem) = &resolved.problem {
+        return Err(unusable(
+            format!("launcher `{name}` cannot be started: {problem}"),
+            format!("install it, or correct launchers.{name}.command; `subagent launcher probe {name}` shows what is looked for"),
+        )
+        .with("launcher", name)
+        .with("command", launcher.command.as_str())
+        .with("effectiveCommand", resolved.effective_command.as_str())
+        .with("effectiveArgs", resolved.effective_args.clone()));
+    }
+    Ok((launcher, resolved))
+}
+
+fn unusable(message: String, advice: String) -> Failure {
+    Failure::new(Code::BackendLauncher, message).with("reasonCategory", "launcher").recommend(advice)
+}
+
+/// What the daemon stores and starts, now and again after a loss.
+fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<LauncherSpec> {
+    let program = match resolved.exec_path.as_deref().map(Path::to_str) {
+        Some(Some(path)) => path.to_owned(),
+        path => {
+            let shown =
+                resolved.exec_path.as_deref().map_or_else(String::new, |path| path.display().to_string());
+            let why = if path.is_some() { "its path is not UTF-8" } else { "it was not found" };
+            return Err(unusable(
+                format!("launcher `{}` cannot be started: {why} ({shown})", resolved.name),
+                "move the program to a path of plain text".to_owned(),
+            )
+            .with("launcher", resolved.name));
+        }
+    };
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let timeouts = Timeouts {
+        startup_ms: millis(launcher.timeouts.startup),
+        turn_ms: launcher.timeouts.turn.map(millis),
+        cancel_grace_ms: millis(launcher.timeouts.cancel_grace),
+        ..Timeouts::default()
+    };
+    Ok(LauncherSpec {
+        name: resolved.name,
+        backend_kind: resolved.backend_kind,
+        program,
+        args: resolved.effective_args,
+        timeouts,
+    })
+}
+
+fn environment(context: &Context, launcher: &model::Launcher, cwd: &Path) -> Vec<(Bytes64, Bytes64)> {
+    let bytes = |text: OsString| Bytes64(text.into_vec());
+    inherited_environment(context.env.vars.clone(), &launcher.env, cwd)
+        .into_iter()
+        .map(|(name, value)| (bytes(name), bytes(value)))
+        .collect()
+}
+
+/// The file mode creation mask. It can only be read by setting it; nothing else runs here that makes files meanwhile.
+fn current_umask() -> Mode {
+    let mask = umask(Mode::from_bits_truncate(0o077));
+    umask(mask);
+    mask
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use subagent_config::Environment;
+
+    use super::*;
+    use crate::args::Typed;
+    use crate::output::Format;
+
+    fn context(vars: &[(&str, &str)]) -> Context {
+        let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        Context { env: Environment::new(vars, "/"), format: Format::Json, typed: Typed::default() }
+    }
+
+    fn config(launcher: model::Launcher) -> model::Config {
+        let mut config = model::Config::default();
+        config.launchers.insert("one".to_owned(), launcher);
+        config
+    }
+
+    #[test]
+    fn a_foreign_backend_and_a_missing_program_are_told_apart() {
+        let context = context(&[("PATH", "/nonexistent")]);
+        let mut foreign = model::Launcher::new("x");
+        foreign.backend_kind = "telepathy".to_owned();
+        let failure = choose(&config(foreign), Some("one"), "r", Path::new("/"), &context).unwrap_err();
+        assert!(failure.is(Code::BackendLauncher));
+        assert_eq!(failure.details["backendKind"], "telepathy");
+        let missing = config(model::Launcher::new("no-such-agent --acp"));
+        let failure = choose(&missing, Some("one"), "r", Path::new("/"), &context).unwrap_err();
+        let details = Value::Object(failure.details);
+        assert_eq!(
+            (&details["effectiveCommand"], &details["reasonCategory"]),
+            (&json!("no-such-agent"), &json!("launcher"))
+        );
+        assert_eq!(details["effectiveArgs"], json!(["--acp"]));
+    }
+
+    #[test]
+    fn what_is_sent_is_what_was_found() {
+        let context = context(&[("PATH", "/nonexistent"), ("SUBAGENT_CTL_TOKEN", "t"), ("KEY", "k")]);
+        let mut launcher = model::Launcher::new("/bin/sh -c");
+        launcher.args = vec!["exit".to_owned()];
+        launcher.timeouts.turn = Some(Duration::from_secs(2));
+        let config = config(launcher);
+        let (launcher, resolved) = choose(&config, None, "r", Path::new("/"), &context)
+            .or_else(|_| choose(&config, Some("one"), "r", Path::new("/"), &context))
+            .unwrap();
+        let spec = spec(launcher, resolved).unwrap();
+        assert_eq!((spec.program.as_str(), spec.args), ("/bin/sh", vec!["-c".to_owned(), "exit".to_owned()]));
+        assert_eq!((spec.timeouts.startup_ms, spec.timeouts.turn_ms), (60_000, Some(2_000)));
+        let names: Vec<_> = environment(&context, launcher, Path::new("/"))
+            .into_iter()
+            .map(|(name, _)| String::from_utf8(name.0).unwrap())
+            .collect();
+        assert_eq!(names, ["KEY", "PATH", "PWD"]);
+    }
+
+    #[test]
+    fn the_mask_is_read_and_stays() {
+        let mask = current_umask();
+        assert_eq!(current_umask(), mask);
+    }
+}

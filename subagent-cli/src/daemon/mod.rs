@@ -1,0 +1,53 @@
+//! `subagentd`: its command line, and what it asks of a running daemon. The daemon itself is the crate `subagentd`.
+
+mod args;
+mod run;
+mod status;
+mod stop;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use subagent_config::Environment;
+
+use crate::args::Typed;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Format, finish};
+use crate::usage;
+use args::{Cli, Command};
+
+/// `subagentd`: everything between the arguments (without the program's name) and the exit code.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
+    let cli = match Cli::try_parse_from(all) {
+        Ok(cli) => cli,
+        Err(error) => return usage::exit(&error, &args),
+    };
+    let (format, state_dir) = match &cli.command {
+        Command::Run(run) => (Format::of(run.json), run.state_dir.clone()),
+        Command::Status(status) => (Format::of(status.json), status.state_dir.clone()),
+        Command::Stop(stop) => (Format::of(stop.json), stop.state_dir.clone()),
+    };
+    let found = Context::of_process(format, Typed::default())
+        .and_then(|context| Ok((locate(state_dir.as_deref(), &context)?, context.env)));
+    let (state_dir, env): (PathBuf, Environment) = match found {
+        Ok(found) => found,
+        Err(failure) => return finish(format, Err(failure)),
+    };
+    match cli.command {
+        Command::Run(run) => run::run(&run, state_dir, &env),
+        Command::Status(_) => finish(format, status::status(state_dir)),
+        Command::Stop(stop) => finish(format, stop::stop(stop.workers, state_dir)),
+    }
+}
+
+/// The state dir: told by the command that starts a daemon, else found as every command finds it.
+fn locate(told: Option<&Path>, context: &Context) -> Result<PathBuf> {
+    match told {
+        Some(state_dir) => Ok(state_dir.to_owned()),
+        None => Ok(context.workspace(None)?.state_dir),
+    }
+}

@@ -1,0 +1,42 @@
+//! `subagentd run`: hands over to the daemon itself.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use subagent_config::Environment;
+use subagentd::life::{self, Mode, RunOptions};
+
+use super::args::Run;
+use crate::failure::Failure;
+use crate::output::{Format, finish, json as one_line, print};
+
+pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode {
+    let mode = if args.background { Mode::Background } else { Mode::Foreground };
+    let idle_exit_seconds = match life::idle_exit_seconds(env) {
+        Ok(seconds) => seconds,
+        Err(error) => return refuse(mode, Format::of(args.json), error.into()),
+    };
+    life::run(RunOptions {
+        state_dir,
+        environment: env.clone(),
+        runtime_program: None,
+        mode,
+        once: args.once,
+        heartbeat_seconds: args.heartbeat_seconds,
+        monitor_workers: !args.no_monitor_workers && !args.background,
+        restart_cooldown_seconds: args.restart_cooldown_seconds,
+        json: args.json,
+        idle_exit_seconds,
+    })
+}
+
+/// Says why there is no daemon: to the command that waits for the readiness line, or as every command does.
+fn refuse(mode: Mode, format: Format, failure: Failure) -> ExitCode {
+    if mode == Mode::Foreground {
+        return finish(format, Err(failure));
+    }
+    // If nobody listens any more, nobody needs to know.
+    let _ = print(&one_line::line(json!({"error": failure})));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,149 @@
+//! `subagentd status`: what a running daemon says, else what the last one in the foreground had written.
+//!
+//! A bare document, without an envelope, as scripts know it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::DaemonInfo;
+
+use crate::client::{Ask, Client, block_on};
+use crate::context::path_value;
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn status(state_dir: PathBuf) -> Result<Outcome> {
+    let file = state_dir.join("subagentd-status.json");
+    let mut client = Client::of_running(state_dir.clone());
+    let asked = block_on(async move { client.ask(&Ask::get("/v1/daemon")).await });
+    let running =
+        match asked {
+            Ok(info) => Some(serde_json::from_value(info).map_err(|error| {
+                Failure::internal(format!("the daemon's answer lacks something: {error}"))
+            })?),
+            Err(failure) if failure.is(Code::DaemonNotRunning) => None,
+            Err(failure) => return Err(failure),
+        };
+    Ok(document(running.as_ref(), written(&file), &state_dir, &file))
+}
+
+/// What the status file holds; one that cannot be read says nothing.
+fn written(file: &Path) -> Option<Map<String, Value>> {
+    match serde_json::from_slice(&std::fs::read(file).ok()?) {
+        Ok(Value::Object(status)) => Some(status),
+        _ => None,
+    }
+}
+
+fn document(
+    running: Option<&DaemonInfo>,
+    written: Option<Map<String, Value>>,
+    state_dir: &Path,
+    file: &Path,
+) -> Outcome {
+    let mut status = match (running, written) {
+        (None, None) => {
+            let document = json!({
+                "schemaVersion": "v1", "running": false,
+                "stateDir": path_value(state_dir), "statusFile": path_value(file),
+            });
+            return Outcome::Bare { document, text: "subagentd not initialized".to_owned(), code: 1 };
+        }
+        (None, Some(written)) => written,
+        (Some(info), written) => of_running(info, written),
+    };
+    status.insert("running".to_owned(), running.is_some().into());
+    let shown = |key: &str| status.get(key).map(text::value).unwrap_or_default();
+    let text = format!(
+        "subagentd running={} pid={} startedAt={}",
+        if running.is_some() { "True" } else { "False" },
+        shown("pid"),
+        shown("startedAt"),
+    );
+    Outcome::Bare { document: Value::Object(status), text, code: 0 }
+}
+
+/// What the running daemon says; what its own status file says besides (heartbeat, health) is kept.
+fn of_running(info: &DaemonInfo, written: Option<Map<String, Value>>) -> Map<String, Value> {
+    let own = written.filter(|written| written.get("pid") == Some(&info.process.pid.into()));
+    let mut status = own.unwrap_or_default();
+    for (key, value) in [
+        ("schemaVersion", "v1".into()),
+        ("pid", info.process.pid.into()),
+        ("stateDir", path_value(&info.state_dir)),
+        ("dbPath", path_value(&info.state_dir.join("state.db"))),
+        ("startedAt", info.started_at.to_string().into()),
+        ("mode", info.mode.as_str().into()),
+        ("socket", path_value(&info.socket)),
+        ("generation", info.generation.into()),
+        ("version", info.version.as_str().into()),
+    ] {
+        status.insert(key.to_owned(), value);
+    }
+    // A daemon in the background restarts no worker by itself and writes no heartbeat.
+    status.entry("monitorWorkers").or_insert(false.into());
+    status.entry("lastHeartbeatAt").or_insert(Value::Null);
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::process::ProcessId;
+    use subagent_protocol::time::Timestamp;
+
+    use super::*;
+
+    fn info() -> DaemonInfo {
+        DaemonInfo {
+            protocol: 1,
+            oldest_protocol: 1,
+            version: "1".to_owned(),
+            process: ProcessId { pid: 42, start_time: 7 },
+            generation: 3,
+            socket: "/run/s.sock".into(),
+            state_dir: "/s".into(),
+            mode: "background".to_owned(),
+            started_at: Timestamp(1_795_292_982_000),
+        }
+    }
+
+    fn bare(outcome: Outcome) -> (Value, String, u8) {
+        match outcome {
+            Outcome::Bare { document, text, code } => (document, text, code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn written(pid: i32) -> Option<Map<String, Value>> {
+        json!({"pid": pid, "startedAt": "then", "lastHeartbeatAt": "now", "monitorWorkers": true})
+            .as_object()
+            .cloned()
+    }
+
+    #[test]
+    fn nothing_at_all_is_not_initialized() {
+        let (document, text, code) = bare(document(None, None, Path::new("/s"), Path::new("/s/f")));
+        let expected =
+            json!({"schemaVersion": "v1", "running": false, "stateDir": "/s", "statusFile": "/s/f"});
+        assert_eq!((document, text.as_str(), code), (expected, "subagentd not initialized", 1));
+    }
+
+    #[test]
+    fn a_daemon_that_ended_leaves_its_file() {
+        let (document, text, code) = bare(document(None, written(41), Path::new("/s"), Path::new("/s/f")));
+        assert_eq!((&document["running"], &document["pid"], code), (&json!(false), &json!(41), 0));
+        assert_eq!(text, "subagentd running=False pid=41 startedAt=then");
+    }
+
+    #[test]
+    fn a_running_daemon_is_believed_and_another_ones_file_is_not() {
+        let (document, text, _) =
+            bare(document(Some(&info()), written(41), Path::new("/s"), Path::new("/s/f")));
+        assert_eq!((&document["running"], &document["pid"]), (&json!(true), &json!(42)));
+        assert_eq!((&document["mode"], &document["monitorWorkers"]), (&json!("background"), &json!(false)));
+        assert_eq!(text, "subagentd running=True pid=42 startedAt=2026-11-21T20:29:42+00:00");
+        let (own, ..) = bare(super::document(Some(&info()), written(42), Path::new("/s"), Path::new("/s/f")));
+        assert_eq!((&own["lastHeartbeatAt"], &own["monitorWorkers"]), (&json!("now"), &json!(true)));
+    }
+}

@@ -1,0 +1,54 @@
+//! `subagentd stop`: asks the running daemon to end and waits until it has.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use subagent_protocol::Code;
+use subagent_protocol::api::{DaemonInfo, StopDaemon};
+use tokio::time::Instant;
+
+use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, released};
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+
+/// How long ending all workers may take.
+const WORKERS_LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
+    block_on(async move {
+        let mut client = Client::of_running(state_dir.clone());
+        let info = match client.ask(&Ask::get("/v1/daemon")).await {
+            Ok(info) => info,
+            Err(failure) if failure.is(Code::DaemonNotRunning) => {
+                let data = json!({"stopped": false, "reason": "NOT_RUNNING"});
+                return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
+            }
+            Err(failure) => return Err(failure),
+        };
+        let info: DaemonInfo = serde_json::from_value(info)
+            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        let pid = info.process.pid;
+        let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
+        let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
+        match client.ask(&ask).await {
+            // It may be gone before its answer has come.
+            Err(failure) if !failure.is(Code::DaemonNotRunning) => return Err(failure),
+            _ => {}
+        }
+        let lock = state_dir.join("daemon.lock");
+        let ended = released(&lock, Instant::now() + limit).await.map_err(|error| {
+            Failure::internal(format!("cannot wait for {}: {error}", lock.display())).with("pid", pid)
+        })?;
+        if !ended {
+            return Err(Failure::new(
+                Code::DaemonUnresponsive,
+                format!("the daemon (pid {pid}) was asked to end and has not ended yet"),
+            )
+            .with("pid", pid)
+            .retryable());
+        }
+        let data = json!({"stopped": true, "pid": pid, "workers": workers});
+        Ok(Outcome::report("daemon.stopped", data, format!("subagentd stopped (pid={pid})")))
+    })
+}

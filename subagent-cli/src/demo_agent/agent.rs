@@ -1,0 +1,334 @@
+//! The agent's side of every ACP method except what happens inside a turn (`turn.rs`).
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::process::{Child, ExitCode};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::inbox::{Event, Inbox};
+use super::options::{Dialect, Options};
+use super::sessions::Sessions;
+use super::turn;
+use super::wire::{Incoming, Output, RequestId, RpcError};
+
+/// The one way of signing in that `--needs-auth` offers.
+const AUTH_METHOD: &str = "demo-login";
+/// The longest single wait of the idle agent; it only bounds the call, not the agent.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A prompt that was accepted and is to be run.
+pub(super) struct Prompt {
+    pub(super) id: RequestId,
+    pub(super) session: String,
+    pub(super) text: String,
+}
+
+/// What a message asks of whoever runs the loop, beyond what was answered already.
+pub(super) enum Next {
+    Nothing,
+    Run(Prompt),
+    /// Cancel the turn of this session.
+    Cancel(String),
+    /// Cancel the running turn, then handle the message again.
+    CancelThen(Incoming),
+    /// One of our own requests was answered.
+    Answer {
+        id: u64,
+        result: Result<Value, RpcError>,
+    },
+}
+
+/// Whether the process goes on after a turn.
+pub(super) enum Flow {
+    Continue,
+    Exit(ExitCode),
+}
+
+/// Whether a turn is running, and in which session.
+#[derive(Clone, Copy)]
+pub(super) enum Busy<'a> {
+    Idle,
+    In(&'a str),
+}
+
+/// The whole agent.
+pub(super) struct Agent {
+    pub(super) options: Options,
+    pub(super) out: Output,
+    pub(super) inbox: Inbox,
+    pub(super) sessions: Sessions,
+    /// How this program is started again as one of its own children: the arguments before the agent's own.
+    pub(super) self_args: Vec<OsString>,
+    /// Processes of `!spawn`: kept, never ended here, because leaving them behind is their purpose.
+    pub(super) spawned: Vec<Child>,
+    pub(super) deferred: VecDeque<Incoming>,
+    next_request: u64,
+    next_tool: u64,
+    initialized: bool,
+    authenticated: bool,
+}
+
+impl Agent {
+    pub(super) fn new(options: Options, self_args: Vec<OsString>) -> io::Result<Self> {
+        Ok(Self {
+            out: Output::stdout(options.dialect)?,
+            inbox: Inbox::start()?,
+            sessions: Sessions::new(options.state.clone(), options.dialect),
+            self_args,
+            spawned: Vec::new(),
+            deferred: VecDeque::new(),
+            next_request: 0,
+            next_tool: 0,
+            initialized: false,
+            authenticated: !options.needs_auth,
+            options,
+        })
+    }
+
+    /// Serves until stdin ends or a script ends the process.
+    pub(super) fn serve(&mut self) -> io::Result<ExitCode> {
+        loop {
+            let message = match self.deferred.pop_front() {
+                Some(message) => message,
+                None => {
+                    self.out.flush()?;
+                    match self.inbox.wait(IDLE) {
+                        Some(Event::Message(message)) => message,
+                        Some(Event::InputEnded) if !self.options.ignore_stdin_eof => {
+                            return Ok(ExitCode::SUCCESS);
+                        }
+                        Some(Event::InputEnded | Event::ShellEnded { .. }) | None => continue,
+                    }
+                }
+            };
+            // Without a turn there is nothing to cancel, and answers come too late to matter.
+            if let Next::Run(prompt) = self.handle(message, Busy::Idle)?
+                && let Flow::Exit(code) = turn::run(self, prompt)?
+            {
+                return Ok(code);
+            }
+        }
+    }
+
+    /// Takes one message: answers it, or says what the loop has to do.
+    pub(super) fn handle(&mut self, message: Incoming, busy: Busy<'_>) -> io::Result<Next> {
+        match message {
+            Incoming::Invalid(error) => self.out.error(None, &error).map(|()| Next::Nothing),
+            Incoming::Response { id, result } => {
+                Ok(id.map_or(Next::Nothing, |id| Next::Answer { id, result }))
+            }
+            Incoming::Notification { method, params } => self.notified(&method, &params),
+            Incoming::Request { id, method, params } => {
+                let session = text(&params, "sessionId").unwrap_or_default();
+                if method == "session/close" && matches!(busy, Busy::In(running) if running == session) {
+                    return Ok(Next::CancelThen(Incoming::Request { id, method, params }));
+                }
+                if method == "session/prompt" {
+                    return match self.accept_prompt(&params, busy) {
+                        Ok((session, text)) => Ok(Next::Run(Prompt { id, session, text })),
+                        Err(error) => self.out.error(Some(&id), &error).map(|()| Next::Nothing),
+                    };
+                }
+                match self.request(&method, &params)? {
+                    Some(Ok(result)) => self.out.result(&id, &result)?,
+                    Some(Err(error)) => self.out.error(Some(&id), &error)?,
+                    None => {}
+                }
+                Ok(Next::Nothing)
+            }
+        }
+    }
+
+    /// A number for a request of ours; like most agents it counts from 0 and so collides with the client's.
+    pub(super) fn request_id(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request - 1
+    }
+
+    /// A new tool call id.
+    pub(super) fn tool_id(&mut self) -> String {
+        self.next_tool += 1;
+        format!("tool-{}-{}", std::process::id(), self.next_tool)
+    }
+
+    fn notified(&mut self, method: &str, params: &Value) -> io::Result<Next> {
+        if method != "session/cancel" {
+            return Ok(Next::Nothing);
+        }
+        if self.options.dialect == Dialect::Bare {
+            self.out.raw(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}\n")?;
+            self.out.flush()?;
+        }
+        Ok(text(params, "sessionId").map_or(Next::Nothing, Next::Cancel))
+    }
+
+    /// The answer to a request, or `None` if it is never to be answered.
+    fn request(&mut self, method: &str, params: &Value) -> io::Result<Option<Result<Value, RpcError>>> {
+        if method != "initialize" && !self.initialized {
+            return Ok(Some(Err(RpcError::invalid_request("initialize must be the first request"))));
+        }
+        Ok(Some(match method {
+            "initialize" if self.options.hang_initialize => return Ok(None),
+            "initialize" => {
+                // The scripted slowness of a start, not a wait for anything.
+                thread::sleep(self.options.slow_start);
+                self.initialize(params)
+            }
+            "authenticate" => self.authenticate(params),
+            "session/new" if self.options.hang_session_new => return Ok(None),
+            "session/new" => self.new_session(params),
+            "session/load" => self.load_session(params)?,
+            "session/resume" => self.known_session(params).map(|_| json!({})),
+            "session/close" => self.close_session(params),
+            "session/list" => Ok(self.list_sessions(params)),
+            _ => Err(RpcError::new(-32601, format!("method not found: {method}"))),
+        }))
+    }
+
+    fn initialize(&mut self, params: &Value) -> Result<Value, RpcError> {
+        if !params.get("protocolVersion").is_some_and(Value::is_u64) {
+            return Err(RpcError::invalid_params("initialize needs protocolVersion, a number"));
+        }
+        self.initialized = true;
+        if self.options.dialect == Dialect::Bare {
+            return Ok(json!({"protocolVersion": 1, "serverInfo": {"name": "demo-agent"}}));
+        }
+        let auth = if self.options.needs_auth {
+            json!([{"id": AUTH_METHOD, "name": "Demo login", "description": "Signs in without asking"}])
+        } else {
+            json!([])
+        };
+        Ok(json!({
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
+                "mcpCapabilities": {"http": false, "sse": false},
+                "sessionCapabilities": {"close": {}, "list": {}, "resume": {}},
+            },
+            "authMethods": auth,
+            "agentInfo": {
+                "name": "demo-agent", "title": "Scripted demo agent", "version": env!("CARGO_PKG_VERSION"),
+            },
+        }))
+    }
+
+    fn authenticate(&mut self, params: &Value) -> Result<Value, RpcError> {
+        if text(params, "methodId").as_deref() != Some(AUTH_METHOD) || !self.options.needs_auth {
+            return Err(RpcError::invalid_params("unknown methodId"));
+        }
+        self.authenticated = true;
+        Ok(json!({}))
+    }
+
+    fn new_session(&mut self, params: &Value) -> Result<Value, RpcError> {
+        if !self.authenticated {
+            return Err(RpcError::new(-32000, "Authentication required"));
+        }
+        let cwd = place(params)?;
+        let id = self.sessions.create(&cwd).map_err(|error| {
+            RpcError::internal(format!("the session cannot be stored below --state: {error}"))
+        })?;
+        Ok(json!({"sessionId": id}))
+    }
+
+    fn load_session(&mut self, params: &Value) -> io::Result<Result<Value, RpcError>> {
+        let session = match place(params).and_then(|_| self.known_session(params)) {
+            Ok(session) => session,
+            Err(error) => return Ok(Err(error)),
+        };
+        let bare = self.options.dialect == Dialect::Bare;
+        let history = self.sessions.reopen(&session, "").unwrap_or_default();
+        for update in history {
+            self.out.update(&session, update.clone())?;
+        }
+        Ok(Ok(if bare || self.options.null_load { Value::Null } else { json!({}) }))
+    }
+
+    /// The session named by `params`, opened again if it was stored.
+    fn known_session(&mut self, params: &Value) -> Result<String, RpcError> {
+        let id = required(params, "sessionId")?;
+        let cwd = required(params, "cwd")?;
+        match self.sessions.reopen(&id, &cwd) {
+            Some(_) => Ok(id),
+            None => Err(not_found(&id)),
+        }
+    }
+
+    fn close_session(&mut self, params: &Value) -> Result<Value, RpcError> {
+        let id = required(params, "sessionId")?;
+        if self.sessions.close(&id) { Ok(json!({})) } else { Err(not_found(&id)) }
+    }
+
+    fn list_sessions(&self, params: &Value) -> Value {
+        let wanted = text(params, "cwd");
+        let sessions: Vec<Value> = self
+            .sessions
+            .list()
+            .into_iter()
+            .filter(|(_, cwd)| wanted.as_ref().is_none_or(|wanted| wanted == cwd))
+            .map(|(id, cwd)| json!({"sessionId": id, "cwd": cwd}))
+            .collect();
+        json!({"sessions": sessions})
+    }
+
+    fn accept_prompt(&self, params: &Value, busy: Busy<'_>) -> Result<(String, String), RpcError> {
+        let session = required(params, "sessionId")?;
+        if !self.sessions.is_open(&session) {
+            return Err(not_found(&session));
+        }
+        if let Busy::In(running) = busy {
+            return Err(RpcError::invalid_request(format!("a turn of session {running} is running")));
+        }
+        let Some(blocks) = params.get("prompt").and_then(Value::as_array) else {
+            return Err(RpcError::invalid_params("session/prompt needs prompt, a list of content blocks"));
+        };
+        let lines: Result<Vec<String>, RpcError> = blocks.iter().map(script_of).collect();
+        Ok((session, lines?.join("\n")))
+    }
+}
+
+/// The script text of one content block: its text, or for other blocks a plain line with type and URI.
+fn script_of(block: &Value) -> Result<String, RpcError> {
+    let kind = required(block, "type")?;
+    match kind.as_str() {
+        "text" => required(block, "text"),
+        "resource_link" => {
+            required(block, "name")?;
+            Ok(format!("resource_link {}", required(block, "uri")?))
+        }
+        "resource" => {
+            let resource = block.get("resource").unwrap_or(&Value::Null);
+            Ok(format!("resource {}", required(resource, "uri")?))
+        }
+        _ => Err(RpcError::invalid_params(format!("a content block of type {kind} was not offered"))),
+    }
+}
+
+/// The absolute `cwd` of a request that also must name its MCP servers, as the specification demands.
+fn place(params: &Value) -> Result<String, RpcError> {
+    let cwd = required(params, "cwd")?;
+    if !cwd.starts_with('/') {
+        return Err(RpcError::invalid_params(format!("cwd must be an absolute path, not {cwd}")));
+    }
+    if !params.get("mcpServers").is_some_and(Value::is_array) {
+        return Err(RpcError::invalid_params("mcpServers must be a list"));
+    }
+    Ok(cwd)
+}
+
+fn text(params: &Value, key: &str) -> Option<String> {
+    params.get(key)?.as_str().map(str::to_owned)
+}
+
+fn required(params: &Value, key: &str) -> Result<String, RpcError> {
+    text(params, key).ok_or_else(|| RpcError::invalid_params(format!("{key} is missing or not a string")))
+}
+
+fn not_found(session: &str) -> RpcError {
+    RpcError::new(-32002, format!("session not found: {session}"))
+}

@@ -1,0 +1,174 @@
+//! The directives that touch the machine: files, processes, signals.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::inbox::Event;
+use super::shapes::Shape;
+use super::turn::{Stop, Turn, Woken};
+
+/// How often a file is looked for. A look costs microseconds, and a script needs no watch descriptors.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long `!wait-file` and `!shell` wait.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long a process of `!spawn` may take to write its pid.
+const SPAWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Appends this process's pid as one line.
+pub(super) fn touch(path: &Path) -> Option<String> {
+    let line = format!("{}\n", std::process::id());
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+    written.err().map(|error| format!("!touch: {}: {error}", path.display()))
+}
+
+/// Ends this process by SIGKILL; it returns only if that failed.
+pub(super) fn kill_self() -> Option<String> {
+    kill(Pid::this(), Signal::SIGKILL).err().map(|error| format!("!kill-self: {error}"))
+}
+
+/// One line on stderr.
+pub(super) fn stderr(text: &str) -> Option<String> {
+    writeln!(io::stderr(), "{text}").err().map(|error| format!("!stderr: {error}"))
+}
+
+impl Turn<'_> {
+    pub(super) fn wait_file(&mut self, path: &Path) -> Result<Option<String>, Stop> {
+        let there = self.wait_until(PATIENCE, || path.exists())?;
+        Ok((!there)
+            .then(|| format!("!wait-file: {} is not there after {} s", path.display(), PATIENCE.as_secs())))
+    }
+
+    /// Starts the shapes one after the other, each until its pid is in the file.
+    pub(super) fn spawn(&mut self, shapes: &[Shape]) -> Result<Option<String>, Stop> {
+        let pids =
+            self.agent.options.pids.clone().or_else(|| {
+                std::env::var_os("DEMO_AGENT_PIDS").filter(|path| !path.is_empty()).map(Into::into)
+            });
+        let Some(pids) = pids else {
+            return Ok(Some("!spawn needs --pids FILE or the variable DEMO_AGENT_PIDS".to_owned()));
+        };
+        for shape in shapes {
+            let before = match OpenOptions::new().append(true).create(true).open(&pids) {
+                Ok(_) => count_lines(&pids),
+                Err(error) => return Ok(Some(format!("!spawn: {}: {error}", pids.display()))),
+            };
+            match self.start_shape(*shape, &pids) {
+                Ok(child) => self.agent.spawned.push(child),
+                Err(error) => return Ok(Some(format!("!spawn {}: {error}", shape.name()))),
+            }
+            if !self.wait_until(SPAWN_PATIENCE, || count_lines(&pids) > before)? {
+                let seconds = SPAWN_PATIENCE.as_secs();
+                return Ok(Some(format!("!spawn {}: no pid after {seconds} s", shape.name())));
+            }
+            self.say(&format!("spawned: {}", shape.name()))?;
+        }
+        Ok(None)
+    }
+
+    fn start_shape(&self, shape: Shape, pids: &Path) -> io::Result<Child> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(&self.agent.self_args).args(["--spawned", shape.name(), "--pids"]).arg(pids);
+        match shape {
+            Shape::HoldPipes => {}
+            Shape::WipeEnv => {
+                command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
+            Shape::Daemon | Shape::IgnoreTerm | Shape::Forker => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
+        }
+        command.spawn()
+    }
+
+    /// Runs `sh -c` in a process group of its own and says its exit code and what it printed.
+    pub(super) fn shell(&mut self, command: &str) -> Result<Option<String>, Stop> {
+        let (mut child, reader) = match start_shell(command) {
+            Ok(started) => started,
+            Err(error) => return Ok(Some(format!("!shell: {error}"))),
+        };
+        let number = child.id();
+        let group = i32::try_from(child.id()).map(Pid::from_raw);
+        let sender = self.agent.inbox.sender();
+        let waiter = thread::spawn(move || {
+            let report = shell_report(&mut child, reader);
+            // The receiver is gone only when the process is about to end.
+            let _ = sender.send(Event::ShellEnded { number, report });
+        });
+        let end = Instant::now() + PATIENCE;
+        let result = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.wait(left) {
+                Ok(Woken::Shell { number: ended, report }) if ended == number => break Ok(Some(report)),
+                Ok(_) if left.is_zero() => break Ok(None),
+                Ok(_) => {}
+                Err(stop) => break Err(stop),
+            }
+        };
+        match result {
+            Ok(Some(report)) => {
+                // It has sent its report, so it ends at once; a panic in it would have sent none.
+                let _ = waiter.join();
+                self.say(&report)?;
+                Ok(None)
+            }
+            unfinished => {
+                // Fails only if the group is gone already. The thread reaps the shell.
+                let _ = group.map(|group| killpg(group, Signal::SIGKILL));
+                unfinished.map(|_| Some(format!("!shell: still running after {} s", PATIENCE.as_secs())))
+            }
+        }
+    }
+
+    /// Looks every 5 ms until it is so; false when the time is over.
+    fn wait_until(&mut self, time: Duration, is_so: impl Fn() -> bool) -> Result<bool, Stop> {
+        let end = Instant::now() + time;
+        while !is_so() {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            self.wait(LOOK)?;
+        }
+        Ok(true)
+    }
+}
+
+fn count_lines(path: &Path) -> usize {
+    std::fs::read(path).map_or(0, |bytes| bytes.split_inclusive(|byte| *byte == b'\n').count())
+}
+
+fn start_shell(command: &str) -> io::Result<(Child, io::PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    let child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .spawn()?;
+    Ok((child, reader))
+}
+
+fn shell_report(child: &mut Child, mut reader: io::PipeReader) -> String {
+    let mut output = Vec::new();
+    let read = reader.read_to_end(&mut output);
+    let text = String::from_utf8_lossy(&output);
+    match (child.wait(), read) {
+        (Ok(status), Ok(_)) => match status.code() {
+            Some(code) => format!("exit {code}\n{text}"),
+            None => format!("{status}\n{text}"),
+        },
+        (Err(error), _) | (_, Err(error)) => format!("!shell: {error}\n{text}"),
+    }
+}

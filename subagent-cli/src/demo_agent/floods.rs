@@ -1,0 +1,109 @@
+//! The directives about volume and noise: many chunks, long lines, bytes that are no ACP.
+
+use std::io::Write;
+use std::time::Instant;
+
+use super::script::Amount;
+use super::turn::{Stop, Turn};
+
+/// Updates between two looks at what the client sent.
+const BURST: u64 = 256;
+
+impl Turn<'_> {
+    /// `count` chunks, each written on its own.
+    pub(super) fn chunks(&mut self, count: u64, text: Option<&str>) -> Result<(), Stop> {
+        for index in 0..count {
+            self.poll()?;
+            match text {
+                Some(text) => self.say(text)?,
+                None => self.say(&format!("chunk {index} "))?,
+            }
+            self.agent.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// `count` chunks as fast as the pipe takes them.
+    pub(super) fn stream(&mut self, count: u64) -> Result<(), Stop> {
+        let (mut line, tail) = self.agent.out.chunk_frame(&self.session);
+        let head = line.len();
+        self.keep(&format!("(stream of {count} chunks)"));
+        for index in 0..count {
+            if index % BURST == 0 {
+                self.poll()?;
+            }
+            line.truncate(head);
+            // Writing to a Vec cannot fail.
+            write!(line, "chunk {index} ")?;
+            line.extend_from_slice(&tail);
+            self.agent.out.raw(&line)?;
+        }
+        Ok(())
+    }
+
+    /// One update whose line has exactly `bytes` bytes, its line end included.
+    pub(super) fn line(&mut self, bytes: usize) -> Result<Option<String>, Stop> {
+        let (head, tail) = self.agent.out.chunk_frame(&self.session);
+        let Some(fill) = bytes.checked_sub(head.len() + tail.len()) else {
+            let least = head.len() + tail.len();
+            return Ok(Some(format!("!line: the shortest line is {least} bytes, not {bytes}")));
+        };
+        self.keep(&format!("(line of {bytes} bytes)"));
+        self.agent.out.raw(&head)?;
+        self.fill(fill)?;
+        self.agent.out.raw(&tail)?;
+        Ok(None)
+    }
+
+    /// Updates with `bytes` bytes of text each.
+    pub(super) fn flood(&mut self, amount: Amount, bytes: usize) -> Result<(), Stop> {
+        let (head, tail) = self.agent.out.chunk_frame(&self.session);
+        self.keep("(flood)");
+        let mut line = head;
+        line.resize(line.len() + bytes, b'x');
+        line.extend_from_slice(&tail);
+        let begin = Instant::now();
+        let mut sent = 0;
+        loop {
+            let done = match amount {
+                Amount::Count(count) => sent >= count,
+                Amount::Time(time) => begin.elapsed() >= time,
+            };
+            if done {
+                return Ok(());
+            }
+            if sent % BURST == 0 || bytes > 64 * 1024 {
+                self.poll()?;
+            }
+            self.agent.out.raw(&line)?;
+            sent += 1;
+        }
+    }
+
+    /// Lines on stdout that are no ACP messages.
+    pub(super) fn noise(&mut self) -> Result<(), Stop> {
+        let lines: [&[u8]; 6] = [
+            b"warning: this line is not JSON",
+            b"",
+            b"\xff\xfe invalid UTF-8 \xc3",
+            b"[1,2,3]",
+            b"{}",
+            b"  ",
+        ];
+        for line in lines {
+            self.agent.out.raw(line)?;
+            self.agent.out.raw(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, mut bytes: usize) -> Result<(), Stop> {
+        const BLOCK: [u8; 4096] = [b'x'; 4096];
+        while bytes > 0 {
+            let part = bytes.min(BLOCK.len());
+            self.agent.out.raw(&BLOCK[..part])?;
+            bytes -= part;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Everything the agent waits for, in one queue: lines of the client and the ends of shell commands.
+
+use std::io::{self, BufRead, BufReader};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use super::wire::{self, Incoming};
+
+/// Something that happened outside.
+#[derive(Debug)]
+pub(super) enum Event {
+    Message(Incoming),
+    /// The client closed our stdin, or it cannot be read any more.
+    InputEnded,
+    /// A `!shell` command with this pid has ended.
+    ShellEnded {
+        number: u32,
+        report: String,
+    },
+}
+
+/// The receiving end; it also lends senders to helper threads.
+pub(super) struct Inbox {
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+}
+
+impl Inbox {
+    /// Starts the thread that reads stdin. The thread ends with stdin, or with the process.
+    pub(super) fn start() -> io::Result<Self> {
+        let (sender, events) = mpsc::channel();
+        let to = sender.clone();
+        thread::Builder::new().name("stdin".to_owned()).spawn(move || read_lines(&to))?;
+        Ok(Self { events, sender })
+    }
+
+    /// A sender for a helper thread.
+    pub(super) fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// What has already arrived.
+    pub(super) fn poll(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// The next event, or `None` when the time is over.
+    pub(super) fn wait(&self, time: Duration) -> Option<Event> {
+        // An error is the end of the time: `self` holds a sender, so it cannot be disconnected.
+        self.events.recv_timeout(time).ok()
+    }
+}
+
+fn read_lines(to: &Sender<Event>) {
+    let mut input = BufReader::with_capacity(64 * 1024, io::stdin());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match input.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => break,
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => {
+                if to.send(Event::Message(wire::parse(&line))).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    // The receiver is gone only when the process is about to end.
+    let _ = to.send(Event::InputEnded);
+}

@@ -1,0 +1,120 @@
+//! The flags of the scripted agent. Pure: it reads no environment and prints nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::shapes::Shape;
+
+/// What the process is started for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Speak ACP on stdin and stdout.
+    #[default]
+    Serve,
+    /// Say so on stderr and exit with this code.
+    Exit(u8),
+    /// Print plain text, never a JSON line, and stay until stdin ends.
+    NoAcp,
+    /// Be one of the processes that `!spawn` leaves behind (internal).
+    Spawned(Shape),
+}
+
+/// Which life of an agent is played.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// ACP v1 as specified.
+    #[default]
+    Standard,
+    /// An old agent: no capabilities, nested updates, `load` answers null, session ids repeat after a restart.
+    Bare,
+}
+
+/// The parsed command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) mode: Mode,
+    pub(super) dialect: Dialect,
+    /// Folder of the stored sessions; without it they live in memory.
+    pub(super) state: Option<PathBuf>,
+    /// File to which spawned processes append their pid.
+    pub(super) pids: Option<PathBuf>,
+    /// Delay before `initialize` is answered.
+    pub(super) slow_start: Duration,
+    pub(super) hang_initialize: bool,
+    pub(super) hang_session_new: bool,
+    pub(super) needs_auth: bool,
+    pub(super) null_load: bool,
+    pub(super) ignore_term: bool,
+    pub(super) ignore_stdin_eof: bool,
+}
+
+impl Options {
+    /// Reads the flags; the error is one line for stderr.
+    pub(super) fn parse(args: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            let name = arg.to_string_lossy().into_owned();
+            let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
+            match name.as_str() {
+                "--state" => options.state = Some(value()?.into()),
+                "--pids" => options.pids = Some(value()?.into()),
+                "--slow-start" => {
+                    options.slow_start = Duration::from_millis(number(&name, &value()?)?);
+                }
+                "--exit" => {
+                    let code = number(&name, &value()?)?;
+                    options.mode = Mode::Exit(
+                        u8::try_from(code).map_err(|_| format!("--exit takes 0 to 255, not {code}"))?,
+                    );
+                }
+                "--spawned" => {
+                    let shape = value()?;
+                    options.mode = Mode::Spawned(shape.to_string_lossy().parse()?);
+                }
+                "--no-acp" => options.mode = Mode::NoAcp,
+                "--no-capabilities" => options.dialect = Dialect::Bare,
+                "--hang-initialize" => options.hang_initialize = true,
+                "--hang-session-new" => options.hang_session_new = true,
+                "--needs-auth" => options.needs_auth = true,
+                "--null-load" => options.null_load = true,
+                "--ignore-term" => options.ignore_term = true,
+                "--ignore-stdin-eof" => options.ignore_stdin_eof = true,
+                _ => return Err(format!("unknown flag {name}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn number(name: &str, value: &OsStr) -> Result<u64, String> {
+    let text = value.to_string_lossy();
+    text.parse().map_err(|_| format!("{name} takes a number, not {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, String> {
+        Options::parse(args.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn no_flags_is_a_plain_agent() {
+        assert_eq!(parse(&[]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn values_are_read_and_missing_ones_named() {
+        let options = parse(&["--state", "/s", "--slow-start", "20", "--exit", "7"]).unwrap();
+        assert_eq!(options.state, Some(PathBuf::from("/s")));
+        assert_eq!(options.slow_start, Duration::from_millis(20));
+        assert_eq!(options.mode, Mode::Exit(7));
+        assert_eq!(parse(&["--state"]).unwrap_err(), "--state needs a value");
+        assert_eq!(parse(&["--exit", "300"]).unwrap_err(), "--exit takes 0 to 255, not 300");
+        assert_eq!(parse(&["--slow-start", "x"]).unwrap_err(), "--slow-start takes a number, not x");
+        assert_eq!(parse(&["--fast"]).unwrap_err(), "unknown flag --fast");
+    }
+}

@@ -1,0 +1,89 @@
+//! `!ask` and `!ask2`: tool calls that wait for the user's permission.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::turn::{Stop, Turn, Woken};
+use super::updates;
+use super::wire::RpcError;
+
+/// The longest single wait; a permission may take as long as the user likes.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// How the client answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed(String),
+    Rejected(String),
+    Cancelled,
+    /// An answer that ACP does not know, in words.
+    Broken(String),
+}
+
+impl Turn<'_> {
+    /// Opens `requests` permission requests at once and takes their answers in the order they come.
+    pub(super) fn ask(&mut self, kind: &str, title: &str, requests: u8) -> Result<(), Stop> {
+        let mut waiting = Vec::new();
+        for number in 1..=requests {
+            let title = if requests == 1 { title.to_owned() } else { format!("{title} ({number})") };
+            let tool = self.agent.tool_id();
+            self.record(updates::tool_call(&tool, kind, &title, "pending"))?;
+            self.open_tools.push(tool.clone());
+            let id = self.agent.request_id();
+            let params = updates::permission(&self.session, &tool, kind, &title);
+            self.agent.out.request(id, "session/request_permission", &params)?;
+            let label = if requests == 1 { "permission".to_owned() } else { format!("permission {number}") };
+            waiting.push((id, tool, label));
+        }
+        while !waiting.is_empty() {
+            let Woken::Answer { id, result } = self.wait(LONG)? else { continue };
+            let Some(index) = waiting.iter().position(|(asked, ..)| *asked == id) else { continue };
+            let (_, tool, label) = waiting.remove(index);
+            self.open_tools.retain(|open| *open != tool);
+            let (status, text) = match verdict(result) {
+                Verdict::Allowed(option) => ("completed", option),
+                Verdict::Rejected(option) => ("failed", option),
+                Verdict::Cancelled => ("failed", "cancelled".to_owned()),
+                Verdict::Broken(what) => ("failed", what),
+            };
+            self.record(updates::tool_call_end(&tool, status, &text))?;
+            self.say(&format!("{label}: {text}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn verdict(result: Result<Value, RpcError>) -> Verdict {
+    let outcome = match result {
+        Ok(mut result) => result.get_mut("outcome").map(Value::take).unwrap_or_default(),
+        Err(error) => return Verdict::Broken(format!("error {}", error.code)),
+    };
+    let word = |key: &str| outcome.get(key).and_then(Value::as_str);
+    match (word("outcome"), word("optionId")) {
+        (Some("cancelled"), _) => Verdict::Cancelled,
+        (Some("selected"), Some(option @ ("allow-once" | "allow-always"))) => {
+            Verdict::Allowed(option.to_owned())
+        }
+        (Some("selected"), Some("reject-once")) => Verdict::Rejected("reject-once".to_owned()),
+        (Some("selected"), Some(option)) => Verdict::Broken(format!("unknown option {option}")),
+        _ => Verdict::Broken(format!("not an outcome: {outcome}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn answers_are_judged_strictly() {
+        let selected = |id: &str| verdict(Ok(json!({"outcome": {"outcome": "selected", "optionId": id}})));
+        assert_eq!(selected("allow-always"), Verdict::Allowed("allow-always".into()));
+        assert_eq!(selected("reject-once"), Verdict::Rejected("reject-once".into()));
+        assert_eq!(selected("allow"), Verdict::Broken("unknown option allow".into()));
+        assert_eq!(verdict(Ok(json!({"outcome": {"outcome": "cancelled"}}))), Verdict::Cancelled);
+        assert_eq!(verdict(Ok(json!({}))), Verdict::Broken("not an outcome: null".into()));
+        assert_eq!(verdict(Err(RpcError::new(-32601, ""))), Verdict::Broken("error -32601".into()));
+    }
+}

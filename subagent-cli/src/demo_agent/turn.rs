@@ -1,0 +1,319 @@
+//! One turn: runs the steps of a script in order, and meanwhile takes what the client sends.
+//!
+//! A cancel is noticed before each step and inside every wait and flood. Whatever ends a turn early is a
+//! [`Stop`] that travels up with `?`; only [`run`] answers the prompt.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::agent::{Agent, Busy, Flow, Next, Prompt};
+use super::inbox::Event;
+use super::script::{self, Directive, Step};
+use super::updates;
+use super::wire::RpcError;
+
+/// The longest single wait inside an endless one (`!hang`).
+const LONG: Duration = Duration::from_secs(3600);
+/// How much text of one message is kept for `session/load`.
+const KEPT_TEXT: usize = 64 * 1024;
+
+/// Why a turn ends before its script does.
+pub(super) enum Stop {
+    Cancelled,
+    /// `!stop`: this stopReason.
+    Reason(String),
+    /// `!error`: the prompt is answered with an error.
+    Error(RpcError),
+    /// The process ends without answering the prompt.
+    Exit(ExitCode),
+    /// Our stdout does not take any more.
+    Output(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// What the turn does with a `session/cancel`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    /// It ends the turn at the next opportunity.
+    Listening,
+    /// It is remembered (`!ignore-cancel`).
+    Postponing,
+    /// It is ignored, and so is everything that would end the turn in order (`!hang`).
+    Deaf,
+}
+
+/// What woke a wait.
+pub(super) enum Woken {
+    /// One of our requests was answered.
+    Answer { id: u64, result: Result<Value, RpcError> },
+    /// A `!shell` command ended.
+    Shell { number: u32, report: String },
+    /// The time is over.
+    TimeOut,
+}
+
+/// A running turn.
+pub(super) struct Turn<'a> {
+    pub(super) agent: &'a mut Agent,
+    pub(super) session: String,
+    /// Tool calls whose end was not reported yet.
+    pub(super) open_tools: Vec<String>,
+    hearing: Hearing,
+    cancel_seen: bool,
+    history: Vec<Value>,
+    said: String,
+    late: bool,
+    exit_after: bool,
+}
+
+/// Runs the prompt to its end and answers it.
+pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
+    let Prompt { id, session, text } = prompt;
+    if let Err(error) = agent.sessions.append(&session, vec![updates::user_message(&text)]) {
+        let error = RpcError::internal(format!("the prompt cannot be stored: {error}"));
+        return agent.out.error(Some(&id), &error).map(|()| Flow::Continue);
+    }
+    let mut turn = Turn {
+        agent,
+        session,
+        open_tools: Vec::new(),
+        hearing: Hearing::Listening,
+        cancel_seen: false,
+        history: Vec::new(),
+        said: String::new(),
+        late: false,
+        exit_after: false,
+    };
+    let end = turn.steps(script::parse(&text));
+    turn.finish_message();
+    let Turn { agent, session, mut history, open_tools, late, exit_after, .. } = turn;
+    for tool in open_tools {
+        let update = updates::tool_call_end(&tool, "failed", "the turn ended");
+        history.push(update.clone());
+        // A client that has gone reads nothing any more.
+        if !matches!(end, Err(Stop::Exit(_) | Stop::Output(_))) {
+            agent.out.update(&session, update)?;
+        }
+    }
+    // The session may have been closed meanwhile; a history that cannot be stored fails the prompt.
+    let end = match agent.sessions.append(&session, history) {
+        Ok(()) => end,
+        Err(error) => Err(Stop::Error(RpcError::internal(format!("the turn cannot be stored: {error}")))),
+    };
+    let reason = match end {
+        Ok(()) => Ok("end_turn".to_owned()),
+        Err(Stop::Cancelled) => Ok("cancelled".to_owned()),
+        Err(Stop::Reason(reason)) => Ok(reason),
+        Err(Stop::Error(error)) => Err(error),
+        Err(Stop::Exit(code)) => return agent.out.flush().map(|()| Flow::Exit(code)),
+        Err(Stop::Output(error)) => return Err(error),
+    };
+    match reason {
+        Ok(reason) => agent.out.result(&id, &json!({"stopReason": reason}))?,
+        Err(error) => agent.out.error(Some(&id), &error)?,
+    }
+    agent.out.flush()?;
+    if late {
+        agent.out.update(&session, updates::message("late update"))?;
+        agent.out.flush()?;
+    }
+    Ok(if exit_after { Flow::Exit(ExitCode::SUCCESS) } else { Flow::Continue })
+}
+
+impl Turn<'_> {
+    fn steps(&mut self, steps: Vec<Step>) -> Result<(), Stop> {
+        for Step { line, directive } in steps {
+            // Without a gap before a step that ignores cancels: a client that cancels on seeing the step before
+            // must not get through.
+            if !matches!(directive, Ok(Directive::Hang | Directive::IgnoreCancel(_))) {
+                self.poll()?;
+            }
+            let problem = match directive {
+                Ok(directive) => self.step(directive)?,
+                Err(problem) => Some(problem),
+            };
+            if let Some(problem) = problem {
+                self.say(&format!("demo-agent: line {line}: {problem}"))?;
+            }
+            self.agent.out.flush()?;
+        }
+        self.poll()
+    }
+
+    /// Runs one step. A step that cannot be done returns what is wrong; the turn goes on.
+    fn step(&mut self, directive: Directive) -> Result<Option<String>, Stop> {
+        match directive {
+            Directive::Say(text) => self.say(&text)?,
+            Directive::Chunks { count, text } => self.chunks(count, text.as_deref())?,
+            Directive::Stream(count) => self.stream(count)?,
+            Directive::Think(text) => self.record(updates::thought(&text))?,
+            Directive::Tool { kind, title } => self.tool(&kind, &title)?,
+            Directive::Plan(entries) => self.record(updates::plan(&entries))?,
+            Directive::Usage { used, size } => self.update(updates::usage(used, size))?,
+            Directive::Ask { kind, title, requests } => self.ask(&kind, &title, requests)?,
+            Directive::Sleep(time) => self.sleep(time)?,
+            Directive::WaitFile(path) => return self.wait_file(&path),
+            Directive::Touch(path) => return Ok(super::commands::touch(&path)),
+            Directive::Crash(code) => {
+                self.agent.out.flush()?;
+                std::process::exit(code);
+            }
+            Directive::KillSelf => {
+                self.agent.out.flush()?;
+                return Ok(super::commands::kill_self());
+            }
+            Directive::Hang => self.hang()?,
+            Directive::IgnoreCancel(time) => {
+                self.hearing = Hearing::Postponing;
+                self.sleep(time)?;
+                self.hearing = Hearing::Listening;
+            }
+            Directive::Noise => self.noise()?,
+            Directive::Line(bytes) => return self.line(bytes),
+            Directive::Flood { amount, bytes } => self.flood(amount, bytes)?,
+            Directive::Error { code, message } => return Err(Stop::Error(RpcError::new(code, message))),
+            Directive::Stop(reason) => return Err(Stop::Reason(reason)),
+            Directive::Unknown => self.unknown()?,
+            Directive::Late => self.late = true,
+            Directive::Spawn(shapes) => return self.spawn(&shapes),
+            Directive::Shell(command) => return self.shell(&command),
+            Directive::Env(name) => {
+                let value = std::env::var_os(name);
+                self.say(&value.map_or("unset".into(), |value| value.to_string_lossy().into_owned()))?;
+            }
+            Directive::Cwd => match std::env::current_dir() {
+                Ok(path) => self.say(&path.to_string_lossy())?,
+                Err(error) => return Ok(Some(format!("!cwd: {error}"))),
+            },
+            Directive::ExitAfter => self.exit_after = true,
+            Directive::Stderr(text) => return Ok(super::commands::stderr(&text)),
+        }
+        Ok(None)
+    }
+
+    /// One message chunk; kept for the history.
+    pub(super) fn say(&mut self, text: &str) -> Result<(), Stop> {
+        self.keep(text);
+        self.update(updates::message(text))
+    }
+
+    /// An update that is not kept for the history.
+    pub(super) fn update(&mut self, update: Value) -> Result<(), Stop> {
+        Ok(self.agent.out.update(&self.session, update)?)
+    }
+
+    /// An update that `session/load` replays.
+    pub(super) fn record(&mut self, update: Value) -> Result<(), Stop> {
+        self.finish_message();
+        self.history.push(update.clone());
+        self.update(update)
+    }
+
+    /// Adds text to the message that is kept for the history, up to a bound.
+    pub(super) fn keep(&mut self, text: &str) {
+        let room = KEPT_TEXT.saturating_sub(self.said.len());
+        self.said.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+
+    /// The chunks said since the last other update are one message of the history.
+    fn finish_message(&mut self) {
+        if !self.said.is_empty() {
+            self.history.push(updates::message(&std::mem::take(&mut self.said)));
+        }
+    }
+
+    fn tool(&mut self, kind: &str, title: &str) -> Result<(), Stop> {
+        let id = self.agent.tool_id();
+        self.record(updates::tool_call(&id, kind, title, "in_progress"))?;
+        self.record(updates::tool_call_end(&id, "completed", &format!("{title}: done")))
+    }
+
+    fn hang(&mut self) -> Result<(), Stop> {
+        self.hearing = Hearing::Deaf;
+        loop {
+            self.wait(LONG)?;
+        }
+    }
+
+    fn sleep(&mut self, time: Duration) -> Result<(), Stop> {
+        let end = Instant::now() + time;
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.wait(left)?;
+        }
+        Ok(())
+    }
+
+    /// Update kinds, notifications and requests that no client knows.
+    fn unknown(&mut self) -> Result<(), Stop> {
+        self.update(json!({"sessionUpdate": "demo_unknown_update", "payload": {"deep": [1, null, "x"]}}))?;
+        let out = &mut self.agent.out;
+        out.notification("_demo/unknown_notification", &json!({"sessionId": self.session, "n": 1}))?;
+        let id = self.agent.request_id();
+        self.agent.out.request(id, "_x/y", &json!({"sessionId": self.session}))?;
+        loop {
+            if let Woken::Answer { id: answered, result } = self.wait(LONG)?
+                && answered == id
+            {
+                return self.say(&match result {
+                    Ok(_) => "unknown request: result".to_owned(),
+                    Err(error) => format!("unknown request: {}", error.code),
+                });
+            }
+        }
+    }
+
+    /// Takes what has arrived, without waiting.
+    pub(super) fn poll(&mut self) -> Result<(), Stop> {
+        while let Some(event) = self.agent.inbox.poll() {
+            self.take(event)?;
+        }
+        self.check_cancel()
+    }
+
+    /// Writes what is buffered, then waits for one event.
+    pub(super) fn wait(&mut self, time: Duration) -> Result<Woken, Stop> {
+        self.agent.out.flush()?;
+        let end = Instant::now() + time;
+        loop {
+            self.check_cancel()?;
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(event) = self.agent.inbox.wait(left) else { return Ok(Woken::TimeOut) };
+            if let Some(woken) = self.take(event)? {
+                return Ok(woken);
+            }
+            self.agent.out.flush()?;
+        }
+    }
+
+    fn check_cancel(&self) -> Result<(), Stop> {
+        if self.cancel_seen && self.hearing == Hearing::Listening { Err(Stop::Cancelled) } else { Ok(()) }
+    }
+
+    fn take(&mut self, event: Event) -> Result<Option<Woken>, Stop> {
+        let message = match event {
+            Event::InputEnded if self.agent.options.ignore_stdin_eof => return Ok(None),
+            Event::InputEnded => return Err(Stop::Exit(ExitCode::SUCCESS)),
+            Event::ShellEnded { number, report } => return Ok(Some(Woken::Shell { number, report })),
+            Event::Message(message) => message,
+        };
+        match self.agent.handle(message, Busy::In(&self.session))? {
+            // `Run` cannot happen: a prompt during a turn was answered with an error.
+            Next::Nothing | Next::Run(_) => {}
+            Next::Cancel(session) => self.cancel_seen |= session == self.session,
+            Next::CancelThen(message) => {
+                self.agent.deferred.push_back(message);
+                self.cancel_seen = true;
+            }
+            Next::Answer { id, result } => return Ok(Some(Woken::Answer { id, result })),
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,111 @@
+//! The one error of all commands: what the error envelope holds and what a person reads on stderr.
+//!
+//! The code is text, not [`Code`]: an error of a daemon that is newer than this client passes through unchanged.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use subagent_config::ConfigError;
+use subagent_protocol::Code;
+
+/// The result of whatever a command does.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// An error with a stable code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct Failure {
+    /// The stable name.
+    pub code: Box<str>,
+    /// What was wrong, where, and what to do next.
+    pub message: String,
+    /// Whether the same command may succeed later without a change.
+    #[serde(default)]
+    pub retryable: bool,
+    /// Facts for programs.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub details: Map<String, Value>,
+}
+
+impl Failure {
+    /// An error that is not retryable and has no details.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code: code.as_str().into(), message: message.into(), retryable: false, details: Map::new() }
+    }
+
+    /// Wrong content of `--input`, of a text source or of `--blocks`.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidInput, message)
+    }
+
+    /// A flag with a value that makes no sense.
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, message)
+    }
+
+    /// A defect of this program, or a peer that breaks the protocol.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Code::Internal, message)
+    }
+
+    /// Adds a fact, replacing one of the same name.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says that trying again may help.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.retryable = true;
+        self
+    }
+
+    /// Says what a person should do.
+    #[must_use]
+    pub fn recommend(self, action: impl Into<String>) -> Self {
+        self.with("recommendedAction", action.into())
+    }
+
+    /// Whether this is the error with this code.
+    #[must_use]
+    pub fn is(&self, code: Code) -> bool {
+        &*self.code == code.as_str()
+    }
+}
+
+impl From<subagent_protocol::Error> for Failure {
+    fn from(error: subagent_protocol::Error) -> Self {
+        Self {
+            code: error.code.as_str().into(),
+            message: error.message,
+            retryable: error.retryable,
+            details: error.details,
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self {
+            code: error.code().into(),
+            message: error.message(),
+            retryable: false,
+            details: error.details(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_code_of_a_newer_daemon_survives() {
+        let text = r#"{"code":"NEW_CODE","message":"m","retryable":true,"details":{"a":1}}"#;
+        let failure: Failure = serde_json::from_str(text).unwrap();
+        assert_eq!(&*failure.code, "NEW_CODE");
+        assert!(failure.retryable);
+        assert_eq!(serde_json::to_string(&failure).unwrap(), text);
+    }
+}

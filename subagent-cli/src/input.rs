@@ -1,0 +1,204 @@
+//! The `--input` contract (section 8): one JSON object in place of flags, and what happens if both are given.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::args::Typed;
+use crate::failure::{Failure, Result};
+use crate::output::complain;
+
+/// What a key may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// A string; null is absent, and so is an empty one.
+    Text,
+    /// A string; null is absent, an empty one is not.
+    AnyText,
+    /// true or false.
+    Bool,
+    /// A number, 0 or more; null is absent.
+    Seconds,
+    /// A list of objects.
+    Objects,
+}
+
+/// A key of the object and the flag that it stands for, under the name that `details` has.
+#[derive(Debug)]
+pub struct Field {
+    key: &'static str,
+    flags: &'static [&'static str],
+    shape: Shape,
+}
+
+const fn field(key: &'static str, flags: &'static [&'static str], shape: Shape) -> Field {
+    Field { key, flags, shape }
+}
+
+/// The keys of `send`.
+pub const SEND: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("text", &["text"], Shape::AnyText),
+    field("blocks", &["blocks_json"], Shape::Objects),
+    field("debugMode", &["debug_mode"], Shape::Bool),
+    field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
+    field("waitUntil", &["wait_until"], Shape::Text),
+    field("waitTimeoutSeconds", &["wait_timeout_seconds"], Shape::Seconds),
+    field("waitNoProgressTimeoutSeconds", &["wait_no_progress_timeout_seconds"], Shape::Seconds),
+];
+
+/// The keys of `wait`.
+pub const WAIT: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("until", &["until"], Shape::Text),
+    field("fromEventId", &["from_event_id"], Shape::Text),
+    field("afterLatest", &["after_latest", "include_history"], Shape::Bool),
+    field("timeoutSeconds", &["timeout_seconds"], Shape::Seconds),
+    field("noProgressTimeoutSeconds", &["no_progress_timeout_seconds"], Shape::Seconds),
+];
+
+/// The keys of `approve`.
+pub const APPROVE: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("requestId", &["request_id"], Shape::Text),
+    field("decision", &["decision"], Shape::Text),
+    field("optionId", &["option_id"], Shape::Text),
+    field("alias", &["alias"], Shape::Text),
+    field("note", &["note"], Shape::Text),
+];
+
+/// The keys of `worker start`.
+pub const WORKER_START: &[Field] = &[
+    field("launcher", &["launcher"], Shape::Text),
+    field("role", &["role"], Shape::Text),
+    field("cwd", &["cwd"], Shape::Text),
+    field("label", &["label"], Shape::Text),
+    field("controllerId", &["controller_id"], Shape::Text),
+    field("debugMode", &["debug_mode"], Shape::Bool),
+];
+
+/// A checked object: every key that is left holds what its shape says.
+#[derive(Debug, Default)]
+pub struct Input(Map<String, Value>);
+
+impl Input {
+    /// Reads and checks what `--input` names (`-` is stdin); without it there is nothing to read.
+    ///
+    /// # Errors
+    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{field,flag}` a key whose flag was typed too,
+    /// no details for a wrong shape.
+    pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
+        let Some(path) = source else { return Ok(Self::default()) };
+        let (input, unknown) = Self::parse(&read_text(path)?, fields, typed)?;
+        if !unknown.is_empty() {
+            complain(&format!("Warning: --input has keys that mean nothing here: {}", unknown.join(", ")));
+        }
+        if input.flag("debugMode") == Some(true) {
+            return Err(Failure::input("this version has no debug mode; remove debugMode from --input"));
+        }
+        Ok(input)
+    }
+
+    /// The checked object and the names of its unknown keys. Pure.
+    fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<(Self, Vec<String>)> {
+        let document: Value = serde_json::from_str(text).map_err(|error| {
+            Failure::input(format!("--input is not JSON: {error}")).with("error", error.to_string())
+        })?;
+        let Value::Object(mut object) = document else {
+            return Err(Failure::input("--input must hold a JSON object"));
+        };
+        let names_workers = fields.iter().any(|field| field.key == "workerId");
+        if names_workers && object.contains_key("worker") {
+            return Err(Failure::input("the key \"worker\" of --input is not supported; use \"workerId\""));
+        }
+        for field in fields {
+            let Some(flag) = field.flags.first() else { continue };
+            if object.contains_key(field.key) && field.flags.iter().any(|name| typed.has(name)) {
+                return Err(Failure::input(format!(
+                    "\"{}\" is given both in --input and as a flag; give it once",
+                    field.key
+                ))
+                .with("field", field.key)
+                .with("flag", *flag));
+            }
+        }
+        let mut checked = Map::new();
+        for field in fields {
+            if let Some(value) = object.remove(field.key)
+                && let Some(value) = check(field, value)?
+            {
+                checked.insert(field.key.to_owned(), value);
+            }
+        }
+        Ok((Self(checked), object.into_iter().map(|(key, _)| key).collect()))
+    }
+
+    /// A string.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.0.get(key).and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// A truth value.
+    #[must_use]
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        self.0.get(key).and_then(Value::as_bool)
+    }
+
+    /// A number of seconds.
+    #[must_use]
+    pub fn seconds(&self, key: &str) -> Option<f64> {
+        self.0.get(key).and_then(Value::as_f64)
+    }
+
+    /// A list of objects.
+    #[must_use]
+    pub fn objects(&self, key: &str) -> Option<Vec<Value>> {
+        self.0.get(key).and_then(Value::as_array).cloned()
+    }
+}
+
+/// The value if it counts as present.
+fn check(field: &Field, value: Value) -> Result<Option<Value>> {
+    let wrong = |wanted: &str| Err(Failure::input(format!("\"{}\" in --input must be {wanted}", field.key)));
+    match (field.shape, &value) {
+        (Shape::Text | Shape::AnyText | Shape::Seconds, Value::Null) => Ok(None),
+        (Shape::Text, Value::String(text)) if text.is_empty() => Ok(None),
+        (Shape::Text | Shape::AnyText, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(Some(value)),
+        (Shape::Seconds, Value::Number(number))
+            if number.as_f64().is_some_and(|n| n.is_finite() && n >= 0.0) =>
+        {
+            Ok(Some(value))
+        }
+        (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
+        (Shape::Text | Shape::AnyText, _) => wrong("a string"),
+        (Shape::Bool, _) => wrong("true or false"),
+        (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),
+        (Shape::Objects, _) => wrong("a list of objects"),
+    }
+}
+
+/// The whole text of a file, or of stdin for `-`.
+///
+/// # Errors
+/// `INVALID_INPUT{path,error}` if it cannot be read or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
+    } else {
+        std::fs::read(path).map(|found| bytes = found)
+    };
+    let unreadable = |error: String| {
+        let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
+        Failure::input(format!("cannot read {name}: {error}"))
+            .with("path", path.to_string_lossy().into_owned())
+            .with("error", error)
+    };
+    read.map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| unreadable(format!("not UTF-8: {}", error.utf8_error())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The table of cases of the `--input` contract.
+
+use serde_json::json;
+use subagent_protocol::Code;
+
+use super::*;
+
+fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Input> {
+    Input::parse(text, fields, typed).map(|(input, _)| input)
+}
+
+#[track_caller]
+fn refused(text: &str, fields: &[Field], typed: &Typed, message: &str, details: Value) {
+    let failure = parse(text, fields, typed).unwrap_err();
+    assert!(failure.is(Code::InvalidInput), "{failure}");
+    assert!(failure.message.contains(message), "{failure}");
+    assert_eq!(Value::Object(failure.details), details);
+}
+
+#[test]
+fn what_is_no_object_is_refused() {
+    let none = Typed::default();
+    let failure = parse("{", SEND, &none).unwrap_err();
+    assert!(failure.details.contains_key("error"), "{failure}");
+    for text in ["[]", "1", "null", "\"x\""] {
+        refused(text, SEND, &none, "JSON object", json!({}));
+    }
+}
+
+#[test]
+fn a_key_whose_flag_was_typed_is_a_duplicate_even_if_null() {
+    for (fields, key, flag) in [
+        (SEND, "workerId", "worker_id"),
+        (SEND, "text", "text"),
+        (SEND, "blocks", "blocks_json"),
+        (SEND, "wait", "wait_for_match"),
+        (SEND, "waitUntil", "wait_until"),
+        (SEND, "waitTimeoutSeconds", "wait_timeout_seconds"),
+        (SEND, "waitNoProgressTimeoutSeconds", "wait_no_progress_timeout_seconds"),
+        (WAIT, "workerId", "worker_id"),
+        (WAIT, "until", "until"),
+        (WAIT, "fromEventId", "from_event_id"),
+        (WAIT, "afterLatest", "after_latest"),
+        (WAIT, "timeoutSeconds", "timeout_seconds"),
+        (WAIT, "noProgressTimeoutSeconds", "no_progress_timeout_seconds"),
+        (APPROVE, "requestId", "request_id"),
+        (APPROVE, "optionId", "option_id"),
+        (APPROVE, "note", "note"),
+        (WORKER_START, "launcher", "launcher"),
+        (WORKER_START, "cwd", "cwd"),
+        (WORKER_START, "controllerId", "controller_id"),
+    ] {
+        let text = format!("{{\"{key}\": null}}");
+        refused(&text, fields, &Typed::from([flag]), key, json!({"field": key, "flag": flag}));
+    }
+}
+
+#[test]
+fn the_other_flag_of_a_pair_is_the_same_flag() {
+    let expected = json!({"field": "wait", "flag": "wait_for_match"});
+    refused(r#"{"wait": true}"#, SEND, &Typed::from(["no_wait"]), "once", expected);
+    let expected = json!({"field": "afterLatest", "flag": "after_latest"});
+    refused(r#"{"afterLatest": true}"#, WAIT, &Typed::from(["include_history"]), "once", expected);
+}
+
+#[test]
+fn flags_for_other_keys_do_not_conflict() {
+    let input = parse(r#"{"workerId": "w"}"#, SEND, &Typed::from(["text", "json"])).unwrap();
+    assert_eq!(input.text("workerId").as_deref(), Some("w"));
+}
+
+#[test]
+fn null_and_empty_strings_are_absent_but_for_the_text() {
+    let input = parse(r#"{"workerId": "", "waitUntil": null, "text": ""}"#, SEND, &Typed::default()).unwrap();
+    assert_eq!((input.text("workerId"), input.text("waitUntil")), (None, None));
+    assert_eq!(input.text("text").as_deref(), Some(""));
+}
+
+#[test]
+fn values_are_read() {
+    let text = r#"{"wait": false, "waitTimeoutSeconds": 2, "waitNoProgressTimeoutSeconds": 0.5, "blocks": [{"type": "text"}]}"#;
+    let input = parse(text, SEND, &Typed::default()).unwrap();
+    assert_eq!(input.flag("wait"), Some(false));
+    assert_eq!(input.seconds("waitTimeoutSeconds"), Some(2.0));
+    assert_eq!(input.seconds("waitNoProgressTimeoutSeconds"), Some(0.5));
+    assert_eq!(input.objects("blocks"), Some(vec![json!({"type": "text"})]));
+    assert_eq!(input.seconds("timeoutSeconds"), None);
+}
+
+#[test]
+fn wrong_shapes_have_no_details() {
+    let none = Typed::default();
+    for (text, message) in [
+        (r#"{"workerId": 1}"#, "a string"),
+        (r#"{"text": ["x"]}"#, "a string"),
+        (r#"{"wait": null}"#, "true or false"),
+        (r#"{"wait": 1}"#, "true or false"),
+        (r#"{"blocks": null}"#, "list of objects"),
+        (r#"{"blocks": [1]}"#, "list of objects"),
+        (r#"{"blocks": {}}"#, "list of objects"),
+        (r#"{"waitTimeoutSeconds": -1}"#, "0 or more"),
+        (r#"{"waitTimeoutSeconds": true}"#, "0 or more"),
+        (r#"{"waitTimeoutSeconds": "5"}"#, "0 or more"),
+    ] {
+        refused(text, SEND, &none, message, json!({}));
+    }
+}
+
+#[test]
+fn the_key_worker_is_refused_even_beside_the_right_one() {
+    for fields in [SEND, WAIT, APPROVE] {
+        refused(r#"{"worker": "w", "workerId": "w"}"#, fields, &Typed::default(), "not supported", json!({}));
+    }
+}
+
+#[test]
+fn unknown_keys_are_named() {
+    let (_, unknown) =
+        Input::parse(r#"{"launcher": "x", "lable": "y"}"#, WORKER_START, &Typed::default()).unwrap();
+    assert_eq!(unknown, ["lable"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("none.json");
+    let odd = dir.path().join("odd.json");
+    std::fs::write(&odd, b"\xff").unwrap();
+    for path in [missing.as_path(), odd.as_path(), dir.path()] {
+        let failure = Input::load(Some(path), SEND, &Typed::default()).unwrap_err();
+        assert!(failure.is(Code::InvalidInput), "{failure}");
+        assert_eq!(failure.details["path"], path.to_str().unwrap());
+        assert!(failure.details.contains_key("error"));
+    }
+}

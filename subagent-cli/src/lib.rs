@@ -1,0 +1,48 @@
+//! The command line: `subagent` (what a manager types), and the thin mains of `subagentd` and `subagent-runtime`.
+//!
+//! Architecture invariants: it holds no state and opens no database; it knows no rule of the control plane. Only this
+//! crate writes to a terminal.
+
+pub mod args;
+pub mod client;
+pub mod commands;
+pub mod context;
+pub mod daemon;
+pub mod demo_agent;
+pub mod failure;
+pub mod input;
+pub mod output;
+mod usage;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use subagent_protocol::Code;
+
+use context::Context;
+use failure::{Failure, Result};
+use output::{Format, finish};
+
+/// `subagent`: everything between the arguments (without the program's name) and the exit code.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    // Before the command line is parsed: an agent starts within a millisecond, and its flags are its own.
+    if args.first().is_some_and(|first| first == "demo-agent") {
+        return demo_agent::run(args.into_iter().skip(1));
+    }
+    let (cli, typed) = match args::parse(args.iter().cloned()) {
+        Ok(parsed) => parsed,
+        Err(error) => return usage::exit(&error, &args),
+    };
+    let format: Format = commands::format(&cli.command);
+    let result = Context::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
+    finish(format, result)
+}
+
+/// One of our executables: they are installed into one folder and find each other there.
+fn beside(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::new(Code::DaemonStartFailed, format!("cannot find out where this program is: {error}"))
+    })?;
+    Ok(own.with_file_name(name))
+}

@@ -1,0 +1,93 @@
+//! JSON as the contract prints it: one line, keys sorted by code point, separators `", "` and `": "`, nothing
+//! escaped that need not be. Pure.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{Formatter, Serializer};
+
+/// The value as one line, without a newline at its end.
+#[must_use]
+pub fn line(mut value: Value) -> String {
+    // The workspace keeps the order of keys as they came (another crate asks serde_json for it).
+    value.sort_all_objects();
+    let mut bytes = Vec::with_capacity(256);
+    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
+    // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
+    let _ = value.serialize(&mut serializer);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Like serde_json's compact form, with one space after each comma and colon.
+struct Spaced;
+
+impl Spaced {
+    fn separate<W: ?Sized + io::Write>(writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+}
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        Self::separate(writer, first)
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        Self::separate(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted_at_every_depth_and_separators_have_a_space() {
+        let value = json!({"ok": true, "data": {"b": [1, {"z": null, "a": 2.0}], "a": {}}, "Z": []});
+        assert_eq!(
+            line(value),
+            r#"{"Z": [], "data": {"a": {}, "b": [1, {"a": 2.0, "z": null}]}, "ok": true}"#
+        );
+    }
+
+    #[test]
+    fn only_what_must_be_escaped_is() {
+        assert_eq!(
+            line(json!("ä\u{1f600}\u{2028}/\"\\\n\u{1}\u{7f}")),
+            "\"ä\u{1f600}\u{2028}/\\\"\\\\\\n\\u0001\u{7f}\""
+        );
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(".*", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_is_one_line_that_reads_back(value in values()) {
+            let text = line(value.clone());
+            prop_assert!(!text.contains('\n'));
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a command prints: one document on stdout, or an error where the contract wants it.
+//!
+//! Commands never print by themselves (but for the followed `watch` and warnings); they return an [`Outcome`].
+
+pub mod errors;
+pub mod json;
+pub mod text;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// The form that the caller asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Lines for people and simple scripts.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+impl Format {
+    /// The form that belongs to `--json`.
+    #[must_use]
+    pub fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// What a command has to say after it succeeded.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A result, as data and as text (lines, without the last newline).
+    Report {
+        /// The envelope's `type`.
+        kind: &'static str,
+        /// The envelope's `data`.
+        data: Value,
+        /// The same for people; empty prints nothing.
+        text: String,
+    },
+    /// Text that is the same in every form.
+    Lines(String),
+    /// A document without an envelope (`subagentd run` and `status`), with the exit code that belongs to it.
+    Bare {
+        /// The document.
+        document: Value,
+        /// The same for people.
+        text: String,
+        /// The exit code.
+        code: u8,
+    },
+    /// Everything was printed while it happened.
+    Printed,
+}
+
+impl Outcome {
+    /// A result.
+    #[must_use]
+    pub fn report(kind: &'static str, data: Value, text: String) -> Self {
+        Self::Report { kind, data, text }
+    }
+}
+
+/// Prints a result or an error and says how the process should exit.
+#[must_use]
+pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
+    let (text, code) = match result {
+        Ok(Outcome::Report { kind, data, text }) => match format {
+            Format::Json => (json::line(success(kind, data)), 0),
+            Format::Text => (text, 0),
+        },
+        Ok(Outcome::Lines(text)) => (text, 0),
+        Ok(Outcome::Bare { document, text, code }) => match format {
+            Format::Json => (json::line(document), code),
+            Format::Text => (text, code),
+        },
+        Ok(Outcome::Printed) => return ExitCode::SUCCESS,
+        Err(failure) => match format {
+            Format::Json => (json::line(errors::envelope(&failure)), 1),
+            Format::Text => {
+                complain(&errors::text(&failure));
+                return ExitCode::FAILURE;
+            }
+        },
+    };
+    match print(&text) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) => unprintable(&error),
+    }
+}
+
+/// The envelope of a result.
+#[must_use]
+pub fn success(kind: &str, data: Value) -> Value {
+    json!({"schemaVersion": "v1", "ok": true, "type": kind, "data": data})
+}
+
+/// Writes the text and a newline to stdout; an empty text writes nothing.
+///
+/// # Errors
+/// What the system says; a closed pipe is `BrokenPipe`.
+pub fn print(text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Writes a line to stderr. If that is closed there is nobody to tell.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The exit after stdout could not be written: a reader that has enough (`| head`) is no error.
+#[must_use]
+pub fn unprintable(error: &io::Error) -> ExitCode {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return ExitCode::SUCCESS;
+    }
+    complain(&format!("cannot write to stdout: {error}"));
+    ExitCode::FAILURE
+}

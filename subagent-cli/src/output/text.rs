@@ -1,0 +1,61 @@
+//! Plain text for people: `key: value` lines and tab-separated rows. Pure.
+
+use serde_json::Value;
+
+use super::json;
+
+/// A value as text: strings as they are, null as nothing, everything else as JSON.
+#[must_use]
+pub fn value(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => json::line(other.clone()),
+    }
+}
+
+/// `key: value` lines of these keys, in this order; a key that the data lack is left out.
+#[must_use]
+pub fn fields(data: &Value, keys: &[&str]) -> String {
+    let lines: Vec<String> = keys
+        .iter()
+        .filter_map(|key| data.get(*key).map(|found| format!("{key}: {}", value(found))))
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.join("\n")
+}
+
+/// One line for each of `data.items`, its `keys` separated by tabs; `none` if there are no items.
+#[must_use]
+pub fn rows(data: &Value, keys: &[&str], none: &str) -> String {
+    let items = data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    let row = |item: &Value| -> String {
+        let cells: Vec<String> =
+            keys.iter().map(|key| value(item.get(*key).unwrap_or(&Value::Null))).collect();
+        cells.join("\t")
+    };
+    items.iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_show_null_as_nothing_and_lists_as_json() {
+        let data = json!({"a": "x", "b": null, "c": ["p", 1], "d": {"k": "v"}});
+        assert_eq!(fields(&data, &["d", "c", "b", "a", "e"]), "d: {\"k\": \"v\"}\nc: [\"p\", 1]\nb:\na: x");
+    }
+
+    #[test]
+    fn rows_have_tabs_or_a_word_for_none() {
+        let data = json!({"items": [{"id": "w_1", "state": "idle"}, {"id": "w_2"}]});
+        assert_eq!(rows(&data, &["id", "state"], "(none)"), "w_1\tidle\nw_2\t");
+        assert_eq!(rows(&json!({"items": []}), &["id"], "(none)"), "(none)");
+    }
+}

@@ -1,0 +1,42 @@
+//! Permission requests: the open ones, and answers to them.
+
+use axum::extract::State;
+use serde::Serialize;
+use subagent_protocol::api::{ApprovalDecided, Decide, PendingApproval};
+
+use super::Api;
+use super::body::{Body, Names};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+
+/// Data of `approval.listed`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ApprovalList {
+    /// The open requests, oldest first.
+    items: Vec<PendingApproval>,
+    /// How many.
+    count: usize,
+}
+
+/// `GET /v1/workers/{worker}/approvals`
+pub(super) async fn list(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+) -> Outcome<ApprovalList> {
+    reader.may_see(&api, &worker).await?;
+    let items = api.supervisor.approvals(&worker).await?;
+    Ok(Reply("approval.listed", ApprovalList { count: items.len(), items }))
+}
+
+/// `POST /v1/workers/{worker}/approvals/{request}`
+pub(super) async fn decide(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names((worker, request_id)): Names<(String, String)>,
+    Body(request): Body<Decide>,
+) -> Outcome<ApprovalDecided> {
+    let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
+    Ok(Reply("approval.decided", decided))
+}

@@ -1,0 +1,92 @@
+//! Reading requests: JSON bodies, queries and names in paths, with our own errors instead of the framework's texts.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use subagent_protocol::{Code, Error, MAX_LINE_BYTES};
+
+use super::reply::Failure;
+
+/// A JSON body; an empty one counts as `{}`. The content type is not looked at: there is only one.
+pub(super) struct Body<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let announced =
+            request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if announced.is_some_and(|length: u64| length > MAX_LINE_BYTES as u64) {
+            return Err(too_large());
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                too_large()
+            } else {
+                let message = "the body of the request could not be read to its end";
+                Error::new(Code::InvalidInput, message).with("error", rejection.body_text()).into()
+            }
+        })?;
+        parse(&bytes).map(Self)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(if bytes.is_empty() { b"{}" } else { bytes }).map_err(|error| {
+        Error::new(Code::InvalidInput, format!("the body is not the JSON that this request takes: {error}"))
+            .with("error", error.to_string())
+            .into()
+    })
+}
+
+fn too_large() -> Failure {
+    Error::new(Code::PayloadTooLarge, format!("the body is larger than {MAX_LINE_BYTES} bytes"))
+        .with("limitBytes", MAX_LINE_BYTES)
+        .recommend("Send less at once, or name a file instead of its content.")
+        .into()
+}
+
+/// The parameters after the `?`.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        Query::try_from_uri(&parts.uri).map(|Query(params)| Self(params)).map_err(|rejection| {
+            let message =
+                format!("the parameters of {} are wrong: {}", parts.uri.path(), rejection.body_text());
+            Error::new(Code::InvalidArgument, message).with("error", rejection.body_text()).into()
+        })
+    }
+}
+
+/// The names in the path.
+pub(super) struct Names<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(names)) => Ok(Self(names)),
+            Err(rejection) => {
+                let message = format!("the path {} is wrong: {}", parts.uri.path(), rejection.body_text());
+                Err(Error::new(Code::InvalidArgument, message).with("path", parts.uri.path()).into())
+            }
+        }
+    }
+}
+
+/// A parameter that is on or off; named without a value it is on.
+pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err(serde::de::Error::custom("expected true or false")),
+    }
+}

@@ -1,0 +1,164 @@
+//! Who asks: what the request's headers claim (the owner's handle), and what the connection proves (whether it comes
+//! from below one of our agents).
+//!
+//! A handler gets a `Caller` only through [`Owner`], and so cannot change anything in an agent's name.
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use subagent_protocol::api::{Handle, header};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::{Code, Error, Result};
+
+use super::Api;
+use super::reply::Failure;
+use crate::peer::{Origin, Peer};
+use crate::supervisor::Caller;
+
+/// The longest idempotency key, in bytes.
+const MOST_KEY_BYTES: usize = 256;
+
+/// Somebody who is not below a worker, and may therefore change things if the handle allows it.
+pub(super) struct Owner(pub(super) Caller);
+
+impl FromRequestParts<Api> for Owner {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        match origin(parts, api)? {
+            Origin::Owner => Ok(Self(caller(&parts.headers)?)),
+            Origin::BelowWorker(worker) => Err(api.supervisor.forbidden(&worker, &what(parts)).await.into()),
+        }
+    }
+}
+
+/// Somebody who looks. From below a worker only that worker can be seen.
+pub(super) struct Reader {
+    only: Option<WorkerId>,
+    what: String,
+}
+
+impl FromRequestParts<Api> for Reader {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        let only = match origin(parts, api)? {
+            Origin::Owner => None,
+            Origin::BelowWorker(worker) => Some(worker),
+        };
+        Ok(Self { only, what: what(parts) })
+    }
+}
+
+impl Reader {
+    /// The only worker that this reader can see; `None`: all.
+    pub(super) fn only(&self) -> Option<&WorkerId> {
+        self.only.as_ref()
+    }
+
+    /// Refuses a look at another worker.
+    pub(super) async fn may_see(&self, api: &Api, worker: &str) -> Result<(), Failure> {
+        match &self.only {
+            Some(only) if only.as_str() != worker => {
+                Err(api.supervisor.forbidden(only, &self.what).await.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn what(parts: &Parts) -> String {
+    format!("{} {}", parts.method, parts.uri.path())
+}
+
+fn origin(parts: &Parts, api: &Api) -> Result<Origin, Failure> {
+    let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<Peer>>() else {
+        return Err(Error::new(Code::Internal, "the connection's peer was not recorded").into());
+    };
+    peer.origin(&api.supervisor.guards()).map_err(|error| {
+        tracing::warn!(peer = ?peer.process(), %error, "a request was refused");
+        let message = format!("it cannot be told who sent this request: {error}");
+        Error::new(Code::ForbiddenOrigin, message)
+            .with("peerPid", peer.process().pid)
+            .recommend("Send the request from the process that opened the connection.")
+            .into()
+    })
+}
+
+fn caller(headers: &HeaderMap) -> Result<Caller> {
+    Ok(Caller { handle: handle(headers)?, idempotency_key: idempotency_key(headers)? })
+}
+
+/// The handle, if all its three parts are there; one that is empty counts as absent, as in the environment.
+fn handle(headers: &HeaderMap) -> Result<Option<Handle>> {
+    let part = |name| text(headers, name).map(|text| text.filter(|text| !text.is_empty()));
+    Ok(
+        match (part(header::CONTROLLER_ID)?, part(header::CONTROLLER_EPOCH)?, part(header::CONTROLLER_TOKEN)?)
+        {
+            (Some(controller_id), Some(epoch), Some(token)) => Some(Handle {
+                controller_id: controller_id.to_owned(),
+                epoch: epoch.to_owned(),
+                token: token.to_owned(),
+            }),
+            _ => None,
+        },
+    )
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+    match text(headers, header::IDEMPOTENCY_KEY)? {
+        Some(key) if key.is_empty() || key.len() > MOST_KEY_BYTES => Err(Error::new(
+            Code::InvalidArgument,
+            format!("an Idempotency-Key has 1 to {MOST_KEY_BYTES} bytes, not {}", key.len()),
+        )
+        .with("header", header::IDEMPOTENCY_KEY)),
+        key => Ok(key.map(str::to_owned)),
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>> {
+    headers.get(name).map(|value| std::str::from_utf8(value.as_bytes())).transpose().map_err(|_| {
+        Error::new(Code::InvalidArgument, format!("the header {name} is not UTF-8")).with("header", name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn read(pairs: &[(&'static str, &[u8])]) -> Result<Caller> {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap()));
+        caller(&pairs.collect())
+    }
+
+    const ID: (&str, &[u8]) = (header::CONTROLLER_ID, b"ctl_0123456789");
+    const EPOCH: (&str, &[u8]) = (header::CONTROLLER_EPOCH, b"x");
+    const TOKEN: (&str, &[u8]) = (header::CONTROLLER_TOKEN, b"secret");
+
+    #[test]
+    fn a_handle_has_three_parts_or_is_absent() {
+        let handle = read(&[ID, EPOCH, TOKEN]).unwrap().handle.unwrap();
+        assert_eq!((handle.epoch.as_str(), handle.token.as_str()), ("x", "secret"));
+        for parts in [&[ID, EPOCH][..], &[ID, TOKEN], &[EPOCH, TOKEN], &[]] {
+            assert!(read(parts).unwrap().handle.is_none());
+        }
+        assert!(read(&[ID, EPOCH, (header::CONTROLLER_TOKEN, b"")]).unwrap().handle.is_none());
+        let error = read(&[ID, EPOCH, (header::CONTROLLER_TOKEN, b"\xff")]).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+    }
+
+    #[test]
+    fn keys_are_bounded_text() {
+        let key =
+            |value: &[u8]| read(&[(header::IDEMPOTENCY_KEY, value)]).map(|caller| caller.idempotency_key);
+        assert_eq!(key("schlüssel".as_bytes()).unwrap().as_deref(), Some("schlüssel"));
+        assert_eq!(read(&[]).unwrap().idempotency_key, None);
+        for wrong in [&b""[..], b"\xff", &[b'k'; MOST_KEY_BYTES + 1]] {
+            assert_eq!(key(wrong).unwrap_err().code, Code::InvalidArgument);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What is looked at before a request is carried out: who could have sent it, and which protocol it speaks. Pure.
+
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, Uri};
+use subagent_protocol::api::header;
+use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL, Result};
+
+/// Headers that only browsers and proxies send. Whoever sends one is not a program of the user that knows this API.
+const FOREIGN: &[&str] =
+    &["origin", "sec-fetch-site", "sec-fetch-mode", "forwarded", "x-forwarded-host", "x-forwarded-for"];
+
+/// Refuses what must not be carried out.
+///
+/// # Errors
+/// `FORBIDDEN_ORIGIN`, `DAEMON_TOO_NEW`, `DAEMON_TOO_OLD`, and `INVALID_ARGUMENT` for a protocol that is no number.
+pub(super) fn check(uri: &Uri, headers: &HeaderMap) -> Result<()> {
+    origin(uri, headers)?;
+    protocol(headers)
+}
+
+fn origin(uri: &Uri, headers: &HeaderMap) -> Result<()> {
+    let forbidden = |name: &str| {
+        Error::new(
+            Code::ForbiddenOrigin,
+            format!("requests with this {name} header are refused: the API is not for browsers and proxies"),
+        )
+        .with("header", name)
+        .recommend("Connect to the socket directly, for example with `curl --unix-socket SOCKET http://localhost/v1/daemon`.")
+    };
+    if let Some(name) = FOREIGN.iter().find(|name| headers.contains_key(**name)) {
+        return Err(forbidden(name));
+    }
+    let written = headers.get_all(HOST).iter().map(|value| value.as_bytes());
+    if written.chain(uri.authority().map(|authority| authority.as_str().as_bytes())).all(is_local) {
+        Ok(())
+    } else {
+        Err(forbidden(HOST.as_str()))
+    }
+}
+
+/// A name of one label, as tools make it up for a socket (`localhost`, `d`), or none. Whatever was resolved or typed
+/// as an address of a network has a dot, a colon beside that of a port, or brackets.
+fn is_local(host: &[u8]) -> bool {
+    let name = match host.iter().position(|byte| *byte == b':') {
+        Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => &host[..colon],
+        _ => host,
+    };
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'_')
+}
+
+fn protocol(headers: &HeaderMap) -> Result<()> {
+    // Without the header it is somebody with curl, who reads today's documentation.
+    let Some(value) = headers.get(header::PROTOCOL) else { return Ok(()) };
+    let spoken: u32 = value.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Error::new(Code::InvalidArgument, format!("the header {} must be a number", header::PROTOCOL))
+            .with("header", header::PROTOCOL)
+    })?;
+    let facts = |error: Error| {
+        error
+            .with("clientProtocol", spoken)
+            .with("protocol", PROTOCOL)
+            .with("oldestProtocol", OLDEST_PROTOCOL)
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .with("pid", std::process::id())
+    };
+    if spoken < OLDEST_PROTOCOL {
+        let message = format!(
+            "the running daemon does not speak protocol {spoken} any more (oldest: {OLDEST_PROTOCOL}); nothing was done"
+        );
+        return Err(facts(Error::new(Code::DaemonTooNew, message))
+            .recommend("Use the `subagent` that belongs to the running daemon, or update this one."));
+    }
+    if spoken > PROTOCOL {
+        let message = format!(
+            "the running daemon does not speak protocol {spoken} yet (newest: {PROTOCOL}); nothing was done"
+        );
+        return Err(facts(Error::new(Code::DaemonTooOld, message)).recommend(
+            "Replace the daemon: run `subagentd run` of the new version, or end it with SIGTERM; workers go on.",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn code(pairs: &[(&str, &str)]) -> Option<Code> {
+        let headers = pairs
+            .iter()
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()))
+            .collect();
+        check(&Uri::from_static("/v1/daemon"), &headers).err().map(|error| error.code)
+    }
+
+    #[test]
+    fn protocols_outside_of_the_range_are_refused() {
+        let (oldest, newest) = (OLDEST_PROTOCOL.to_string(), PROTOCOL.to_string());
+        let (before, after) = ((OLDEST_PROTOCOL - 1).to_string(), (PROTOCOL + 1).to_string());
+        for (value, expected) in [
+            (oldest.as_str(), None),
+            (&newest, None),
+            (&before, Some(Code::DaemonTooNew)),
+            (&after, Some(Code::DaemonTooOld)),
+            ("-1", Some(Code::InvalidArgument)),
+            ("", Some(Code::InvalidArgument)),
+            ("99999999999999999999", Some(Code::InvalidArgument)),
+        ] {
+            assert_eq!(code(&[("subagent-protocol", value)]), expected, "{value:?}");
+        }
+        assert_eq!(code(&[]), None);
+    }
+
+    #[test]
+    fn what_browsers_and_proxies_send_is_refused_whatever_else_is_there() {
+        for foreign in [
+            ("origin", "null"),
+            ("origin", "http://localhost"),
+            ("sec-fetch-site", "same-origin"),
+            ("x-forwarded-host", "localhost"),
+            ("host", "evil.example"),
+            ("host", "127.0.0.1:80"),
+            ("host", "[::1]:80"),
+            ("host", "::1"),
+            ("host", "localhost:evil"),
+        ] {
+            let found = code(&[foreign, ("subagent-protocol", "999")]);
+            assert_eq!(found, Some(Code::ForbiddenOrigin), "{foreign:?}");
+        }
+        for host in ["localhost", "localhost:80", "", "d", "subagentd"] {
+            assert_eq!(code(&[("host", host)]), None, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_an_absolute_target_counts_too() {
+        let check = |uri| check(&Uri::from_static(uri), &HeaderMap::new());
+        assert_eq!(check("http://evil.example/v1/daemon").unwrap_err().code, Code::ForbiddenOrigin);
+        check("http://localhost/v1/daemon").unwrap();
+    }
+}

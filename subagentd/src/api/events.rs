@@ -1,0 +1,112 @@
+//! Events as NDJSON: one event per line, resumable by the cursor of the last line that arrived.
+//!
+//! The status is sent with the first byte. Whatever ends the stream later than that, other than its end, is its last
+//! line: an error envelope, told from an event by its `ok`.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use futures_util::stream;
+use serde::Deserialize;
+use subagent_protocol::event::Event;
+use subagent_protocol::{Code, Error, Result};
+use tokio::time::Instant;
+
+use super::Api;
+use super::body::{Names, Params, flag};
+use super::caller::Reader;
+use super::control::{Control, Phase, ending};
+use super::reply::{Failure, error_line};
+use crate::supervisor::Follower;
+
+/// The parameters of a stream of events.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Choice {
+    /// The cursor: only later events.
+    from: Option<String>,
+    /// Go on when the end is reached.
+    #[serde(default, deserialize_with = "flag")]
+    follow: bool,
+    /// With what each event was derived from.
+    #[serde(default, deserialize_with = "flag")]
+    raw: bool,
+    /// Follow for this many milliseconds.
+    until_ms: Option<u64>,
+}
+
+/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&until_ms=`
+pub(super) async fn follow(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+    Params(choice): Params<Choice>,
+) -> Result<Response, Failure> {
+    reader.may_see(&api, &worker).await?;
+    let from = choice.from.filter(|from| !from.is_empty());
+    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw).await?;
+    // A time beyond what the clock can hold is no limit.
+    let until = choice
+        .until_ms
+        .filter(|_| choice.follow)
+        .and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
+    let pages = Pages { follower, control: api.control, until };
+    let lines = stream::unfold(Some(pages), |pages| async move {
+        let mut pages = pages?;
+        match pages.next().await {
+            Ok(Some(bytes)) => Some((Ok::<_, std::convert::Infallible>(bytes), Some(pages))),
+            Ok(None) => None,
+            Err(error) => {
+                let mut line = error_line(error);
+                line.push(b'\n');
+                Some((Ok(line.into()), None))
+            }
+        }
+    });
+    let mut response = Response::new(Body::from_stream(lines));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}
+
+/// The pages of a follower, cut at the deadline and at the daemon's end.
+struct Pages {
+    follower: Follower,
+    control: Control,
+    until: Option<Instant>,
+}
+
+impl Pages {
+    /// The next page as lines; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        let deadline = async {
+            match self.until {
+                Some(until) => tokio::time::sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // The ends first: an agent that never pauses must not outrun them.
+            biased;
+            () = self.control.reached(Phase::EndWaits) => Err(ending()),
+            () = deadline => Ok(None),
+            page = self.follower.next() => lines(&page?),
+        }
+    }
+}
+
+fn lines(page: &[Event]) -> Result<Option<Bytes>> {
+    if page.is_empty() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    for event in page {
+        serde_json::to_writer(&mut text, event).map_err(|error| {
+            let message = format!("event {} cannot be written as JSON: {error}", event.event_id);
+            Error::new(Code::Internal, message).with("eventId", event.event_id.to_string())
+        })?;
+        text.push(b'\n');
+    }
+    Ok(Some(text.into()))
+}

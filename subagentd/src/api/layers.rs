@@ -1,0 +1,71 @@
+//! What is around every route: the checks before it, the end of the daemon during it, a panic in it, and the headers
+//! after it. Nothing leaves without an envelope.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use subagent_protocol::api::header;
+use subagent_protocol::{Code, Error, PROTOCOL};
+
+use super::checks;
+use super::control::{Control, Phase, ending};
+use super::reply::Failure;
+
+/// The one request that is answered at the very end of the daemon.
+pub(super) const STOP_PATH: &str = "/v1/daemon/stop";
+
+/// Puts everything around the routes.
+pub(super) fn around(routes: Router, control: Control) -> Router {
+    routes
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(control, outermost))
+}
+
+async fn outermost(State(control): State<Control>, request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = match checks::check(request.uri(), request.headers()) {
+        Ok(()) => run(&control, request, next).await,
+        Err(error) => Failure(error).into_response(),
+    };
+    tracing::debug!(%method, path, status = response.status().as_u16(), "answered");
+    response.headers_mut().insert(HeaderName::from_static(header::PROTOCOL), HeaderValue::from(PROTOCOL));
+    response
+}
+
+async fn run(control: &Control, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let until = async {
+        if path == STOP_PATH { std::future::pending().await } else { control.reached(Phase::EndAll).await }
+    };
+    tokio::select! {
+        // An answer that is there is given, also at the end.
+        biased;
+        outcome = AssertUnwindSafe(next.run(request)).catch_unwind() => outcome.unwrap_or_else(|_| {
+            // The panic's own text is on standard error already, and may hold what does not belong into an answer.
+            tracing::error!(path, "a request made its handler panic");
+            let message = format!("a defect of the daemon ended this request ({path})");
+            Failure(Error::new(Code::Internal, message).recommend(
+                "Please report it with the log `logs/subagentd.log` of the state dir.",
+            )).into_response()
+        }),
+        () = until => Failure(ending()).into_response(),
+    }
+}
+
+async fn no_such_path(uri: Uri) -> Failure {
+    let message = format!("there is nothing at {}; the API is below /v1", uri.path());
+    Failure(Error::new(Code::InvalidArgument, message).with("path", uri.path()))
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Failure {
+    let message = format!("{method} cannot be used on {}", uri.path());
+    Failure(
+        Error::new(Code::InvalidArgument, message).with("path", uri.path()).with("method", method.as_str()),
+    )
+}

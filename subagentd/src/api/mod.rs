@@ -1,0 +1,72 @@
+//! HTTP/1.1 and JSON on the daemon's socket: the routes of `/v1`, what is checked before any of them, and how
+//! results and errors become envelopes.
+//!
+//! Must not hold business rules: a handler reads its request, asks the supervisor and awaits the answer. A client that
+//! goes away drops the handler, never the work.
+
+mod approvals;
+mod body;
+mod caller;
+mod checks;
+mod control;
+mod controllers;
+mod daemon;
+mod events;
+mod layers;
+mod reply;
+mod server;
+mod status;
+mod turns;
+mod waits;
+mod workers;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use subagent_protocol::MAX_LINE_BYTES;
+use subagent_protocol::api::DaemonInfo;
+
+use crate::supervisor::Supervisor;
+
+pub use control::{Control, Phase, StopRequest, control};
+pub use server::{Connections, Listening, serve};
+
+/// What the handlers work with.
+#[derive(Clone)]
+pub struct Api {
+    /// What carries requests out.
+    pub supervisor: Supervisor,
+    /// What this daemon says of itself.
+    pub info: Arc<DaemonInfo>,
+    /// The way to its life: stop requests in, the end of waits out.
+    pub control: Control,
+}
+
+/// All routes, with the checks around them.
+pub fn router(api: Api) -> Router {
+    let control = api.control.clone();
+    let routes = Router::new()
+        .route("/v1/daemon", get(daemon::show))
+        .route("/v1/daemon/health", get(daemon::health))
+        .route(layers::STOP_PATH, post(daemon::stop))
+        .route("/v1/controllers", post(controllers::init))
+        .route("/v1/controllers/status", get(controllers::status))
+        .route("/v1/controllers/resolve", get(controllers::resolve))
+        .route("/v1/workers", get(workers::list).post(workers::start))
+        .route("/v1/workers/{worker}", get(workers::show))
+        .route("/v1/workers/{worker}/stop", post(workers::stop))
+        .route("/v1/workers/{worker}/logs", get(workers::logs))
+        .route("/v1/workers/{worker}/turns", post(turns::send))
+        .route("/v1/workers/{worker}/cancel", post(turns::cancel))
+        .route("/v1/workers/{worker}/wait", post(waits::wait))
+        .route("/v1/workers/{worker}/events", get(events::follow))
+        .route("/v1/workers/{worker}/approvals", get(approvals::list))
+        .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
+        .with_state(api);
+    layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
+}
+
+#[cfg(test)]
+mod tests;

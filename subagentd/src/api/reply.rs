@@ -1,0 +1,65 @@
+//! How results and errors become responses: always an envelope, with the status of the error's code.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use serde::Serialize;
+use subagent_protocol::api::Envelope;
+use subagent_protocol::{Code, Error};
+
+use super::status::status;
+
+/// A result and the contract's word for its type.
+pub(super) struct Reply<T>(pub(super) &'static str, pub(super) T);
+
+/// An error on its way out.
+#[derive(Debug)]
+pub(super) struct Failure(pub(super) Error);
+
+/// What a handler gives.
+pub(super) type Outcome<T> = Result<Reply<T>, Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Reply<T> {
+    fn into_response(self) -> axum::response::Response {
+        let Self(kind, data) = self;
+        match serde_json::to_vec(&Envelope::success(kind, data)) {
+            Ok(bytes) => json(StatusCode::OK, bytes),
+            Err(error) => {
+                tracing::error!(kind, %error, "a result cannot be written as JSON");
+                let message = "the result cannot be written as JSON; the request was carried out";
+                Failure(Error::new(Code::Internal, message).with("type", kind)).into_response()
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> axum::response::Response {
+        let code = self.0.code;
+        json(status(code), error_line(self.0))
+    }
+}
+
+/// The envelope of an error as JSON, without a newline.
+pub(super) fn error_line(error: Error) -> Vec<u8> {
+    let code = error.code;
+    serde_json::to_vec(&Envelope::<()>::failure(error)).unwrap_or_else(|error| {
+        // Strings and JSON values can always be written as JSON.
+        tracing::error!(%code, %error, "an error cannot be written as JSON");
+        Vec::new()
+    })
+}
+
+fn json(status: StatusCode, bytes: Vec<u8>) -> axum::response::Response {
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,92 @@
+//! The HTTP status of each error code. The status is a courtesy to HTTP tools; programs match on the code.
+
+use axum::http::StatusCode;
+use subagent_protocol::Code;
+
+/// The one table.
+pub(super) const fn status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidInput
+        | Code::InvalidArgument
+        | Code::InvalidApprovalDecision
+        | Code::ConfigParseError
+        | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
+        Code::InvalidControllerHandle | Code::ForbiddenFromWorker | Code::ForbiddenOrigin => {
+            StatusCode::FORBIDDEN
+        }
+        Code::LauncherNotFound
+        | Code::RoleHintNotFound
+        | Code::ControllerNotFound
+        | Code::WorkerNotFound
+        | Code::EventNotFound
+        | Code::ApprovalNotFound => StatusCode::NOT_FOUND,
+        Code::ConfigAlreadyExists
+        | Code::ControllerOwnershipConflict
+        | Code::WorkerBusy
+        | Code::WorkerStopped
+        | Code::WorkerNotRunning
+        | Code::WorkerNotWaitingApproval
+        | Code::InvalidWorkerState
+        | Code::ApprovalNotPending
+        | Code::IdempotencyConflict
+        | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
+        Code::CursorExpired => StatusCode::GONE,
+        Code::DaemonTooNew | Code::DaemonTooOld => StatusCode::PRECONDITION_FAILED,
+        Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
+        Code::BackendLauncher
+        | Code::BackendUnavailable
+        | Code::BackendSocketUnreachable
+        | Code::BackendPermissionDenied
+        | Code::BackendProtocolError
+        | Code::BackendRpcError
+        | Code::BackendRuntimeError
+        | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
+        Code::DaemonNotRunning => StatusCode::SERVICE_UNAVAILABLE,
+        // Not 408: HTTP clients repeat a request by themselves that was answered so.
+        Code::WaitTimeout
+        | Code::WaitNoProgress
+        | Code::BackendTimeout
+        | Code::StopIncomplete
+        | Code::DaemonUnresponsive => StatusCode::GATEWAY_TIMEOUT,
+        Code::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        Code::StorageError
+        | Code::StateDirUnsupportedFs
+        | Code::StateDirForeign
+        | Code::StateDirTooNew
+        | Code::StateDirUnwritable
+        | Code::RuntimeDirUnsafe
+        | Code::RuntimeDirUnwritable
+        | Code::ConfigUnwritable
+        | Code::ControllerHintUnwritable
+        | Code::SocketPathTooLong
+        | Code::DaemonStartFailed
+        | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_an_error_and_the_clients_faults_are_told_from_ours() {
+        for code in Code::ALL {
+            let status = status(*code);
+            assert!(status.is_client_error() || status.is_server_error(), "{code}");
+        }
+        for (code, expected) in [
+            (Code::InvalidInput, 400),
+            (Code::ForbiddenFromWorker, 403),
+            (Code::WorkerNotFound, 404),
+            (Code::WorkerBusy, 409),
+            (Code::PayloadTooLarge, 413),
+            (Code::DaemonTooNew, 412),
+            (Code::Internal, 500),
+            (Code::DaemonNotRunning, 503),
+            (Code::WaitTimeout, 504),
+        ] {
+            assert_eq!(status(code).as_u16(), expected, "{code}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Waiting for an event. It changes nothing, so an agent may wait for events of its own worker.
+
+use axum::extract::State;
+use subagent_protocol::api::{WaitRequest, Waited};
+
+use super::Api;
+use super::body::{Body, Names};
+use super::caller::Reader;
+use super::control::{Phase, ending};
+use super::reply::{Outcome, Reply};
+
+/// `POST /v1/workers/{worker}/wait`
+pub(super) async fn wait(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+    Body(request): Body<WaitRequest>,
+) -> Outcome<Waited> {
+    reader.may_see(&api, &worker).await?;
+    tokio::select! {
+        biased;
+        waited = api.supervisor.wait(&worker, request) => Ok(Reply("worker.waited", waited?)),
+        () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
+    }
+}

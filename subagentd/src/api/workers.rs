@@ -1,0 +1,84 @@
+//! Workers: starting, looking, stopping.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};
+
+use super::Api;
+use super::body::{Body, Names, Params};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+
+/// How much of a log is shown without `tailBytes`, and at most.
+const TAIL_BYTES: u64 = 64 * 1024;
+const MOST_TAIL_BYTES: u64 = 16 * 1024 * 1024;
+
+/// `POST /v1/workers`
+pub(super) async fn start(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<StartWorker>,
+) -> Outcome<WorkerView> {
+    Ok(Reply("worker.started", api.supervisor.start_worker(caller, request).await?))
+}
+
+/// The parameters of a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Filter {
+    /// Only this controller's.
+    controller_id: Option<String>,
+}
+
+/// `GET /v1/workers?controllerId=`
+pub(super) async fn list(
+    State(api): State<Api>,
+    reader: Reader,
+    Params(filter): Params<Filter>,
+) -> Outcome<WorkerList> {
+    let mut list = api.supervisor.list_workers(filter.controller_id).await?;
+    if let Some(only) = reader.only() {
+        list.items.retain(|item| item.worker_id == *only);
+        list.count = list.items.len();
+    }
+    Ok(Reply("worker.listed", list))
+}
+
+/// `GET /v1/workers/{worker}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+) -> Outcome<WorkerView> {
+    reader.may_see(&api, &worker).await?;
+    Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
+}
+
+/// `POST /v1/workers/{worker}/stop`
+pub(super) async fn stop(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+) -> Outcome<WorkerStopped> {
+    Ok(Reply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
+}
+
+/// The parameters of a log.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Tail {
+    /// How much of its end.
+    tail_bytes: Option<u64>,
+}
+
+/// `GET /v1/workers/{worker}/logs?tailBytes=`
+pub(super) async fn logs(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+    Params(tail): Params<Tail>,
+) -> Outcome<WorkerLogs> {
+    reader.may_see(&api, &worker).await?;
+    let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES).min(MOST_TAIL_BYTES);
+    Ok(Reply("worker.logs", api.supervisor.worker_logs(&worker, bytes).await?))
+}

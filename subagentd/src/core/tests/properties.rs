@@ -1,0 +1,193 @@
+//! Histories that can be, and histories that cannot.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
+
+use super::checker::Checker;
+use super::world::{Op, World, ops};
+use super::{Shape, decide, failure, request, send};
+use crate::core::worker::{Input, Link, Worker};
+
+fn live(history: &[Op]) -> World {
+    let mut world = World::new();
+    for op in history {
+        world.apply(op);
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 1_000, ..Config::default() })]
+
+    #[test]
+    fn whatever_a_runtime_and_its_daemons_go_through_the_promises_hold(history in prop::collection::vec(ops(), 0..120)) {
+        live(&history).finish();
+    }
+
+    #[test]
+    fn whatever_happened_everything_comes_to_its_end_once_nothing_disturbs_it(history in prop::collection::vec(ops(), 0..120)) {
+        live(&history).settle();
+    }
+
+    #[test]
+    fn what_cannot_be_never_breaks_a_worker(history in prop::collection::vec((anything(), prop::bool::weighted(0.05)), 0..80)) {
+        let mut checker = Checker::new();
+        for (input, reload) in &history {
+            if *reload {
+                checker.reload();
+            }
+            // An error is as good as a step: the checker looks at both.
+            let _ = checker.step(input);
+        }
+    }
+}
+
+fn requests() -> impl Strategy<Value = RequestId> {
+    (0u8..3).prop_map(request)
+}
+
+fn anything() -> impl Strategy<Value = Input> {
+    let turn = || 1u64..5;
+    let error = || prop::bool::ANY.prop_map(|some| some.then(failure));
+    let link = prop::sample::select(vec![Link::None, Link::Starting, Link::Ready, Link::Ending]);
+    let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
+    let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
+    let end = prop_oneof![
+        Just(TurnEnd::Answered { stop_reason: None }),
+        Just(TurnEnd::Failed { error: failure() }),
+    ];
+    prop_oneof![
+        3 => (1u64..200).prop_map(send),
+        2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
+        2 => Just(Input::Cancel { reason: "enough".to_owned() }),
+        1 => Just(Input::Stop),
+        2 => (origin, any::<bool>()).prop_map(|(origin, context_lost)| Input::Session { origin, context_lost }),
+        1 => Just(Input::StartFailed { error: failure() }),
+        1 => Just(Input::SpawnFailed { error: failure() }),
+        3 => turn().prop_map(|turn| Input::Dispatching { turn }),
+        3 => requests().prop_map(|request_id| Input::ApprovalRequested { request_id }),
+        1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
+        1 => requests().prop_map(|request_id| Input::AnswerWritten { request_id }),
+        1 => requests().prop_map(|request_id| Input::AnswerRefused { request_id }),
+        1 => (turn(), error()).prop_map(|(turn, error)| Input::PromptRefused { turn, error }),
+        2 => turn().prop_map(|turn| Input::CancelRequested { turn, reason: "the journal's".to_owned() }),
+        2 => (turn(), end).prop_map(|(turn, end)| Input::TurnEnd { turn, end }),
+        1 => Just(Input::Ending),
+        1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| Input::RuntimeGone { clean, rebooted }),
+        1 => (link, 0u64..5).prop_map(|(link, last_turn)| Input::Attached { link, last_turn }),
+        1 => Just(Input::NothingLeft),
+    ]
+}
+
+/// Every input with the few values that make a difference for a worker with at most two turns.
+fn all_inputs() -> Vec<Input> {
+    let mut inputs = vec![
+        send(1),
+        Input::Cancel { reason: "enough".to_owned() },
+        Input::Stop,
+        Input::Session { origin: SessionOrigin::New, context_lost: false },
+        Input::StartFailed { error: failure() },
+        Input::SpawnFailed { error: failure() },
+        Input::ApprovalRequested { request_id: request(1) },
+        Input::AnswerWritten { request_id: request(1) },
+        Input::AnswerRefused { request_id: request(1) },
+        decide(request(1), Some("allow")),
+        decide(request(1), None),
+        Input::Ending,
+        Input::NothingLeft,
+    ];
+    for reason in ApprovalClosedReason::ALL {
+        inputs.push(Input::ApprovalClosed { request_id: request(1), reason: *reason });
+    }
+    for turn in 1..=2 {
+        inputs.push(Input::Dispatching { turn });
+        inputs.push(Input::CancelRequested { turn, reason: "the journal's".to_owned() });
+        inputs.push(Input::TurnEnd { turn, end: TurnEnd::Answered { stop_reason: None } });
+        inputs.push(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } });
+        inputs.push(Input::PromptRefused { turn, error: None });
+        inputs.push(Input::PromptRefused { turn, error: Some(failure()) });
+    }
+    for (clean, rebooted) in [(true, false), (false, false), (false, true)] {
+        inputs.push(Input::RuntimeGone { clean, rebooted });
+    }
+    for link in [Link::Starting, Link::Ready, Link::Ending] {
+        for last_turn in 0..=2 {
+            inputs.push(Input::Attached { link, last_turn });
+        }
+    }
+    inputs
+}
+
+/// Every state that a worker with at most two turns and one permission request can get into, by whatever inputs, and
+/// every input in each of them.
+#[test]
+fn all_inputs_in_all_states() {
+    let inputs = all_inputs();
+    let (mut seen, mut todo) = (Vec::<Worker>::new(), VecDeque::from([Vec::<Input>::new()]));
+    let mut shapes = BTreeSet::new();
+    while let Some(path) = todo.pop_front() {
+        for input in &inputs {
+            let mut checker = Checker::new();
+            for earlier in &path {
+                checker.step(earlier).unwrap();
+            }
+            if checker.worker.last_turn >= 2 && matches!(input, Input::Send { .. }) {
+                continue;
+            }
+            if checker.step(input).is_ok() && !seen.contains(&checker.worker) {
+                shapes.insert(Shape::of(&checker.worker));
+                seen.push(checker.worker);
+                todo.push_back(path.iter().cloned().chain([input.clone()]).collect());
+            }
+        }
+    }
+    for expected in expected_shapes() {
+        assert!(shapes.contains(&expected), "{expected:?} cannot be reached");
+    }
+    assert!(shapes.iter().all(|shape| shape.state != "stopped" || shape.approvals == (false, false, false)));
+}
+
+/// Every row of the written table.
+fn expected_shapes() -> Vec<Shape> {
+    let none = (false, false, false);
+    let mut shapes: Vec<Shape> = ["starting", "idle", "stopping", "error", "stopped"]
+        .map(|state| Shape { state, turn: None, approvals: none })
+        .to_vec();
+    let asked = [none, (true, false, false), (false, true, false)];
+    for cancel in ["none", "wanted", "requested"] {
+        for approvals in asked {
+            shapes.push(Shape { state: "turn", turn: Some((true, cancel)), approvals });
+        }
+    }
+    for dispatching in [false, true] {
+        for cancel in ["wanted", "requested"] {
+            shapes.push(Shape { state: "stopping", turn: Some((dispatching, cancel)), approvals: none });
+        }
+    }
+    shapes.push(Shape { state: "turn", turn: Some((true, "wanted")), approvals: (false, false, true) });
+    for cancel in ["none", "wanted"] {
+        shapes.push(Shape { state: "turn", turn: Some((false, cancel)), approvals: none });
+    }
+    // An agent may ask outside of a turn.
+    shapes.push(Shape { state: "idle", turn: None, approvals: (true, false, false) });
+    shapes
+}
+
+/// The model above would prove nothing if it never came to the states that matter.
+#[test]
+fn the_generated_histories_come_to_every_state() {
+    let mut runner = TestRunner::deterministic();
+    let histories = prop::collection::vec(ops(), 100);
+    let mut shapes = BTreeSet::new();
+    for _ in 0..3_000 {
+        let history = histories.new_tree(&mut runner).unwrap().current();
+        shapes.extend(live(&history).checker.shapes);
+    }
+    let missing: Vec<Shape> = expected_shapes().into_iter().filter(|shape| !shapes.contains(shape)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,296 @@
+//! Rows of the written table, one history each.
+
+use subagent_protocol::Code;
+use subagent_protocol::event::EventType;
+use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
+
+use super::checker::{Checker, may_follow};
+use super::{decide, failure, request, send};
+use crate::core::approval::{Approval, ApprovalInput};
+use crate::core::worker::{Action, Fact, Input, Link, State, Worker};
+
+const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
+const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
+
+fn session() -> Input {
+    Input::Session { origin: SessionOrigin::New, context_lost: false }
+}
+
+fn cancel() -> Input {
+    Input::Cancel { reason: "canceled by manager".to_owned() }
+}
+
+fn cancel_requested() -> Input {
+    Input::CancelRequested { turn: 1, reason: "canceled by manager".to_owned() }
+}
+
+fn answered() -> Input {
+    Input::TurnEnd { turn: 1, end: TurnEnd::Answered { stop_reason: Some("cancelled".to_owned()) } }
+}
+
+fn failed() -> Input {
+    Input::TurnEnd { turn: 1, end: TurnEnd::Failed { error: failure() } }
+}
+
+fn asks() -> Input {
+    Input::ApprovalRequested { request_id: request(1) }
+}
+
+fn refused(some: bool) -> Input {
+    Input::PromptRefused { turn: 1, error: some.then(failure) }
+}
+
+fn attached(link: Link, last_turn: u64) -> Input {
+    Input::Attached { link, last_turn }
+}
+
+/// The worker after these inputs, each of which must be taken, and the actions of the last.
+fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
+    let mut checker = Checker::new();
+    checker.worker.link = Link::Starting;
+    let mut actions = Vec::new();
+    for input in inputs {
+        actions = checker.step(input).unwrap_or_else(|code| panic!("{code} for {input:?}"));
+    }
+    (checker, actions)
+}
+
+/// A worker whose first turn is with the agent.
+fn running() -> Vec<Input> {
+    vec![session(), send(1), Input::Dispatching { turn: 1 }]
+}
+
+fn with(mut inputs: Vec<Input>, more: &[Input]) -> Vec<Input> {
+    inputs.extend_from_slice(more);
+    inputs
+}
+
+#[test]
+fn how_a_turn_ends() {
+    use Dispatched::{Maybe, No, Yes};
+    use TurnStatus::{Accepted, Canceled, Completed, Failed};
+    let sent = || vec![session(), send(1)];
+    let old = || vec![session(), Input::Ending, send(1)];
+    let restart = |clean| Input::RuntimeGone { clean, rebooted: true };
+    let table = [
+        ("answered", with(running(), &[answered()]), Completed, Yes),
+        ("failed", with(running(), &[failed()]), Failed, Maybe),
+        ("the runtime dies", with(running(), &[GONE]), Failed, Maybe),
+        ("the runtime dies before the prompt", with(sent(), &[GONE]), Failed, No),
+        ("power is lost before the prompt's record", with(sent(), &[restart(false)]), Failed, Maybe),
+        ("canceled", with(running(), &[cancel(), cancel_requested(), answered()]), Canceled, Maybe),
+        ("canceled, the agent fails", with(running(), &[cancel(), cancel_requested(), failed()]), Canceled, Maybe),
+        ("canceled, the runtime dies", with(running(), &[cancel(), cancel_requested(), GONE]), Canceled, Maybe),
+        ("the runtime dies before it takes the cancel", with(running(), &[cancel(), GONE]), Canceled, Maybe),
+        ("the cancel came too late", with(running(), &[cancel(), answered()]), Completed, Yes),
+        ("the cancel came too late for a failure", with(running(), &[cancel(), failed()]), Failed, Maybe),
+        ("a cancel that only the journal knows", with(running(), &[cancel_requested(), answered()]), Canceled, Maybe),
+        ("canceled before there is a runtime", with(old(), &[cancel()]), Canceled, No),
+        ("canceled, and the prompt is refused", with(sent(), &[cancel(), refused(true)]), Canceled, No),
+        ("canceled, and the prompt never arrived", with(sent(), &[cancel(), attached(Link::Ready, 0)]), Canceled, No),
+        ("canceled while the prompt is under way", with(sent(), &[cancel()]), Accepted, No),
+        ("the prompt is refused", with(sent(), &[refused(true)]), Failed, No),
+        ("the prompt is refused by a runtime that ends", with(sent(), &[refused(false)]), Accepted, No),
+        ("sent while the old runtime ends", old(), Accepted, No),
+        ("which is gone", with(old(), &[CLEAN]), Accepted, No),
+        ("and the next one cannot start", with(old(), &[CLEAN, Input::StartFailed { error: failure() }]), Failed, No),
+        ("or is not even started", with(old(), &[CLEAN, Input::SpawnFailed { error: failure() }]), Failed, No),
+        ("or dies", with(old(), &[CLEAN, GONE]), Failed, No),
+        ("stopped", with(running(), &[Input::Stop, Input::Ending, answered()]), Canceled, Maybe),
+        ("stopped, the agent does not listen", with(running(), &[Input::Stop, Input::Ending, failed()]), Canceled, Maybe),
+        ("stopped, the runtime dies", with(running(), &[Input::Stop, GONE]), Canceled, Maybe),
+        ("the stop came too late", with(running(), &[Input::Stop, answered()]), Completed, Yes),
+        ("stopped before the prompt", with(sent(), &[Input::Stop, Input::Ending, CLEAN]), Canceled, No),
+    ];
+    for (what, history, status, dispatched) in table {
+        let (checker, _) = after(&history);
+        let row = &checker.rows.turns[&1];
+        assert_eq!((row.status, row.dispatched), (status, dispatched), "{what}");
+        let open = checker.worker.turn().is_some();
+        assert_eq!(open, status == Accepted, "{what}");
+    }
+}
+
+#[test]
+fn what_follows_from_an_input() {
+    let prompt = Action::Prompt { turn: 1 };
+    let cancels = Action::Cancel { turn: 1, reason: "canceled by manager".to_owned() };
+    let allow = Action::Answer { request_id: request(1), option_id: Some("allow".to_owned()) };
+    let old = || vec![session(), Input::Ending, send(1)];
+    let table = [
+        ("a ready runtime gets the prompt", vec![session(), send(1)], vec![prompt.clone()]),
+        ("without one, one is started", vec![session(), CLEAN, send(1)], vec![Action::StartRuntime]),
+        ("its session brings the prompt", vec![session(), CLEAN, send(1), session()], vec![prompt.clone()]),
+        ("an old one must be gone first", old(), vec![]),
+        ("then the next is started", with(old(), &[GONE]), vec![Action::StartRuntime]),
+        ("not for a worker that is stopped", with(old(), &[Input::Stop, GONE]), vec![]),
+        ("a cancel is sent", with(running(), &[cancel()]), vec![cancels.clone()]),
+        ("once", with(running(), &[cancel(), cancel()]), vec![]),
+        ("not to a worker that is stopped", with(running(), &[Input::Stop, cancel()]), vec![]),
+        ("a stop ends the runtime", with(running(), &[Input::Stop]), vec![Action::Terminate]),
+        ("once", with(running(), &[Input::Stop, Input::Stop]), vec![]),
+        ("an answer is sent", with(running(), &[asks(), decide(request(1), Some("allow"))]), vec![allow.clone()]),
+        ("a lost prompt is sent again", vec![session(), send(1), attached(Link::Ready, 0)], vec![prompt]),
+        ("a taken one is not", with(running(), &[attached(Link::Ready, 1)]), vec![]),
+        ("a lost cancel is sent again", with(running(), &[cancel(), attached(Link::Ready, 1)]), vec![cancels]),
+        (
+            "a taken one is not",
+            with(running(), &[cancel(), cancel_requested(), attached(Link::Ready, 1)]),
+            vec![],
+        ),
+        (
+            "a lost answer is sent again",
+            with(running(), &[asks(), decide(request(1), Some("allow")), attached(Link::Ready, 1)]),
+            vec![allow],
+        ),
+        ("so is a lost stop", with(running(), &[Input::Stop, attached(Link::Ready, 1)]), vec![Action::Terminate]),
+    ];
+    for (what, history, expected) in table {
+        assert_eq!(after(&history).1, expected, "{what}");
+    }
+}
+
+#[test]
+fn what_users_see() {
+    use WorkerState as W;
+    let table = [
+        (vec![], W::Starting),
+        (vec![session()], W::Idle),
+        (vec![session(), send(1)], W::Running),
+        (with(running(), &[asks()]), W::WaitingApproval),
+        (with(running(), &[asks(), decide(request(1), None)]), W::Running),
+        (with(running(), &[asks(), cancel()]), W::Canceling),
+        (with(running(), &[asks(), failed()]), W::Idle),
+        (with(running(), &[Input::Stop]), W::Canceling),
+        (vec![session(), asks()], W::Idle),
+        (vec![session(), Input::Stop], W::Idle),
+        (vec![session(), Input::Stop, GONE], W::Idle),
+        (vec![session(), Input::Stop, GONE, Input::NothingLeft], W::Stopped),
+        (vec![Input::StartFailed { error: failure() }], W::Error),
+        (vec![Input::SpawnFailed { error: failure() }], W::Error),
+        (vec![GONE], W::Error),
+        (vec![CLEAN], W::Error),
+        (vec![GONE, send(1)], W::Running),
+    ];
+    for (history, expected) in table {
+        assert_eq!(after(&history).0.worker.public_state(), expected, "{history:?}");
+    }
+    assert!(!may_follow(W::Stopped, W::Idle) && !may_follow(W::Idle, W::Canceling) && !may_follow(W::Canceling, W::Running));
+}
+
+#[test]
+fn what_is_refused() {
+    let stopped = || vec![session(), Input::Stop, GONE, Input::NothingLeft];
+    let twice = decide(request(1), Some("allow"));
+    let table = [
+        (vec![], send(1), Code::WorkerBusy),
+        (running(), send(2), Code::WorkerBusy),
+        (vec![session(), Input::Stop], send(1), Code::WorkerStopped),
+        (stopped(), send(1), Code::WorkerStopped),
+        (vec![session()], cancel(), Code::WorkerNotRunning),
+        (stopped(), cancel(), Code::WorkerNotRunning),
+        (running(), twice.clone(), Code::ApprovalNotFound),
+        (with(running(), &[asks(), twice.clone()]), twice.clone(), Code::ApprovalNotPending),
+        (with(running(), &[asks(), cancel()]), twice, Code::ApprovalNotPending),
+        (running(), Input::Dispatching { turn: 2 }, Code::Internal),
+        (with(running(), &[answered()]), answered(), Code::Internal),
+        (with(running(), &[answered()]), cancel_requested(), Code::Internal),
+        (with(running(), &[asks()]), asks(), Code::Internal),
+    ];
+    for (history, input, code) in table {
+        let (mut checker, _) = after(&history);
+        assert_eq!(checker.step(&input), Err(code), "{input:?}");
+    }
+}
+
+#[test]
+fn a_refusal_that_is_older_than_the_link_changes_nothing() {
+    for (history, link) in [
+        (vec![session(), CLEAN, send(1)], Link::Starting),
+        (vec![session(), Input::Ending, send(1)], Link::Ending),
+    ] {
+        let (mut checker, _) = after(&history);
+        checker.step(&refused(false)).unwrap();
+        assert_eq!(checker.worker.link, link);
+    }
+    let (mut checker, _) = after(&running());
+    let before = checker.worker.clone();
+    for some in [false, true] {
+        checker.step(&refused(some)).unwrap();
+        assert_eq!(checker.worker, before, "the journal says that it was taken");
+    }
+}
+
+#[test]
+fn nothing_left_counts_only_without_a_runtime() {
+    let (mut checker, _) = after(&[session(), Input::Stop, Input::NothingLeft]);
+    assert_eq!(checker.worker.state, State::Stopping(None));
+    checker.step(&Input::SpawnFailed { error: failure() }).unwrap();
+    assert_eq!(checker.worker.state, State::Stopped);
+}
+
+#[test]
+fn how_a_permission_request_ends() {
+    use ApprovalClosedReason as Why;
+    use ApprovalStatus as S;
+    let decided = Approval::Decided { option_id: None };
+    for why in Why::ALL {
+        let delivered = *why == Why::TurnCanceled;
+        let by_cancel = if delivered { S::Delivered } else { S::Undelivered };
+        let closed = ApprovalInput::Closed(*why);
+        assert_eq!(Approval::Pending.end(&closed), S::Canceled);
+        assert_eq!(decided.end(&closed), S::Undelivered);
+        assert_eq!(Approval::DecidedByCancel.end(&closed), by_cancel);
+    }
+    let table = [
+        (ApprovalInput::AnswerWritten, [S::Delivered, S::Delivered, S::Delivered]),
+        (ApprovalInput::AnswerRefused, [S::Canceled, S::Undelivered, S::Undelivered]),
+        (ApprovalInput::Lost, [S::Lost, S::Undelivered, S::Undelivered]),
+    ];
+    for (input, expected) in table {
+        let ends = [&Approval::Pending, &decided, &Approval::DecidedByCancel].map(|approval| approval.end(&input));
+        assert_eq!(ends, expected, "{input:?}");
+    }
+}
+
+#[test]
+fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
+    let (checker, _) = after(&with(running(), &[asks()]));
+    let step = checker.worker.step(failed()).unwrap();
+    let events: Vec<(EventType, Option<u64>)> = step
+        .facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Event { event_type, turn, .. } => Some((*event_type, *turn)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(events, [(EventType::ApprovalCanceled, Some(1)), (EventType::TurnFailed, Some(1))]);
+}
+
+#[test]
+fn a_loss_says_what_to_do_next() {
+    let told = |history: &[Input]| {
+        let (checker, _) = after(history);
+        let step: Vec<Fact> = checker.worker.step(GONE).unwrap().facts;
+        step.iter()
+            .rev()
+            .find_map(|fact| match fact {
+                Fact::LastError(Some(error)) => Some(error.clone()),
+                _ => None,
+            })
+            .unwrap()
+    };
+    let (unsent, sent, idle) = (told(&[session(), send(1)]), told(&running()), told(&[session()]));
+    assert!([&unsent, &sent, &idle].iter().all(|error| error.code == Code::RuntimeLost));
+    assert_eq!((unsent.details["dispatched"].as_str(), unsent.retryable), (Some("no"), true));
+    assert_eq!((sent.details["dispatched"].as_str(), sent.retryable), (Some("maybe"), false));
+    assert!(idle.details.is_empty() && !idle.message.contains("prompt"), "no turn was open");
+}
+
+#[test]
+fn a_new_worker_waits_for_its_first_runtime() {
+    assert_eq!(Worker::new(), Worker::default());
+    assert_eq!((Worker::new().public_state(), Worker::new().turn()), (WorkerState::Starting, None));
+}

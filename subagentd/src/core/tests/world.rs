@@ -1,0 +1,494 @@
+//! A model of what surrounds the rules: a runtime that keeps its own order and may die at any point, its journal and
+//! its socket, and a daemon that may be started anew between any two steps.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
+use subagent_protocol::state::{Dispatched, TurnStatus};
+use subagent_protocol::{Code, Error};
+
+use super::checker::Checker;
+use super::{decide, failure, is_stopped, request, send};
+use crate::core::worker::{Action, Input, Link, State};
+
+/// What happens next.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Send,
+    Cancel,
+    Stop,
+    Decide { which: usize, select: bool },
+    /// The runtime that is to be started is started, or the system refuses.
+    Spawn { works: bool },
+    SessionOpens,
+    StartFails,
+    /// The runtime takes the next command.
+    TakeCommand,
+    Ask,
+    Withdraw { which: usize },
+    TurnEnds { well: bool },
+    AgentExits,
+    /// The runtime ends without having been told by the daemon.
+    EndsItself,
+    /// The guard proved that nothing is left; the runtime exits.
+    Clean,
+    Kill,
+    /// The daemon reads so many records.
+    Read { records: usize },
+    ReadReply,
+    /// The daemon sees that the lock of the runtime is free.
+    SeeDeath,
+    GuardLockIsFree,
+    Reconnect,
+    /// The daemon dies; if `after_commit`, right after the next commit, before anything is done about it.
+    DaemonDies { after_commit: bool },
+    Reboot { lost: usize },
+}
+
+pub(super) fn ops() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => Just(Op::Send),
+        2 => Just(Op::Cancel),
+        1 => Just(Op::Stop),
+        3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
+        6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
+        6 => Just(Op::SessionOpens),
+        1 => Just(Op::StartFails),
+        10 => Just(Op::TakeCommand),
+        4 => Just(Op::Ask),
+        1 => (0usize..3).prop_map(|which| Op::Withdraw { which }),
+        3 => any::<bool>().prop_map(|well| Op::TurnEnds { well }),
+        1 => Just(Op::AgentExits),
+        1 => Just(Op::EndsItself),
+        2 => Just(Op::Clean),
+        1 => Just(Op::Kill),
+        12 => (1usize..4).prop_map(|records| Op::Read { records }),
+        5 => Just(Op::ReadReply),
+        4 => Just(Op::SeeDeath),
+        2 => Just(Op::GuardLockIsFree),
+        1 => Just(Op::Reconnect),
+        2 => any::<bool>().prop_map(|after_commit| Op::DaemonDies { after_commit }),
+        1 => (0usize..4).prop_map(|lost| Op::Reboot { lost }),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Ready,
+    Ending,
+}
+
+/// A runtime that lives.
+struct Runtime {
+    phase: Phase,
+    last_turn: u64,
+    /// The open turn, and whether a cancel of it was taken.
+    turn: Option<(u64, bool)>,
+    /// What the agent asked, and in which turn.
+    approvals: BTreeMap<RequestId, Option<u64>>,
+    commands: VecDeque<Action>,
+    replies: VecDeque<Input>,
+}
+
+pub(super) struct World {
+    pub(super) checker: Checker,
+    runtime: Option<Runtime>,
+    journal: VecDeque<Input>,
+    /// The last runtime's last record is the guard's proof.
+    clean: bool,
+    /// The store says that a runtime may live; its machine was started anew since.
+    may_live: bool,
+    rebooted: bool,
+    start_wanted: bool,
+    die_after_commit: bool,
+    asked: u8,
+    /// Turns whose prompt a runtime took, and those where it took a cancel before the end.
+    taken: BTreeSet<u64>,
+    cancel_taken: BTreeSet<u64>,
+    /// Turns that ended well before anybody told the runtime to cancel or to end.
+    ended_well: BTreeSet<u64>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            checker: Checker::new(),
+            runtime: None,
+            journal: VecDeque::new(),
+            clean: false,
+            may_live: false,
+            rebooted: false,
+            start_wanted: true,
+            die_after_commit: false,
+            asked: 0,
+            taken: BTreeSet::new(),
+            cancel_taken: BTreeSet::new(),
+            ended_well: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Send => self.person(send(self.checker.worker.last_turn + 1)),
+            Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
+            Op::Stop => self.person(Input::Stop),
+            Op::Decide { which, select } => {
+                let found = self.checker.worker.approvals.keys().nth(*which).cloned();
+                self.person(decide(found.unwrap_or_else(|| request(250)), select.then_some("allow")));
+            }
+            Op::Spawn { works } => self.spawn(*works),
+            Op::ReadReply => self.read_reply(),
+            Op::Read { records } => self.read(*records),
+            Op::SeeDeath => self.see_death(),
+            Op::GuardLockIsFree => {
+                if self.runtime.is_none() && !self.may_live && !self.start_wanted && self.stopping() {
+                    self.sure(Input::NothingLeft);
+                }
+            }
+            Op::Reconnect => self.connect(),
+            Op::DaemonDies { after_commit: true } => self.die_after_commit = true,
+            Op::DaemonDies { after_commit: false } => self.restart(),
+            Op::Kill => self.runtime = None,
+            Op::Reboot { lost } => {
+                // A clean end is not taken back: its records were synced with those of the guard.
+                if self.runtime.take().is_some() {
+                    self.journal.truncate(self.journal.len().saturating_sub(*lost));
+                }
+                self.rebooted |= self.may_live;
+                self.restart();
+            }
+            Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => self.runtime_op(op),
+            Op::TurnEnds { .. } | Op::AgentExits | Op::EndsItself | Op::Clean => self.runtime_op(op),
+        }
+        self.check_truth();
+    }
+
+    /// Lets everything come to its end: the runtime dies, and no other one can be started. Then the worker is stopped.
+    pub(super) fn finish(&mut self) {
+        self.die_after_commit = false;
+        self.apply(&Op::Kill);
+        self.apply(&Op::SeeDeath);
+        self.apply(&Op::Spawn { works: false });
+        assert_eq!(self.checker.worker.turn(), None, "an accepted turn has no end");
+        assert!(self.checker.rows.turns.values().all(|row| row.status != TurnStatus::Accepted));
+        assert!(self.checker.worker.approvals.is_empty(), "nobody can answer any more");
+        assert_eq!(self.checker.worker.link, Link::None);
+        self.apply(&Op::Stop);
+        self.apply(&Op::GuardLockIsFree);
+        assert!(is_stopped(&self.checker.worker));
+        for late in [Input::Stop, Input::Ending, Input::NothingLeft, Input::RuntimeGone { clean: false, rebooted: false }]
+        {
+            self.sure(late);
+        }
+        assert_eq!(self.checker.step(&send(99)), Err(Code::WorkerStopped));
+    }
+
+    /// Lets everything go on undisturbed: each turn comes to its end, and a worker that is being stopped to its own.
+    pub(super) fn settle(&mut self) {
+        self.die_after_commit = false;
+        for _ in 0..4 {
+            self.apply(&Op::SeeDeath);
+            self.apply(&Op::Spawn { works: true });
+            self.apply(&Op::SessionOpens);
+            self.apply(&Op::Read { records: usize::MAX });
+            while self.runtime.as_ref().is_some_and(|runtime| !runtime.commands.is_empty()) {
+                self.apply(&Op::TakeCommand);
+            }
+            while self.runtime.as_ref().is_some_and(|runtime| !runtime.replies.is_empty()) {
+                self.apply(&Op::ReadReply);
+            }
+            self.apply(&Op::TurnEnds { well: true });
+            self.apply(&Op::Clean);
+            self.apply(&Op::Read { records: usize::MAX });
+            self.apply(&Op::GuardLockIsFree);
+        }
+        assert_eq!(self.checker.worker.turn(), None, "a turn waits for nothing");
+        assert!(!self.stopping(), "a stop waits for nothing");
+    }
+
+    fn stopping(&self) -> bool {
+        matches!(self.checker.worker.state, State::Stopping(_))
+    }
+
+    /// What runtimes did must agree with what is told about their turns.
+    fn check_truth(&self) {
+        for (no, row) in &self.checker.rows.turns {
+            if row.status == TurnStatus::Accepted {
+                continue;
+            }
+            if row.dispatched == Dispatched::No {
+                assert!(!self.taken.contains(no), "turn {no} was sent, and the opposite is told");
+            }
+            if row.status == TurnStatus::Completed {
+                assert!(self.taken.contains(no) && !self.cancel_taken.contains(no), "turn {no} was not completed");
+            }
+        }
+    }
+
+    fn person(&mut self, input: Input) {
+        if self.start_wanted {
+            // The daemon does what the rules want before it takes the next order.
+            return;
+        }
+        if let Ok(actions) = self.checker.step(&input) {
+            self.committed(actions);
+        }
+    }
+
+    /// Something that a person cannot do wrong: the rules must accept it.
+    fn sure(&mut self, input: Input) {
+        match self.checker.step(&input) {
+            Ok(actions) => self.committed(actions),
+            Err(code) => panic!("{code} for {input:?} in {:?}", self.checker.worker),
+        }
+    }
+
+    fn committed(&mut self, actions: Vec<Action>) {
+        if std::mem::take(&mut self.die_after_commit) {
+            return self.restart();
+        }
+        for action in actions {
+            match action {
+                Action::StartRuntime => self.start_wanted = true,
+                command => {
+                    if let Some(runtime) = &mut self.runtime {
+                        runtime.commands.push_back(command);
+                    }
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, works: bool) {
+        if !std::mem::take(&mut self.start_wanted) || self.runtime.is_some() {
+            return;
+        }
+        assert!(!self.may_live, "two runtimes");
+        if !works {
+            return self.sure(Input::SpawnFailed { error: failure() });
+        }
+        let worker = &self.checker.worker;
+        self.runtime = Some(Runtime {
+            phase: Phase::Starting,
+            last_turn: worker.turn().map_or(worker.last_turn, |turn| turn.no - 1),
+            turn: None,
+            approvals: BTreeMap::new(),
+            commands: VecDeque::new(),
+            replies: VecDeque::new(),
+        });
+        (self.may_live, self.clean, self.rebooted) = (true, false, false);
+        self.connect();
+    }
+
+    fn read(&mut self, records: usize) {
+        for _ in 0..records {
+            let Some(record) = self.journal.pop_front() else { return };
+            let ended = match &record {
+                Input::TurnEnd { turn, .. } if self.ended_well.contains(turn) => Some(*turn),
+                _ => None,
+            };
+            self.sure(record);
+            if let Some(no) = ended {
+                assert_eq!(self.checker.rows.turns[&no].status, TurnStatus::Completed, "a cancel that came too late");
+            }
+        }
+    }
+
+    fn read_reply(&mut self) {
+        let Some(reply) = self.runtime.as_mut().and_then(|runtime| runtime.replies.pop_front()) else { return };
+        // What the runtime wrote before it refused comes first.
+        self.read(usize::MAX);
+        self.sure(reply);
+    }
+
+    fn see_death(&mut self) {
+        if self.runtime.is_some() || !self.may_live {
+            return;
+        }
+        self.read(usize::MAX);
+        if !self.may_live {
+            // The daemon died while it read, and its successor has seen to it.
+            return;
+        }
+        self.may_live = false;
+        self.sure(Input::RuntimeGone { clean: self.clean, rebooted: self.rebooted });
+    }
+
+    /// Hello: the runtime forgets what it has not read of older connections.
+    fn connect(&mut self) {
+        let Some(runtime) = &mut self.runtime else { return };
+        runtime.commands.clear();
+        runtime.replies.clear();
+        let last_turn = runtime.last_turn;
+        let link = match runtime.phase {
+            Phase::Starting => Link::Starting,
+            Phase::Ready => Link::Ready,
+            Phase::Ending => Link::Ending,
+        };
+        self.read(usize::MAX);
+        self.sure(Input::Attached { link, last_turn });
+    }
+
+    fn restart(&mut self) {
+        self.checker.reload();
+        (self.start_wanted, self.die_after_commit) = (false, false);
+        if self.runtime.is_some() {
+            self.checker.worker.link = Link::Starting;
+            self.connect();
+        } else if self.may_live {
+            self.see_death();
+        } else {
+            match &self.checker.worker.state {
+                State::Turn(turn) => {
+                    assert!(!turn.dispatching);
+                    self.checker.worker.link = Link::Starting;
+                    self.start_wanted = true;
+                }
+                State::Starting => self.start_wanted = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn runtime_op(&mut self, op: &Op) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let journal = &mut self.journal;
+        match op {
+            Op::SessionOpens if runtime.phase == Phase::Starting => {
+                runtime.phase = Phase::Ready;
+                journal.push_back(Input::Session { origin: SessionOrigin::New, context_lost: false });
+            }
+            Op::StartFails if runtime.phase == Phase::Starting => {
+                runtime.phase = Phase::Ending;
+                journal.push_back(Input::StartFailed { error: failure() });
+            }
+            Op::TakeCommand => self.take_command(),
+            Op::Ask if runtime.phase != Phase::Starting => {
+                self.asked += 1;
+                let (request_id, turn) = (request(self.asked), runtime.turn);
+                journal.push_back(Input::ApprovalRequested { request_id: request_id.clone() });
+                let over = match (runtime.phase, turn) {
+                    (Phase::Ending, _) => Some(ApprovalClosedReason::Stopped),
+                    (_, Some((_, true))) => Some(ApprovalClosedReason::TurnCanceled),
+                    _ => None,
+                };
+                match over {
+                    Some(reason) => journal.push_back(Input::ApprovalClosed { request_id, reason }),
+                    None => {
+                        runtime.approvals.insert(request_id, turn.map(|(no, _)| no));
+                    }
+                }
+            }
+            Op::Withdraw { which } => {
+                if let Some(request_id) = runtime.approvals.keys().nth(*which).cloned() {
+                    runtime.approvals.remove(&request_id);
+                    let reason = ApprovalClosedReason::Withdrawn;
+                    journal.push_back(Input::ApprovalClosed { request_id, reason });
+                }
+            }
+            Op::TurnEnds { well } => {
+                if let (Phase::Ready, Some((no, false)), true) = (runtime.phase, runtime.turn, *well) {
+                    self.ended_well.insert(no);
+                }
+                let end = match well {
+                    true => TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()) },
+                    false => TurnEnd::Failed { error: failure() },
+                };
+                runtime.end_turn(end, journal);
+            }
+            Op::AgentExits => {
+                journal.push_back(Input::Ending);
+                runtime.close_approvals(ApprovalClosedReason::AgentGone, |_| true, journal);
+                runtime.end_turn(TurnEnd::Failed { error: failure() }, journal);
+                if runtime.phase == Phase::Starting {
+                    journal.push_back(Input::StartFailed { error: failure() });
+                }
+                runtime.phase = Phase::Ending;
+            }
+            Op::EndsItself => runtime.terminate(journal),
+            Op::Clean if runtime.phase == Phase::Ending => {
+                runtime.close_approvals(ApprovalClosedReason::AgentGone, |_| true, journal);
+                runtime.end_turn(TurnEnd::Failed { error: failure() }, journal);
+                (self.runtime, self.clean) = (None, true);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_command(&mut self) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let Some(command) = runtime.commands.pop_front() else { return };
+        let journal = &mut self.journal;
+        match command {
+            Action::Prompt { turn } => {
+                let error = match runtime.phase {
+                    Phase::Starting | Phase::Ending => None,
+                    Phase::Ready if runtime.turn.is_none() && turn == runtime.last_turn + 1 => {
+                        assert!(self.taken.insert(turn), "the prompt of turn {turn} was written twice");
+                        (runtime.last_turn, runtime.turn) = (turn, Some((turn, false)));
+                        return journal.push_back(Input::Dispatching { turn });
+                    }
+                    Phase::Ready => Some(Error::new(Code::BackendRuntimeError, "wrong turn")),
+                };
+                runtime.replies.push_back(Input::PromptRefused { turn, error });
+            }
+            Action::Cancel { turn, reason } => {
+                if runtime.phase == Phase::Ready && runtime.turn == Some((turn, false)) {
+                    runtime.turn = Some((turn, true));
+                    self.cancel_taken.insert(turn);
+                    journal.push_back(Input::CancelRequested { turn, reason });
+                    runtime.close_approvals(ApprovalClosedReason::TurnCanceled, |_| true, journal);
+                }
+            }
+            Action::Answer { request_id, .. } => {
+                if runtime.phase == Phase::Ready && runtime.approvals.remove(&request_id).is_some() {
+                    journal.push_back(Input::AnswerWritten { request_id });
+                } else {
+                    runtime.replies.push_back(Input::AnswerRefused { request_id });
+                }
+            }
+            Action::Terminate => {
+                if runtime.phase != Phase::Ending
+                    && let Some((no, _)) = runtime.turn
+                {
+                    self.cancel_taken.insert(no);
+                }
+                runtime.terminate(journal);
+            }
+            Action::StartRuntime => unreachable!("that is no command"),
+        }
+    }
+}
+
+impl Runtime {
+    fn terminate(&mut self, journal: &mut VecDeque<Input>) {
+        if self.phase != Phase::Ending {
+            self.phase = Phase::Ending;
+            journal.push_back(Input::Ending);
+            self.close_approvals(ApprovalClosedReason::Stopped, |_| true, journal);
+        }
+    }
+
+    fn end_turn(&mut self, end: TurnEnd, journal: &mut VecDeque<Input>) {
+        let Some((turn, _)) = self.turn.take() else { return };
+        self.close_approvals(ApprovalClosedReason::TurnEnded, |of| of == Some(turn), journal);
+        journal.push_back(Input::TurnEnd { turn, end });
+    }
+
+    fn close_approvals(
+        &mut self,
+        reason: ApprovalClosedReason,
+        which: impl Fn(Option<u64>) -> bool,
+        journal: &mut VecDeque<Input>,
+    ) {
+        self.approvals.retain(|request_id, turn| {
+            if which(*turn) {
+                journal.push_back(Input::ApprovalClosed { request_id: request_id.clone(), reason });
+            }
+            !which(*turn)
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! One request to another daemon of the same state dir: to stop it, or to ask it how its workers are.
+//!
+//! Must not start a daemon or try again; that is the CLI's business.
+
+use std::path::Path;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{Method, Request};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use subagent_protocol::api::{DaemonInfo, Envelope, header};
+use subagent_protocol::{Code, Error, PROTOCOL, Result};
+use tokio::net::UnixStream;
+
+/// The answers to the requests made here are small.
+const MOST_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Sends one request and gives the `data` of the answer.
+///
+/// # Errors
+/// The daemon's own error; `DAEMON_NOT_RUNNING` if nobody is there, `DAEMON_UNRESPONSIVE` if nobody answers in `time`.
+pub(super) fn request(
+    daemon: &DaemonInfo,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    time: Duration,
+) -> Result<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| Error::new(Code::Internal, format!("no runtime for a request: {cause}")))?;
+    let exchange = exchange(&daemon.socket, method, path, body);
+    runtime.block_on(async { tokio::time::timeout(time, exchange).await }).unwrap_or_else(|_| {
+        let seconds = time.as_secs();
+        let message =
+            format!("the daemon (pid {}) did not answer {path} within {seconds} s", daemon.process.pid);
+        Err(Error::new(Code::DaemonUnresponsive, message)
+            .with("pid", daemon.process.pid)
+            .recommend("If it does not recover, end it with `kill PID`; workers go on."))
+    })
+}
+
+async fn exchange(socket: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+    let not_running = |cause: &dyn std::fmt::Display| {
+        Error::new(
+            Code::DaemonNotRunning,
+            format!("the daemon cannot be reached at {}: {cause}", socket.display()),
+        )
+        .with("socket", socket.display().to_string())
+        .retryable()
+    };
+    let stream = UnixStream::connect(socket).await.map_err(|cause| not_running(&cause))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|cause| not_running(&cause))?;
+    // Ends with the runtime, which is this request's alone.
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .header(header::PROTOCOL, PROTOCOL)
+        .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
+        .map_err(|cause| Error::new(Code::Internal, format!("a request cannot be made: {cause}")))?;
+    let response = sender.send_request(request).await.map_err(|cause| not_running(&cause))?;
+    let bytes = to_bytes(Body::new(response.into_body()), MOST_ANSWER_BYTES)
+        .await
+        .map_err(|cause| not_running(&cause))?;
+    let envelope: Envelope<Value> = serde_json::from_slice(&bytes).map_err(|cause| {
+        Error::new(
+            Code::DaemonUnresponsive,
+            format!("what listens at {} is no daemon: {cause}", socket.display()),
+        )
+    })?;
+    match envelope.error {
+        Some(error) => Err(error),
+        None => Ok(envelope.data.unwrap_or_default()),
+    }
+}

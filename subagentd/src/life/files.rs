@@ -1,0 +1,75 @@
+//! The small files of the state dir that the daemon's life is about: their names, and writing them in one step.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::libc::O_NOFOLLOW;
+use subagent_protocol::api::DaemonInfo;
+
+/// Held by the daemon for its whole life; the only proof that one runs.
+pub const DAEMON_LOCK: &str = "daemon.lock";
+/// Held by whoever starts or replaces a daemon, until that one is ready.
+pub const START_LOCK: &str = "start.lock";
+/// Where clients find the daemon ([`DaemonInfo`]).
+pub const DAEMON_INFO: &str = "daemon.json";
+/// What `subagentd run` says of itself to people and monitors.
+pub const STATUS_FILE: &str = "subagentd-status.json";
+
+/// Replaces a file in one step; only we can read it. Only the holder of `daemon.lock` writes, so the temporary name
+/// needs no chance in it. Nothing is synced: after a power cut all of these are out of date anyway.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let beside = state_dir.join(format!(".{name}.new"));
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(O_NOFOLLOW)
+        .open(&beside)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&beside, state_dir.join(name)));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// What the running (or last) daemon says of itself; `None` if there is nothing that can be read.
+pub(super) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
+    serde_json::from_slice(&fs::read(state_dir.join(DAEMON_INFO)).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        for content in ["one", "2"] {
+            replace(dir.path(), "f", content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(dir.path().join("f")).unwrap(), content);
+        }
+        assert_eq!(fs::metadata(dir.path().join("f")).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_is_not_followed_and_the_old_content_stays_on_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        replace(dir.path(), "f", b"old").unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        replace(dir.path(), "d", b"new").unwrap_err();
+        symlink(dir.path().join("elsewhere"), dir.path().join(".f.new")).unwrap();
+        replace(dir.path(), "f", b"new").unwrap_err();
+        assert!(!dir.path().join("elsewhere").exists());
+        assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"old");
+    }
+}

@@ -1,0 +1,61 @@
+//! The end of a background daemon that nobody needs.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Ends when there was neither a connection nor a live worker for this long. A timer runs only then.
+pub(super) async fn idle(
+    after: Duration,
+    mut connections: watch::Receiver<usize>,
+    mut live_workers: watch::Receiver<usize>,
+) {
+    loop {
+        let nobody = *connections.borrow_and_update() == 0 && *live_workers.borrow_and_update() == 0;
+        let timer =
+            async { if nobody { tokio::time::sleep(after).await } else { std::future::pending().await } };
+        tokio::select! {
+            biased;
+            Ok(()) = connections.changed() => {}
+            Ok(()) = live_workers.changed() => {}
+            // Also when both senders are gone and nothing can change any more.
+            () = timer => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const AFTER: Duration = Duration::from_millis(40);
+
+    #[tokio::test]
+    async fn it_ends_only_after_the_time_without_anybody() {
+        let (connections, connected) = watch::channel(1);
+        let (workers, live) = watch::channel(1);
+        let mut waiting = Box::pin(idle(AFTER, connected, live));
+        // Somebody is there, so no time is enough; what could end it too early ends here.
+        assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
+        connections.send_replace(0);
+        assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
+        let begin = Instant::now();
+        workers.send_replace(0);
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
+        assert!(begin.elapsed() >= AFTER);
+    }
+
+    #[tokio::test]
+    async fn a_visit_begins_the_time_anew() {
+        let (connections, connected) = watch::channel(0);
+        let (_workers, live) = watch::channel(0);
+        let mut waiting = Box::pin(idle(Duration::from_secs(3600), connected.clone(), live.clone()));
+        assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
+        connections.send_replace(1);
+        connections.send_replace(0);
+        assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
+        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, live)).await.expect("it ends");
+    }
+}

@@ -1,0 +1,226 @@
+//! Lock files: a lock lives as long as the process that holds it, whatever becomes of that process.
+//!
+//! A lock file is never removed. If somebody else removes it, the lock on it is worth nothing any more: two processes
+//! could each hold "the" file. So a lock counts only while the name still leads to the locked file.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::libc::O_NOFOLLOW;
+use serde::{Deserialize, Serialize};
+use subagent_protocol::process::ProcessId;
+
+/// How often a lock is taken again whose file was replaced meanwhile.
+const MOST_TRIES: usize = 100;
+
+/// Longer notes are not ours.
+const MOST_NOTE_BYTES: usize = 4096;
+
+/// A lock that this process holds.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    file: File,
+    path: PathBuf,
+}
+
+/// What the holder of `daemon.lock` writes into it, for messages to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// The holder.
+    pub(super) process: ProcessId,
+    /// `foreground`, `background` or `once`.
+    pub(super) mode: String,
+}
+
+impl FileLock {
+    /// Takes the lock if nobody holds it; `None` if somebody does.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or locked.
+    pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        take(path, |file| match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        })
+    }
+
+    /// Takes the lock as soon as it is free; `None` if that does not happen in `time`.
+    ///
+    /// The kernel wakes a waiting thread, nothing is polled. A thread that is left waiting at the deadline ends with
+    /// the process, or when it gets the lock, which it then lets go of at once.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or locked.
+    pub(super) fn take_within(path: &Path, time: Duration) -> io::Result<Option<Self>> {
+        if let Some(lock) = Self::try_take(path)? {
+            return Ok(Some(lock));
+        }
+        let deadline = Instant::now() + time;
+        let (taken, wait) = mpsc::sync_channel(0);
+        let path = path.to_owned();
+        thread::Builder::new().name("lock".to_owned()).spawn(move || {
+            // Nobody may be there to take it any more; then it is dropped here.
+            let _ = taken.send(take(&path, |file| file.lock().map(|()| true)));
+        })?;
+        match wait.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(outcome) => outcome,
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether the name still leads to the locked file.
+    pub(super) fn is_own(&self) -> bool {
+        leads_to(&self.path, &self.file).unwrap_or(false)
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes down who holds the lock.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn write_note(&self, note: &Note) -> io::Result<()> {
+        let text = serde_json::to_vec(note)?;
+        self.file.set_len(0)?;
+        self.file.write_all_at(&text, 0)?;
+        (&self.file).flush()
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Still held: nobody else's note is lost. One that stays behind belongs to a process that was killed.
+        let _ = self.file.set_len(0);
+    }
+}
+
+impl Note {
+    /// What the holder of this lock has written, if it has yet.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let mut buffer = [0; MOST_NOTE_BYTES];
+        let length = File::open(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
+        serde_json::from_slice(&buffer[..length]).ok()
+    }
+}
+
+fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Option<FileLock>> {
+    for _ in 0..MOST_TRIES {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(O_NOFOLLOW)
+            .open(path)?;
+        if !lock(&file)? {
+            return Ok(None);
+        }
+        if leads_to(path, &file)? {
+            return Ok(Some(FileLock { file, path: path.to_owned() }));
+        }
+    }
+    Err(io::Error::other("the lock file is replaced again and again"))
+}
+
+fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
+    let locked = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn path() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.lock");
+        (dir, path)
+    }
+
+    #[test]
+    fn only_one_of_many_holds_it() {
+        let (_dir, path) = path();
+        let (start, held, winners) = (Barrier::new(16), Barrier::new(16), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    start.wait();
+                    let lock = FileLock::try_take(&path).unwrap();
+                    winners.fetch_add(usize::from(lock.is_some()), Ordering::Relaxed);
+                    // Nobody lets go before everybody has tried.
+                    held.wait();
+                });
+            }
+        });
+        assert_eq!(winners.into_inner(), 1);
+        assert!(FileLock::try_take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn who_waits_gets_it_when_it_is_let_go() {
+        let (_dir, path) = path();
+        let held = FileLock::try_take(&path).unwrap().unwrap();
+        assert!(FileLock::take_within(&path, Duration::from_millis(20)).unwrap().is_none());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| FileLock::take_within(&path, LONG).unwrap());
+            drop(held);
+            assert!(waiting.join().unwrap().unwrap().is_own());
+        });
+    }
+
+    #[test]
+    fn a_replaced_file_is_not_own_and_can_be_taken_by_another() {
+        let (_dir, path) = path();
+        let first = FileLock::try_take(&path).unwrap().unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!first.is_own());
+        let second = FileLock::try_take(&path).unwrap().unwrap();
+        assert!(second.is_own() && !first.is_own());
+    }
+
+    #[test]
+    fn who_waited_on_a_replaced_file_takes_the_new_one() {
+        let (_dir, path) = path();
+        let first = FileLock::try_take(&path).unwrap().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| FileLock::take_within(&path, LONG).unwrap());
+            fs::remove_file(&path).unwrap();
+            drop(first);
+            assert!(waiting.join().unwrap().unwrap().is_own());
+        });
+    }
+
+    #[test]
+    fn a_note_says_who_holds_it() {
+        let (_dir, path) = path();
+        assert_eq!(Note::read(&path), None);
+        let lock = FileLock::try_take(&path).unwrap().unwrap();
+        assert_eq!(Note::read(&path), None);
+        for mode in ["background", "foreground"] {
+            let note = Note { process: ProcessId { pid: 7, start_time: 8 }, mode: mode.to_owned() };
+            lock.write_note(&note).unwrap();
+            assert_eq!(Note::read(&path), Some(note));
+        }
+        drop(lock);
+        assert_eq!(Note::read(&path), None);
+    }
+}

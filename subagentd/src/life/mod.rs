@@ -1,0 +1,87 @@
+//! The life of the daemon: how it starts, proves that it is the only one, serves, and ends. All of `subagentd run`.
+//!
+//! Must not know what requests mean (`api`) or how workers are run (`supervisor`). Reading the command line is the
+//! program's business, which hands over [`RunOptions`].
+
+mod client;
+mod error;
+mod files;
+mod heartbeat;
+mod idle;
+mod inotify;
+mod lock;
+mod log;
+mod once;
+mod options;
+mod payload;
+mod print;
+mod process;
+mod report;
+mod serve;
+mod signals;
+mod socket;
+mod stop;
+mod surroundings;
+mod takeover;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use subagent_config::state_dir;
+use subagent_protocol::Result;
+use tokio::runtime::{Builder, Runtime};
+
+pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
+pub use options::{DEFAULT_IDLE_EXIT_SECONDS, Mode, RunOptions, idle_exit_seconds};
+
+use report::Report;
+
+/// How long threads that still hang at the very end are waited for.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+
+/// More threads than this do not make one state dir faster: the store has one writer.
+const MOST_THREADS: usize = 4;
+
+/// Runs the daemon until it ends. To be called at the start of the program: before there are threads, and with nothing
+/// open but the standard streams (in the background everything else is closed).
+#[must_use]
+pub fn run(options: RunOptions) -> ExitCode {
+    let mut report = Report::new(options.mode, options.json);
+    match run_reporting(&options, &mut report) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report.failed(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
+    process::prepare(options.mode)?;
+    state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    if options.once {
+        return once::run(options, report);
+    }
+    let claim = takeover::claim(options)?;
+    let log = log::init(options)?;
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(Box::pin(serve::serve(options, claim, &log, report)));
+    // The lock goes last: whoever gets it must find nobody at work.
+    let (lock, outcome) = match outcome {
+        Ok((lock, outcome)) => (Some(lock), outcome),
+        Err(error) => (None, Err(error)),
+    };
+    runtime.shutdown_timeout(LAST_GRACE);
+    drop(lock);
+    outcome
+}
+
+fn runtime() -> Result<Runtime> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("subagentd")
+        .enable_all()
+        .build()
+        .map_err(|cause| error::start_failed("its threads cannot be started", &cause))
+}

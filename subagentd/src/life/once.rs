@@ -1,0 +1,71 @@
+//! `subagentd run --once`: one look after the workers, by the running daemon if there is one.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::Value;
+use subagent_protocol::{Code, Error, Result};
+
+use super::files::{DAEMON_LOCK, daemon_info};
+use super::lock::{FileLock, Note};
+use super::options::{Mode, RunOptions};
+use super::payload::{self, Payload};
+use super::report::Report;
+use super::serve::{DRAIN_TIME, open};
+use super::takeover::{ONCE, own_process};
+use super::{client, error, log, runtime};
+
+/// The running daemon has this long for its answer.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// Looks, writes the status file and reports.
+///
+/// # Errors
+/// Of the state dir, the store, or the running daemon.
+pub(super) fn run(options: &RunOptions, report: &mut Report) -> Result<()> {
+    let path = options.state_dir.join(DAEMON_LOCK);
+    let lock = FileLock::try_take(&path)
+        .map_err(|cause| error::at_path("its lock cannot be taken:", &path, &cause))?;
+    let payload = match &lock {
+        Some(lock) => {
+            let note = Note { process: own_process()?, mode: ONCE.to_owned() };
+            lock.write_note(&note)
+                .map_err(|cause| error::at_path("its lock cannot be written:", &path, &cause))?;
+            look(options, note.process.pid)?
+        }
+        None => ask(options)?,
+    };
+    // A foreground daemon keeps the file itself.
+    let foreground = Mode::Foreground.as_str();
+    if lock.is_some() || Note::read(&path).is_none_or(|note| note.mode != foreground) {
+        payload::write(options, &payload);
+    }
+    let database = options.state_dir.join("state.db");
+    report.ready(&payload, &format!("subagentd initialized: {}", database.display()));
+    Ok(())
+}
+
+fn look(options: &RunOptions, pid: i32) -> Result<Value> {
+    let _log = log::init(options)?;
+    let runtime = runtime()?;
+    let health = runtime.block_on(async {
+        let (supervisor, _) = open(options).await?;
+        let health = supervisor.health().await;
+        let ended = tokio::time::timeout(DRAIN_TIME, supervisor.shutdown(false)).await;
+        ended.unwrap_or_else(|_| Err(Error::new(Code::StorageError, "the store did not close in time")))?;
+        health
+    })?;
+    runtime.shutdown_timeout(super::LAST_GRACE);
+    let payload = Payload { pid, started_at: payload::now(), mode: ONCE, stopped_at: None };
+    Ok(payload.with_health(options, &health))
+}
+
+fn ask(options: &RunOptions) -> Result<Value> {
+    let info = daemon_info(&options.state_dir).ok_or_else(|| {
+        Error::new(Code::DaemonNotRunning, "a daemon is just starting or ending; try again").retryable()
+    })?;
+    let health = client::request(&info, Method::GET, "/v1/daemon/health", None, ANSWER_TIME)?;
+    let payload =
+        Payload { pid: info.process.pid, started_at: info.started_at, mode: ONCE, stopped_at: None };
+    Ok(payload.with_health(options, &health))
+}

@@ -1,0 +1,113 @@
+//! How whoever started the daemon hears of its start: a line on the readiness pipe, JSON or text. After readiness a
+//! background daemon has nobody to tell any more, and only the log is left.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use subagent_protocol::Error;
+use subagent_protocol::api::Envelope;
+
+use super::options::Mode;
+use super::print;
+
+/// Where reports go.
+#[derive(Debug)]
+pub(super) struct Report {
+    to: To,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// The starter's pipe: one line of JSON, then never again.
+    Pipe,
+    /// A script.
+    Json,
+    /// A person.
+    Text,
+    /// Nobody: the log has it.
+    Log,
+}
+
+impl Report {
+    pub(super) fn new(mode: Mode, json: bool) -> Self {
+        let to = match mode {
+            Mode::Background => To::Pipe,
+            Mode::Foreground if json => To::Json,
+            Mode::Foreground => To::Text,
+        };
+        Self { to }
+    }
+
+    /// The daemon serves, or its one look is done: `payload` is what the status file has, `text` the same for people.
+    pub(super) fn ready(&mut self, payload: &Value, text: &str) {
+        match self.to {
+            To::Pipe => self.line(&json!({ "ready": true }).to_string()),
+            To::Json => self.line(&print::one_line(payload)),
+            To::Text => self.line(text),
+            To::Log => {}
+        }
+        if self.to == To::Pipe {
+            self.to = To::Log;
+        }
+    }
+
+    /// The daemon could not start, or ended with an error.
+    pub(super) fn failed(&mut self, error: &Error) {
+        tracing::error!(code = %error.code, message = error.message, "the daemon ends with an error");
+        match self.to {
+            To::Pipe => self.line(&json!({ "error": error }).to_string()),
+            To::Json => {
+                let envelope = serde_json::to_value(Envelope::<()>::failure(error.clone()));
+                self.line(&print::one_line(&envelope.unwrap_or_default()));
+            }
+            To::Text => lines_to(&mut io::stderr().lock(), &in_words(error)),
+            To::Log => {}
+        }
+    }
+
+    #[allow(clippy::unused_self)]
+    fn line(&self, line: &str) {
+        lines_to(&mut io::stdout().lock(), line);
+    }
+}
+
+/// The contract's text of an error.
+fn in_words(error: &Error) -> String {
+    let detail = |key: &str| error.details.get(key).and_then(Value::as_str);
+    let mut text = error.to_string();
+    if let Some(action) = detail("recommendedAction") {
+        text += &format!("\nHint: {action}");
+    }
+    if let Some(command) = detail("recommendedCommand") {
+        text += &format!("\nTry: {command}");
+    }
+    text
+}
+
+/// One write, so that no reader sees a part. Nobody may be reading any more, which is no reason not to go on.
+fn lines_to(out: &mut impl Write, text: &str) {
+    let _ = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::Code;
+
+    use super::*;
+
+    #[test]
+    fn errors_have_hint_and_command() {
+        let error = Error::new(Code::DaemonAlreadyRunning, "taken").recommend("Stop it.");
+        assert_eq!(in_words(&error), "DAEMON_ALREADY_RUNNING: taken\nHint: Stop it.");
+        let error = error.with("recommendedCommand", "subagentd stop");
+        assert_eq!(in_words(&error), "DAEMON_ALREADY_RUNNING: taken\nHint: Stop it.\nTry: subagentd stop");
+    }
+
+    #[test]
+    fn the_pipe_is_used_once() {
+        let mut report = Report::new(Mode::Background, true);
+        assert_eq!(report.to, To::Pipe);
+        report.ready(&Value::Null, "");
+        assert_eq!(report.to, To::Log);
+    }
+}

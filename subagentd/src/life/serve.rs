@@ -1,0 +1,150 @@
+//! The daemon from the moment that it holds the lock until it lets go: open, bind, tell, serve, end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_config::RuntimeDir;
+use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
+use tokio::sync::oneshot;
+
+use super::files::{self, DAEMON_INFO};
+use super::heartbeat::Heartbeat;
+use super::lock::FileLock;
+use super::log::Log;
+use super::options::{Mode, RunOptions};
+use super::payload;
+use super::report::Report;
+use super::signals::Signals;
+use super::socket::SocketFile;
+use super::stop::{self, Ending, Reason};
+use super::surroundings::{Surroundings, remake_folder};
+use super::takeover::Claim;
+use super::{error, idle};
+use crate::api::{self, Api, Listening};
+use crate::supervisor::{Setup, Supervisor};
+
+/// How long the supervisor has to finish its commits.
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
+
+/// Runs the daemon. Gives the lock back, to be let go when nothing of the daemon is left, and how it ended.
+///
+/// # Errors
+/// What kept it from starting.
+pub(super) async fn serve(
+    options: &RunOptions,
+    claim: Claim,
+    log: &Log,
+    report: &mut Report,
+) -> Result<(FileLock, Result<()>)> {
+    let mut signals = Signals::listen()?;
+    let Claim { lock, starting, process } = claim;
+    let (supervisor, dir) = open(options).await?;
+    let path = dir.daemon_socket();
+    let (listener, socket) = SocketFile::bind(&path, &lock)
+        .map_err(|cause| error::at_path("its socket cannot be made:", &path, &cause))?;
+    let info = Arc::new(DaemonInfo {
+        protocol: PROTOCOL,
+        oldest_protocol: OLDEST_PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process,
+        generation: supervisor.generation(),
+        socket: path,
+        state_dir: options.state_dir.clone(),
+        mode: options.mode.as_str().to_owned(),
+        started_at: payload::now(),
+    });
+
+    let (control, mut stops, phases) = api::control();
+    let (listening, replace, connections) = Listening::new(listener);
+    let router = api::router(Api { supervisor: supervisor.clone(), info: info.clone(), control });
+    let (stop_accepting, accepting) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(api::serve(listening, router, async move {
+        let _ = accepting.await;
+    }));
+    write_info(options, &info)?;
+
+    let mut heartbeat = Heartbeat::begin(options, &supervisor, &info).await;
+    report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
+    if options.mode == Mode::Background {
+        log.take_over_output();
+    }
+    drop(starting);
+    tracing::info!(generation = info.generation, socket = %info.socket.display(), "ready");
+
+    let mut surroundings = Surroundings::new(lock, socket, replace);
+    let again = || {
+        let prepare = || RuntimeDir::prepare(&options.environment, &options.state_dir);
+        remake_folder(prepare, &info.socket)
+    };
+    let reason = tokio::select! {
+        biased;
+        signal = signals.next() => Reason::Signal(signal),
+        Some(request) = stops.recv() => Reason::Request(request),
+        reason = surroundings.keep(again, connections.clone()) => reason,
+        ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
+        () = when_idle(options, &supervisor, &connections) => Reason::Idle,
+        never = heartbeat.beat() => match never {},
+    };
+
+    let Surroundings { lock, socket, .. } = surroundings;
+    let ending = Ending { supervisor, connections, stops, phases, stop_accepting, serving };
+    let outcome = tokio::select! {
+        outcome = stop::end(ending, reason) => outcome,
+        signal = signals.next() => {
+            tracing::warn!(signal, "a second signal: the daemon ends at once");
+            Ok(())
+        }
+    };
+    socket.remove();
+    // Without the lock the state dir is gone or somebody else's.
+    if lock.is_own() {
+        let _ = std::fs::remove_file(options.state_dir.join(DAEMON_INFO));
+        heartbeat.end();
+    }
+    tracing::info!("ended");
+    Ok((lock, outcome))
+}
+
+/// Opens the supervisor, with the folder of its sockets.
+///
+/// # Errors
+/// Of that folder or the store.
+pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir)> {
+    let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
+    let setup = Setup {
+        state_dir: options.state_dir.clone(),
+        runtime_dir: dir.clone(),
+        runtime_program: runtime_program(options)?,
+    };
+    Ok((Box::pin(Supervisor::open(setup)).await?, dir))
+}
+
+fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
+    match &options.runtime_program {
+        Some(program) => Ok(program.clone()),
+        None => std::env::current_exe()
+            .map(|own| own.with_file_name("subagent-runtime"))
+            .map_err(|cause| error::start_failed("it cannot find its own executable", &cause)),
+    }
+}
+
+fn write_info(options: &RunOptions, info: &DaemonInfo) -> Result<()> {
+    serde_json::to_vec_pretty(info)
+        .map_err(std::io::Error::from)
+        .and_then(|text| files::replace(&options.state_dir, DAEMON_INFO, &text))
+        .map_err(|cause| {
+            error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
+        })
+}
+
+async fn when_idle(options: &RunOptions, supervisor: &Supervisor, connections: &api::Connections) {
+    match options.mode {
+        Mode::Background if options.idle_exit_seconds > 0 => {
+            let after = Duration::from_secs(options.idle_exit_seconds);
+            idle::idle(after, connections.clone(), supervisor.live_workers()).await;
+        }
+        _ => std::future::pending().await,
+    }
+}

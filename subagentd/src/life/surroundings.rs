@@ -1,0 +1,188 @@
+//! The files around a running daemon: its lock must stay its own, or it ends; its socket is made again if it vanishes.
+//! Nothing is polled: inotify tells, and each new connection is a reason to look as well (a workspace that was moved
+//! as a whole is not told of).
+
+use std::fs;
+use std::path::Path;
+
+use subagent_config::RuntimeDir;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+
+use super::inotify::Inotify;
+use super::lock::FileLock;
+use super::socket::SocketFile;
+use super::stop::Reason;
+use crate::api::Connections;
+
+/// What must stay as it is.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    pub(super) lock: FileLock,
+    pub(super) socket: SocketFile,
+    inotify: Option<Inotify>,
+    replace: mpsc::Sender<UnixListener>,
+}
+
+impl Surroundings {
+    /// Begins to watch.
+    pub(super) fn new(lock: FileLock, socket: SocketFile, replace: mpsc::Sender<UnixListener>) -> Self {
+        let inotify = Inotify::new()
+            .inspect_err(|error| tracing::warn!(%error, "no inotify: a lost lock or socket is noticed late"))
+            .ok();
+        let surroundings = Self { lock, socket, inotify, replace };
+        surroundings.watch(surroundings.lock.path());
+        surroundings.watch(surroundings.socket.path());
+        surroundings
+    }
+
+    /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
+    /// find it any more.
+    pub(super) async fn keep(&mut self, remake: impl Fn() -> bool, mut connections: Connections) -> Reason {
+        loop {
+            if !self.lock.is_own() {
+                return Reason::LockLost;
+            }
+            let found = self.socket.is_in_place() || (remake() && self.bind_again().await);
+            if !found {
+                return Reason::SocketLost;
+            }
+            tokio::select! {
+                () = changed(self.inotify.as_ref()) => {}
+                Ok(()) = connections.changed() => {}
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn bind_again(&mut self) -> bool {
+        match SocketFile::bind(self.socket.path(), &self.lock) {
+            Ok((listener, socket)) => {
+                tracing::warn!(socket = %socket.path().display(), "the socket had vanished and was made again");
+                self.socket = socket;
+                // An error means that the daemon has stopped accepting.
+                let _ = self.replace.send(listener).await;
+                self.watch(self.socket.path());
+                true
+            }
+            Err(error) => {
+                let socket = self.socket.path().display();
+                tracing::error!(%error, %socket, "the socket has vanished and cannot be made again");
+                false
+            }
+        }
+    }
+
+    fn watch(&self, path: &Path) {
+        if let Some(inotify) = &self.inotify
+            && let Err(error) = inotify.watch(path)
+        {
+            tracing::warn!(%error, path = %path.display(), "a file cannot be watched");
+        }
+    }
+}
+
+async fn changed(inotify: Option<&Inotify>) {
+    match inotify {
+        Some(inotify) => {
+            if let Err(error) = inotify.changed().await {
+                tracing::error!(%error, "inotify cannot be read");
+                std::future::pending::<()>().await;
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Makes the folder of the sockets again if it is gone too.
+pub(super) fn remake_folder(
+    prepare: impl Fn() -> Result<RuntimeDir, subagent_config::ConfigError>,
+    socket: &Path,
+) -> bool {
+    let folder_is_there = socket.parent().is_some_and(|folder| fs::symlink_metadata(folder).is_ok());
+    folder_is_there
+        || match prepare() {
+            Ok(dir) => dir.daemon_socket() == socket,
+            Err(error) => {
+                tracing::error!(%error, "the folder of the sockets has vanished and cannot be made again");
+                false
+            }
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use tokio::sync::watch;
+
+    use super::*;
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        lock: PathBuf,
+        socket: PathBuf,
+        replaced: mpsc::Receiver<UnixListener>,
+        count: watch::Sender<usize>,
+        keeping: tokio::task::JoinHandle<Reason>,
+    }
+
+    impl Place {
+        /// `inotify` as in a user's session that has none left, or with it.
+        fn start(inotify: bool, remake: bool) -> Self {
+            let dir = tempfile::tempdir_in("/tmp").unwrap();
+            let (lock, socket) = (dir.path().join("lock"), dir.path().join("s"));
+            let held = FileLock::try_take(&lock).unwrap().unwrap();
+            let (_listener, file) = SocketFile::bind(&socket, &held).unwrap();
+            let (replace, replaced) = mpsc::channel(1);
+            let (count, connections) = watch::channel(0);
+            let mut surroundings = Surroundings::new(held, file, replace);
+            if !inotify {
+                surroundings.inotify = None;
+            }
+            let keeping = tokio::spawn(async move { surroundings.keep(|| remake, connections).await });
+            Self { _dir: dir, lock, socket, replaced, count, keeping }
+        }
+
+        async fn reason(self) -> Reason {
+            tokio::time::timeout(Duration::from_secs(20), self.keeping).await.expect("it ends").unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lost_lock_ends_the_daemon() {
+        let place = Place::start(true, true);
+        fs::remove_file(&place.lock).unwrap();
+        assert!(matches!(place.reason().await, Reason::LockLost));
+    }
+
+    #[tokio::test]
+    async fn without_inotify_a_connection_is_a_reason_to_look() {
+        let place = Place::start(false, true);
+        fs::remove_file(&place.lock).unwrap();
+        place.count.send_replace(1);
+        assert!(matches!(place.reason().await, Reason::LockLost));
+    }
+
+    #[tokio::test]
+    async fn a_lost_socket_is_made_again_each_time() {
+        let mut place = Place::start(true, true);
+        for _ in 0..3 {
+            fs::remove_file(&place.socket).unwrap();
+            let again = tokio::time::timeout(Duration::from_secs(20), place.replaced.recv());
+            let _listener = again.await.expect("a new socket").unwrap();
+            UnixStream::connect(&place.socket).unwrap();
+        }
+        fs::remove_file(&place.lock).unwrap();
+        assert!(matches!(place.reason().await, Reason::LockLost));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_cannot_be_made_again_ends_the_daemon() {
+        let place = Place::start(true, false);
+        fs::remove_file(&place.socket).unwrap();
+        assert!(matches!(place.reason().await, Reason::SocketLost));
+    }
+}

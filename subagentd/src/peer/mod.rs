@@ -1,0 +1,105 @@
+//! Who is at the other end of a connection: which process, and whether it is an agent of ours or something below one.
+//!
+//! Must not decide what anybody may do (that is the API's business) and must not trust what a peer says of itself.
+
+mod origin;
+mod pid;
+
+use std::sync::{Arc, OnceLock};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::geteuid;
+use subagent_config::proc;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
+use tokio::net::UnixStream;
+
+pub use origin::Origin;
+use pid::PeerProcess;
+
+/// Why a connection is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The kernel does not say who it is.
+    #[error("the peer of the connection cannot be told")]
+    Unknown(#[source] std::io::Error),
+    /// Another user; the directory's mode should have kept them out.
+    #[error("the peer is user {0}, not the user of this daemon")]
+    OtherUser(u32),
+    /// It has ended, so nobody can say below whom it was.
+    #[error("the peer has ended")]
+    Ended,
+    /// Its ancestors cannot be told.
+    #[error("the ancestors of the peer cannot be told")]
+    Ancestors(#[source] std::io::Error),
+}
+
+/// The process that opened a connection. Cheap to clone; all clones share what was found out.
+#[derive(Debug, Clone)]
+pub struct Peer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    process: PeerProcess,
+    /// The peer and its ancestors. Read once: a process that was started below a guard stays below it, and who is not
+    /// below one cannot get there later.
+    chain: OnceLock<Vec<ProcessId>>,
+}
+
+impl Peer {
+    /// Asks the kernel who opened this connection.
+    ///
+    /// # Errors
+    /// Whenever the connection must be dropped: see [`PeerError`].
+    pub fn of(stream: &UnixStream) -> Result<Self, PeerError> {
+        let unknown = |error: nix::Error| PeerError::Unknown(error.into());
+        let credentials = getsockopt(stream, sockopt::PeerCredentials).map_err(unknown)?;
+        if credentials.uid() != geteuid().as_raw() {
+            return Err(PeerError::OtherUser(credentials.uid()));
+        }
+        let process = PeerProcess::of(stream, credentials.pid())?;
+        Ok(Self(Arc::new(Inner { process, chain: OnceLock::new() })))
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        self.0.process.id()
+    }
+
+    /// Whether the peer is one of the guards, or below one. Reads `/proc` at the first call that has guards to
+    /// compare with.
+    ///
+    /// # Errors
+    /// [`PeerError::Ended`] and [`PeerError::Ancestors`]; nobody who cannot be placed may act.
+    pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
+        if guards.is_empty() {
+            return Ok(Origin::Owner);
+        }
+        let chain = match self.0.chain.get() {
+            Some(chain) => chain,
+            None => {
+                let chain = self.ancestors()?;
+                self.0.chain.get_or_init(|| chain)
+            }
+        };
+        Ok(origin::origin(chain, guards))
+    }
+
+    fn ancestors(&self) -> Result<Vec<ProcessId>, PeerError> {
+        let id = self.process();
+        let chain = proc::ancestors(id.pid).map_err(|error| {
+            if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
+        })?;
+        // Alive after the walk, and still the same: so the walk was about the peer and not about a later process of
+        // its number, or about the orphans that it left.
+        let same = chain.first().is_some_and(|first| first.start_time == id.start_time && !first.ended);
+        if !same || !self.0.process.is_alive() {
+            return Err(PeerError::Ended);
+        }
+        Ok(chain.iter().map(|found| ProcessId { pid: found.pid, start_time: found.start_time }).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

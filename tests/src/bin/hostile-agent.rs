@@ -1,0 +1,415 @@
+//! An agent that writes its bytes by hand and breaks every rule of the wire, one case at a time.
+//!
+//! It behaves until it is told otherwise: a prompt with the line `hostile: NAME` plays that case, between the
+//! chunks `before` and `after`, and then ends the turn with `end_turn`, unless not ending it is the case.
+//! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
+//! size of `long-line`, `--list` prints the names. It shares no code with the peer that it tests.
+
+use std::io::{self, BufRead, StdinLock, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Value, json};
+
+const SESSION: &str = "hostile-session";
+const DEPTH: usize = 10_000;
+
+/// All cases; the second word says how the turn goes on.
+const CASES: [(&str, Ending); 24] = [
+    ("truncated-json", Ending::Proper),
+    ("giant-numbers", Ending::Proper),
+    ("deep-nesting", Ending::Proper),
+    ("duplicate-keys", Ending::Proper),
+    ("invalid-utf8", Ending::Proper),
+    ("nuls", Ending::Proper),
+    ("lone-surrogates", Ending::Proper),
+    ("id-collision", Ending::Proper),
+    ("unasked-response", Ending::Proper),
+    ("response-twice", Ending::Twice),
+    ("request-id-null", Ending::Proper),
+    ("request-id-string", Ending::Proper),
+    ("request-id-float", Ending::Proper),
+    ("crlf", Ending::CrLf),
+    ("long-line", Ending::Proper),
+    ("bom", Ending::Proper),
+    ("other-session", Ending::Proper),
+    ("permission-no-options", Ending::Proper),
+    ("permission-duplicate-options", Ending::Proper),
+    ("permission-unknown-kinds", Ending::Proper),
+    ("permission-bare-tool-call", Ending::Proper),
+    ("close-stdout", Ending::Never),
+    ("never-read", Ending::Never),
+    ("byte-by-byte", Ending::Bytewise),
+];
+
+/// How a case ends its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Proper,
+    Twice,
+    CrLf,
+    Bytewise,
+    /// The case does not return.
+    Never,
+}
+
+/// What a wait for an answer came to. The answer itself was said.
+enum Answer {
+    Given,
+    Cancelled,
+}
+
+struct Hostile {
+    input: StdinLock<'static>,
+    long_line: usize,
+    at_initialize: Option<String>,
+    at_session_new: Option<String>,
+    /// The id of the request that is being answered, as JSON.
+    current: Value,
+}
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // If stderr is closed there is nobody to tell.
+            let _ = writeln!(io::stderr(), "hostile-agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start() -> io::Result<()> {
+    let mut agent = Hostile {
+        input: io::stdin().lock(),
+        long_line: 100 * 1024 * 1024,
+        at_initialize: None,
+        at_session_new: None,
+        current: Value::Null,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| io::Error::other(format!("{arg} needs a value")));
+        match arg.as_str() {
+            "--list" => {
+                let names: String = CASES.iter().map(|(name, _)| format!("{name}\n")).collect();
+                return write(names.as_bytes());
+            }
+            "--bytes" => agent.long_line = value()?.parse().map_err(io::Error::other)?,
+            "--at-initialize" => agent.at_initialize = Some(value()?),
+            "--at-session-new" => agent.at_session_new = Some(value()?),
+            _ => return Err(io::Error::other(format!("unknown flag {arg}"))),
+        }
+    }
+    while let Some(message) = agent.read()? {
+        agent.handle(&message)?;
+    }
+    Ok(())
+}
+
+impl Hostile {
+    /// The next message; `None` at the end of stdin. Lines that are no JSON are skipped.
+    fn read(&mut self) -> io::Result<Option<Value>> {
+        loop {
+            let mut line = Vec::new();
+            if self.input.read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            if let Ok(message) = serde_json::from_slice(&line) {
+                return Ok(Some(message));
+            }
+        }
+    }
+
+    fn handle(&mut self, message: &Value) -> io::Result<()> {
+        let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) else {
+            return Ok(());
+        };
+        self.current = id.clone();
+        match method {
+            "initialize" => {
+                self.turn_hostile(self.at_initialize.clone())?;
+                answer(id, &json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}))
+            }
+            "session/new" => {
+                self.turn_hostile(self.at_session_new.clone())?;
+                answer(id, &json!({"sessionId": SESSION}))
+            }
+            "session/load" => answer(id, &Value::Null),
+            "session/prompt" => self.prompt(id, &message["params"]),
+            _ => line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})),
+        }
+    }
+
+    /// Plays the case chosen for this moment. `early-updates` exists only here.
+    fn turn_hostile(&mut self, case: Option<String>) -> io::Result<()> {
+        match case.as_deref() {
+            None => Ok(()),
+            Some("early-updates") => say("too early"),
+            Some(name) if CASES.iter().any(|(known, _)| *known == name) => self.play(name).map(drop),
+            Some(name) => Err(io::Error::other(unknown(name))),
+        }
+    }
+
+    fn prompt(&mut self, id: &Value, params: &Value) -> io::Result<()> {
+        let blocks = params["prompt"].as_array();
+        let texts = blocks.into_iter().flatten().filter_map(|block| block["text"].as_str());
+        let name = texts.flat_map(str::lines).find_map(|line| line.strip_prefix("hostile:")).map(str::trim);
+        let end = |reason: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"stopReason": reason}});
+        let ending = match name {
+            None => Ending::Proper,
+            Some(name) => match CASES.iter().find(|(known, _)| *known == name) {
+                None => {
+                    say(&unknown(name))?;
+                    Ending::Proper
+                }
+                Some((_, ending)) => {
+                    say("before")?;
+                    if let Some(Answer::Cancelled) = self.play(name)? {
+                        return line(&end("cancelled"));
+                    }
+                    *ending
+                }
+            },
+        };
+        say("after")?;
+        let end = end("end_turn");
+        match ending {
+            Ending::Proper => line(&end),
+            Ending::Twice => line(&end).and_then(|()| line(&end)),
+            Ending::CrLf => write(format!("{end}\r\n").as_bytes()),
+            Ending::Bytewise => bytewise(&format!("{end}\n")),
+            Ending::Never => Ok(()),
+        }
+    }
+
+    /// Writes the hostile bytes of one case; an answer that was waited for is said.
+    fn play(&mut self, name: &str) -> io::Result<Option<Answer>> {
+        match name {
+            "truncated-json" => write(&head_of(&update_line("cut off"), 70))?,
+            "giant-numbers" => {
+                let digits = "9".repeat(DEPTH);
+                for used in [digits.as_str(), "1e999", "-1e999", "18446744073709551616", "0.1e-9999", "-0"] {
+                    raw_update(&format!(
+                        "\"sessionUpdate\":\"usage_update\",\"used\":{used},\"size\":{used}"
+                    ))?;
+                }
+                raw(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{digits},\"result\":{{}}}}"))?;
+            }
+            "deep-nesting" => {
+                let (open, close) = ("[".repeat(DEPTH), "]".repeat(DEPTH));
+                raw_update(&format!(
+                    "\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"deep\",\"title\":\"deep\",\"rawInput\":{open}{close}"
+                ))?;
+                raw(&open)?;
+                raw(&"{\"a\":".repeat(DEPTH))?;
+            }
+            "duplicate-keys" => {
+                raw_update(
+                    "\"sessionUpdate\":\"plan\",\"entries\":[],\"sessionUpdate\":\"usage_update\",\"used\":1,\"size\":2",
+                )?;
+                raw(
+                    "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"method\":\"_hostile/other\",\"params\":{},\"params\":[]}",
+                )?;
+            }
+            "invalid-utf8" => write(&replaced("@", b"\xff\xc3\x28\xed\xa0\x80"))?,
+            "nuls" => {
+                write(b"\0\0\0\n")?;
+                write(&replaced("@", b"a\0b"))?;
+                write(&replaced("@", b"a\\u0000b"))?;
+            }
+            "lone-surrogates" => {
+                write(&replaced("@", b"\\ud800"))?;
+                write(&replaced("@", b"\\udc00\\ud800x"))?;
+            }
+            "id-collision" => {
+                let id = self.current.clone();
+                return self.ping(&id).map(Some);
+            }
+            "unasked-response" => {
+                for id in [json!(987_654_321), json!("nobody"), json!(-1), Value::Null] {
+                    answer(&id, &json!({"stopReason": "refusal"}))?;
+                }
+                raw("{\"jsonrpc\":\"2.0\",\"id\":987654322,\"error\":{\"code\":1,\"message\":\"unasked\"}}")?;
+            }
+            "request-id-null" | "request-id-float" => {
+                // Nobody has to answer these, so nothing is waited for.
+                let id = if name == "request-id-null" { "null" } else { "1.5" };
+                raw(&format!(
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"_hostile/ping\",\"params\":{{}}}}"
+                ))?;
+            }
+            "request-id-string" => return self.ping(&json!("a \"quoted\" id")).map(Some),
+            "crlf" => write(format!("{}\r\n\r\n", update_line("crlf")).as_bytes())?,
+            "long-line" => long_line(self.long_line)?,
+            "bom" => write(format!("\u{feff}{}\n", update_line("bom")).as_bytes())?,
+            "other-session" => {
+                for session in [json!("somebody-else"), json!(""), json!(7), Value::Null] {
+                    line(&update_for(&session, "not for you"))?;
+                }
+            }
+            "permission-no-options" => return self.permission(tool(), &json!([])).map(Some),
+            "permission-duplicate-options" => {
+                let twin = |name: &str, kind: &str| json!({"optionId": "same", "name": name, "kind": kind});
+                let options = json!([twin("Yes", "allow_once"), twin("No", "reject_once")]);
+                return self.permission(tool(), &options).map(Some);
+            }
+            "permission-unknown-kinds" => {
+                let options = json!([
+                    {"optionId": "opt-1", "name": "Do it", "kind": "allow_for_now"},
+                    {"optionId": "opt-2", "name": "Do not", "kind": 7},
+                    {"optionId": "opt-3", "name": "Hm"},
+                ]);
+                return self.permission(tool(), &options).map(Some);
+            }
+            "permission-bare-tool-call" => {
+                let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
+                return self.permission(json!({"kind": "execute"}), &options).map(Some);
+            }
+            "close-stdout" => {
+                nix::unistd::close(1)?;
+                return self.until_end_of_input().map(|()| None);
+            }
+            "never-read" => wait_for_hangup()?,
+            "byte-by-byte" => bytewise(&format!("{}\n", update_line("byte by byte")))?,
+            // Its hostile part is the ending.
+            "response-twice" => {}
+            _ => return Err(io::Error::other(unknown(name))),
+        }
+        Ok(None)
+    }
+
+    /// A request that every client refuses with -32601; its answer is waited for and said.
+    fn ping(&mut self, id: &Value) -> io::Result<Answer> {
+        line(&json!({"jsonrpc": "2.0", "id": id, "method": "_hostile/ping", "params": {}}))?;
+        self.wait_for(id)
+    }
+
+    fn permission(&mut self, tool: Value, options: &Value) -> io::Result<Answer> {
+        let id = json!(0);
+        let params = json!({"sessionId": SESSION, "toolCall": tool, "options": options});
+        line(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}))?;
+        self.wait_for(&id)
+    }
+
+    fn wait_for(&mut self, id: &Value) -> io::Result<Answer> {
+        while let Some(mut message) = self.read()? {
+            if message["method"] == "session/cancel" {
+                return Ok(Answer::Cancelled);
+            }
+            if message.get("method").is_none() && message["id"] == *id {
+                let answer = match message.get_mut("result") {
+                    Some(result) => result.take(),
+                    None => message["error"]["code"].take(),
+                };
+                say(&format!("answered: {answer}"))?;
+                return Ok(Answer::Given);
+            }
+        }
+        Err(io::Error::other("stdin ended before the answer came"))
+    }
+
+    fn until_end_of_input(&mut self) -> io::Result<()> {
+        while self.read()?.is_some() {}
+        std::process::exit(0)
+    }
+}
+
+fn unknown(name: &str) -> String {
+    format!("hostile-agent: unknown case {name}; --list prints them")
+}
+
+fn tool() -> Value {
+    json!({"toolCallId": "t-1", "title": "do something", "kind": "execute", "status": "pending"})
+}
+
+fn update_for(session: &Value, text: &str) -> Value {
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
+}
+
+fn update_line(text: &str) -> String {
+    update_for(&json!(SESSION), text).to_string()
+}
+
+fn say(text: &str) -> io::Result<()> {
+    raw(&update_line(text))
+}
+
+fn answer(id: &Value, result: &Value) -> io::Result<()> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+fn line(message: &Value) -> io::Result<()> {
+    raw(&message.to_string())
+}
+
+fn raw(text: &str) -> io::Result<()> {
+    write(format!("{text}\n").as_bytes())
+}
+
+/// A `session/update` whose `update` has these members, written as they are.
+fn raw_update(members: &str) -> io::Result<()> {
+    raw(&format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"{SESSION}\",\"update\":{{{members}}}}}}}"
+    ))
+}
+
+/// The line of a chunk with `slot` as its text, in which the slot is replaced by these bytes.
+fn replaced(slot: &str, by: &[u8]) -> Vec<u8> {
+    let line = update_line(slot);
+    let (head, tail) = line.split_once(slot).unwrap_or((line.as_str(), ""));
+    [head.as_bytes(), by, tail.as_bytes(), b"\n"].concat()
+}
+
+fn head_of(line: &str, bytes: usize) -> Vec<u8> {
+    let mut head = line.as_bytes()[..bytes.min(line.len())].to_vec();
+    head.push(b'\n');
+    head
+}
+
+/// One chunk in a line of `bytes` bytes (or the shortest that is possible), never held in memory as a whole.
+fn long_line(bytes: usize) -> io::Result<()> {
+    static BLOCK: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+    let frame = update_line("@");
+    let (head, tail) = frame.split_once('@').unwrap_or((frame.as_str(), ""));
+    let mut left = bytes.saturating_sub(frame.len());
+    write(head.as_bytes())?;
+    while left > 0 {
+        let part = left.min(BLOCK.len());
+        write(&BLOCK[..part])?;
+        left -= part;
+    }
+    raw(tail)
+}
+
+fn bytewise(text: &str) -> io::Result<()> {
+    text.as_bytes().chunks(1).try_for_each(write)
+}
+
+/// Waits until the client closes our stdin, without reading a byte of it.
+fn wait_for_hangup() -> io::Result<()> {
+    let stdin = io::stdin();
+    loop {
+        let mut watched = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+        match poll(&mut watched, PollTimeout::NONE) {
+            Ok(_) => std::process::exit(0),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Straight to the descriptor: what is one write here is one write on the wire.
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match nix::unistd::write(io::stdout().as_fd(), rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

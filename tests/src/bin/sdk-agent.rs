@@ -1,0 +1,249 @@
+//! An agent on the official SDK, so that a codec which is not ours checks ours.
+//!
+//! It answers a prompt with its words, a chunk each. A prompt with the word `ask` asks for permission first and
+//! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. `--state DIR` stores the
+//! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::ConnectionTo;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
+    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
+    PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, RequestPermissionOutcome,
+    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason, TextContent,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+};
+use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+struct Session {
+    history: Vec<SessionUpdate>,
+    /// Rung by `session/cancel` while a turn runs.
+    cancel: Option<Arc<Notify>>,
+}
+
+#[derive(Clone, Default)]
+struct Echo {
+    state: Option<PathBuf>,
+    sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
+}
+
+impl Echo {
+    /// Runs `change` on an open session.
+    fn with<T>(&self, id: &SessionId, change: impl FnOnce(&mut Session) -> T) -> Result<T> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.get_mut(id).map(change).ok_or_else(|| Error::invalid_params().data("unknown session"))
+    }
+
+    fn open(&self, id: &SessionId, history: Vec<SessionUpdate>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.insert(id.clone(), Session { history, cancel: None });
+    }
+
+    fn file(&self, id: &SessionId) -> Option<PathBuf> {
+        let name = id.to_string();
+        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        self.state.as_ref().filter(|_| plain).map(|folder| folder.join(format!("{name}.json")))
+    }
+
+    /// A new session with an id that no other file of the state folder has.
+    fn create(&self) -> Result<SessionId> {
+        let mut number = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).len();
+        loop {
+            number += 1;
+            let id = SessionId::new(format!("sdk-{number}"));
+            if !self.file(&id).is_some_and(|path| path.exists()) {
+                self.open(&id, Vec::new());
+                self.store(&id)?;
+                return Ok(id);
+            }
+        }
+    }
+
+    fn store(&self, id: &SessionId) -> Result<()> {
+        let Some(path) = self.file(id) else { return Ok(()) };
+        let bytes = self.with(id, |session| serde_json::to_vec(&session.history))?;
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        folder.and_then(|()| fs::write(path, bytes?)).map_err(Error::into_internal_error)
+    }
+
+    /// The history of an open or stored session.
+    fn load(&self, id: &SessionId) -> Result<Vec<SessionUpdate>> {
+        if let Ok(history) = self.with(id, |session| session.history.clone()) {
+            return Ok(history);
+        }
+        let stored = self.file(id).and_then(|path| fs::read(path).ok());
+        let bytes = stored.ok_or_else(|| Error::invalid_params().data("unknown session"))?;
+        let history: Vec<SessionUpdate> =
+            serde_json::from_slice(&bytes).map_err(Error::into_internal_error)?;
+        self.open(id, history.clone());
+        Ok(history)
+    }
+
+    async fn turn(&self, prompt: PromptRequest, client: &ConnectionTo<Client>) -> Result<PromptResponse> {
+        let id = prompt.session_id.clone();
+        let cancel = Arc::new(Notify::new());
+        self.with(&id, |session| session.cancel = Some(cancel.clone()))?;
+        let reason = tokio::select! {
+            result = self.work(&prompt, client) => result.map(|()| StopReason::EndTurn),
+            () = cancel.notified() => Ok(StopReason::Cancelled),
+        };
+        self.with(&id, |session| session.cancel = None)?;
+        self.store(&id)?;
+        reason.map(PromptResponse::new)
+    }
+
+    async fn work(&self, prompt: &PromptRequest, client: &ConnectionTo<Client>) -> Result<()> {
+        let id = &prompt.session_id;
+        let texts = prompt.prompt.iter().filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        });
+        let text = texts.collect::<Vec<_>>().join("\n");
+        let asked = SessionUpdate::UserMessageChunk(chunk(&text));
+        self.with(id, |session| session.history.push(asked))?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if words.contains(&"ask") {
+            let verdict = ask(id, client).await?;
+            self.say(id, client, &format!("permission: {verdict} "))?;
+        }
+        for word in &words {
+            self.say(id, client, &format!("{word} "))?;
+        }
+        if words.contains(&"wait") {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    fn say(&self, id: &SessionId, client: &ConnectionTo<Client>, text: &str) -> Result<()> {
+        let update = SessionUpdate::AgentMessageChunk(chunk(text));
+        self.with(id, |session| session.history.push(update.clone()))?;
+        client.send_notification(SessionNotification::new(id.clone(), update))
+    }
+}
+
+fn chunk(text: &str) -> ContentChunk {
+    ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
+}
+
+async fn ask(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
+    let fields = ToolCallUpdateFields::new()
+        .kind(ToolKind::Execute)
+        .status(ToolCallStatus::Pending)
+        .title("run a command".to_owned());
+    let options = vec![
+        PermissionOption::new("allow", "Allow", PermissionOptionKind::AllowOnce),
+        PermissionOption::new("always", "Always allow", PermissionOptionKind::AllowAlways),
+        PermissionOption::new("reject", "Reject", PermissionOptionKind::RejectOnce),
+    ];
+    let request = RequestPermissionRequest::new(id.clone(), ToolCallUpdate::new("sdk-tool", fields), options);
+    let answer = client.send_request(request).block_task().await?;
+    Ok(match answer.outcome {
+        RequestPermissionOutcome::Selected(selected) => selected.option_id.to_string(),
+        _ => "cancelled".to_owned(),
+    })
+}
+
+/// Connects the SDK to stdin and stdout: a thread reads lines, a task writes frames.
+fn stdio() -> io::Result<(Channel, tokio::task::JoinHandle<()>)> {
+    let (ours, theirs) = Channel::duplex();
+    let (mut rx, tx) = ours.into_parts();
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let mut input = io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line);
+            if !text.trim().is_empty() && tx.unbounded_send(TransportFrame::parse_json(text.trim())).is_err()
+            {
+                break;
+            }
+            line.clear();
+        }
+    })?;
+    let writer = tokio::spawn(async move {
+        while let Ok(frame) = rx.recv().await {
+            let Ok(text) = frame.to_json() else { continue };
+            let mut out = io::stdout().lock();
+            if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+                break;
+            }
+        }
+    });
+    Ok((theirs, writer))
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let mut echo = Echo::default();
+    let mut args = std::env::args_os().skip(1);
+    while let Some(arg) = args.next() {
+        match (arg.to_str(), args.next()) {
+            (Some("--state"), Some(folder)) => echo.state = Some(folder.into()),
+            _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR]")),
+        }
+    }
+    let (transport, writer) = stdio().map_err(Error::into_internal_error)?;
+    let (new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo);
+    let served = Agent
+        .v1()
+        .name("sdk-agent")
+        .on_receive_request(
+            async move |_: InitializeRequest, responder, _| {
+                responder.respond(
+                    InitializeResponse::new(ProtocolVersion::V1)
+                        .agent_capabilities(AgentCapabilities::new().load_session(true))
+                        .agent_info(Implementation::new("sdk-agent", env!("CARGO_PKG_VERSION"))),
+                )
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |_: NewSessionRequest, responder, _| {
+                responder.respond_with_result(new.create().map(NewSessionResponse::new))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
+                let replayed = load.load(&request.session_id).and_then(|history| {
+                    history.into_iter().try_for_each(|update| {
+                        client.send_notification(SessionNotification::new(request.session_id.clone(), update))
+                    })
+                });
+                responder.respond_with_result(replayed.map(|()| LoadSessionResponse::new()))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: PromptRequest, responder, client: ConnectionTo<Client>| {
+                let (echo, to) = (prompt.clone(), client.clone());
+                // Apart from the dispatch loop, which must go on to see the cancel.
+                client.spawn(async move { responder.respond_with_result(echo.turn(request, &to).await) })
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_notification(
+            async move |cancelled: CancelNotification, _| {
+                // A session that does not exist has nothing to cancel.
+                let bell = cancel.with(&cancelled.session_id, |session| session.cancel.clone());
+                if let Ok(Some(bell)) = bell {
+                    bell.notify_one();
+                }
+                Ok(())
+            },
+            agent_client_protocol::on_receive_notification!(),
+        )
+        .connect_to(transport)
+        .await;
+    // What was answered last is still on its way to stdout.
+    let written = writer.await.map_err(Error::into_internal_error);
+    served.and(written)
+}

@@ -1,0 +1,305 @@
+//! Runs a command in a sandbox, with a deadline, and keeps what it says while it says it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::output::Output;
+use super::wait::poll;
+use crate::invariants::Recorder;
+
+/// For a command; it is generous because several tests share two cores.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// After a command has ended, its pipes must end too: whoever keeps them open would hang a caller's `$(...)`.
+const PIPES_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A command that is to be run. Its environment is the sandbox's and nothing else.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Command {
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: BTreeMap<OsString, OsString>,
+    cwd: PathBuf,
+    stdin: Option<Vec<u8>>,
+    deadline: Duration,
+    recorder: Recorder,
+}
+
+impl Command {
+    pub(super) fn new(
+        program: impl Into<PathBuf>,
+        env: BTreeMap<OsString, OsString>,
+        cwd: &Path,
+        recorder: Recorder,
+    ) -> Self {
+        let (program, cwd) = (program.into(), cwd.to_owned());
+        Self { program, args: Vec::new(), env, cwd, stdin: None, deadline: DEADLINE, recorder }
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Takes a variable away.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.remove(OsStr::new(name));
+        self
+    }
+
+    /// Runs it in another folder than the workspace.
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = cwd.into();
+        self
+    }
+
+    /// Gives it this on its standard input (otherwise nothing).
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Gives it another time than 60 s.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it does not end in time; it is killed then.
+    #[track_caller]
+    pub fn run(self) -> Output {
+        self.spawn().output()
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn spawn(self) -> Running {
+        let begun = Instant::now();
+        let mut child = std::process::Command::new(&self.program)
+            .args(&self.args)
+            .env_clear()
+            .envs(&self.env)
+            .current_dir(&self.cwd)
+            .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program.display()));
+        if let (Some(bytes), Some(mut stdin)) = (self.stdin, child.stdin.take()) {
+            // It may end without having read everything.
+            thread::spawn(move || drop(stdin.write_all(&bytes)));
+        }
+        let args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Running {
+            command: format!("{name} {}", args.join(" ")),
+            stdout: Said::collect(child.stdout.take().unwrap()),
+            stderr: Said::collect(child.stderr.take().unwrap()),
+            child: Some(child),
+            args,
+            begun,
+            deadline: self.deadline,
+            recorder: self.recorder,
+        }
+    }
+}
+
+/// A command that runs. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    command: String,
+    args: Vec<String>,
+    child: Option<Child>,
+    stdout: Said,
+    stderr: Said,
+    begun: Instant,
+    deadline: Duration,
+    recorder: Recorder,
+}
+
+impl Running {
+    /// Its process.
+    ///
+    /// # Panics
+    /// Never: the child is there until its output was taken.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().unwrap().id().try_into().unwrap()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn signal(&self, signal: Signal) {
+        // Its number is its own until it is reaped, which only `output` and `drop` do.
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits for a whole line on stdout that this accepts, and gives what it made of it.
+    ///
+    /// # Panics
+    /// When no such line comes before the command's deadline or its end.
+    #[track_caller]
+    pub fn wait_line<T>(&self, what: &str, accept: impl FnMut(&str) -> Option<T>) -> T {
+        let left = (self.begun + self.deadline).saturating_duration_since(Instant::now());
+        match self.stdout.wait_line(left, accept) {
+            Some(found) => found,
+            None => panic!(
+                "`{}` printed no line with {what}\n--- stdout\n{}\n--- stderr\n{}",
+                self.command,
+                self.stdout.text(),
+                self.stderr.text()
+            ),
+        }
+    }
+
+    /// What it has printed so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Whether it has not ended.
+    ///
+    /// # Panics
+    /// When the system does not tell.
+    pub fn runs(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time (it is killed then), or somebody else keeps its stdout or stderr open.
+    #[track_caller]
+    pub fn output(mut self) -> Output {
+        let left = (self.begun + self.deadline).saturating_duration_since(Instant::now());
+        let mut child = self.child.take().unwrap();
+        let status = poll(left, || child.try_wait().unwrap());
+        let elapsed = self.begun.elapsed();
+        if status.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let closed = self.stdout.wait_end(PIPES_DEADLINE) && self.stderr.wait_end(PIPES_DEADLINE);
+        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+        let Some(status) = status else {
+            panic!(
+                "`{}` did not end within {:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
+                self.command, self.deadline
+            );
+        };
+        let output = Output { command: self.command.clone(), status, stdout, stderr, elapsed };
+        assert!(closed, "it has ended, but somebody keeps its stdout or stderr open\n{output}");
+        self.recorder.learn(&self.args, &output.stdout);
+        output
+    }
+
+    /// Kills it, as if the manager's shell had died, and gives what it had printed.
+    pub fn kill(mut self) -> String {
+        self.end();
+        self.stdout.wait_end(PIPES_DEADLINE);
+        let stdout = self.stdout.text();
+        self.recorder.learn(&self.args, &stdout);
+        stdout
+    }
+
+    fn end(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The bytes of a pipe so far, read by a thread.
+#[derive(Debug, Clone)]
+struct Said(Arc<(Mutex<Heard>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Said {
+    fn collect(mut pipe: impl Read + Send + 'static) -> Self {
+        let said = Self(Arc::default());
+        let heard = said.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 16 * 1024];
+            loop {
+                let read = pipe.read(&mut buffer).unwrap_or(0);
+                let (lock, changed) = &*heard.0;
+                let mut so_far = lock.lock().unwrap();
+                so_far.bytes.extend_from_slice(&buffer[..read]);
+                so_far.ended = read == 0;
+                changed.notify_all();
+                if read == 0 {
+                    return;
+                }
+            }
+        });
+        said
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.0.lock().unwrap().bytes).into_owned()
+    }
+
+    fn wait_end(&self, limit: Duration) -> bool {
+        let (lock, changed) = &*self.0;
+        let heard = lock.lock().unwrap();
+        changed.wait_timeout_while(heard, limit, |heard| !heard.ended).unwrap().0.ended
+    }
+
+    fn wait_line<T>(&self, limit: Duration, mut accept: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        let end = Instant::now() + limit;
+        let (lock, changed) = &*self.0;
+        let mut heard = lock.lock().unwrap();
+        let mut looked_at = 0;
+        loop {
+            while let Some(length) = heard.bytes[looked_at..].iter().position(|byte| *byte == b'\n') {
+                let line = String::from_utf8_lossy(&heard.bytes[looked_at..looked_at + length]).into_owned();
+                looked_at += length + 1;
+                if let Some(found) = accept(&line) {
+                    return Some(found);
+                }
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if heard.ended || left.is_zero() {
+                return None;
+            }
+            heard = changed.wait_timeout(heard, left).unwrap().0;
+        }
+    }
+}

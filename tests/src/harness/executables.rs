@@ -1,0 +1,121 @@
+//! The executables under test: built once for a test run, in the profile of the tests, with failpoints.
+//!
+//! They are linked into a folder of their own, because a build without failpoints would replace those that cargo
+//! leaves in the profile's folder, in the middle of a run. With `SUBAGENT_TEST_BINARIES=DIR` those in DIR are taken
+//! as they are.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs, io};
+
+/// A folder of executables to take instead of building some.
+const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
+/// What is needed.
+const NAMES: [&str; 5] = ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent"];
+
+/// Where the executables are.
+#[derive(Debug)]
+pub struct Executables {
+    folder: PathBuf,
+}
+
+impl Executables {
+    /// The folder that holds all of them.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// The executables; the first call of a process builds them.
+///
+/// # Panics
+/// When they cannot be built or are not there.
+pub fn executables() -> &'static Executables {
+    static BUILT: OnceLock<Executables> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = match env::var_os(GIVEN).filter(|folder| !folder.is_empty()) {
+            Some(folder) => PathBuf::from(folder),
+            None => build(),
+        };
+        let folder = folder.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for name in NAMES {
+            assert!(folder.join(name).is_file(), "{name} is not in {}", folder.display());
+        }
+        Executables { folder }
+    })
+}
+
+fn build() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    // TARGET/PROFILE/deps/TEST
+    let profile_dir = test.ancestors().nth(2).unwrap();
+    let folder = profile_dir.join("e2e");
+    // nextest runs every test in a process of its own; all of a run have this variable in common.
+    let run = env::var_os("NEXTEST_RUN_ID");
+    let stamp = folder.join("run-id");
+    if run.as_ref().is_some_and(|run| fs::read(&stamp).is_ok_and(|known| known == run.as_encoded_bytes())) {
+        return folder;
+    }
+    cargo_build(profile_dir);
+    fs::create_dir_all(&folder).unwrap();
+    for name in NAMES {
+        link(&profile_dir.join(name), &folder, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    if let Some(run) = run {
+        replace(&stamp, |path| fs::write(path, run.as_encoded_bytes())).unwrap();
+    }
+    folder
+}
+
+/// Cargo has a lock of its own: of several processes one builds, the others find everything built.
+fn cargo_build(profile_dir: &Path) {
+    let profile = match profile_dir.file_name().and_then(|name| name.to_str()).unwrap() {
+        "debug" => "dev",
+        other => other,
+    };
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    cargo
+        .args(["build", "--quiet", "--package", "subagent-cli", "--package", "subagent-tests", "--bins"])
+        .args(["--features", "subagent-cli/failpoints", "--profile", profile, "--target-dir"])
+        .arg(profile_dir.parent().unwrap())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+    // What cargo told this test about itself must not make it build other packages again.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_BIN_", "CARGO_MANIFEST_"].iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    let output = cargo.output().unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the executables cannot be built:\n{said}");
+}
+
+/// A hard link, made under another name and renamed, so that nobody ever finds half of a folder.
+fn link(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
+    let to = folder.join(name);
+    let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    if fs::metadata(&to).is_ok_and(|to| fs::metadata(from).is_ok_and(|from| same(from, to))) {
+        return Ok(());
+    }
+    replace(&to, |path| fs::hard_link(from, path).or_else(|_| fs::copy(from, path).map(drop)))
+}
+
+fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let mut name = path.file_name().unwrap().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let other = path.with_file_name(name);
+    let _ = fs::remove_file(&other);
+    make(&other)?;
+    fs::rename(&other, path)
+}

@@ -1,0 +1,129 @@
+//! The end of a sandbox: everything is stopped, every invariant is checked, nothing is left.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::sandbox::Sandbox;
+use super::wait::wait_while;
+use crate::invariants::{self, Evidence};
+
+/// After the end nothing may be left any more.
+const NOTHING_LEFT: Duration = Duration::from_secs(5);
+/// How much of each log is shown when something is wrong.
+const LOG_TAIL: usize = 6000;
+
+/// What a finished sandbox leaves: evidence to look at. The folder goes when this is dropped.
+#[derive(Debug)]
+pub struct Finished {
+    /// What the invariants were checked on.
+    pub evidence: Evidence,
+    /// The folder of the sandbox.
+    pub root: TempDir,
+}
+
+impl Sandbox {
+    /// Stops the workers and the daemon, and checks every invariant.
+    ///
+    /// # Panics
+    /// When one is violated, a process is left, or the stop fails.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        if self.state_dir().join("runtimes").exists() {
+            // Whatever was killed before: a daemon must be able to find everything again, and to end it.
+            let _ = self.run(&["worker", "list"]).data_of("worker.listed");
+            let stopped = self.command("subagentd").args(["stop", "--workers", "--json"]).run();
+            assert_eq!(stopped.status.code(), Some(0), "{stopped}\n{}", self.logs());
+        } else if self.find_daemon().is_some() {
+            let stopped = self.command("subagentd").args(["stop", "--json"]).run();
+            assert_eq!(stopped.status.code(), Some(0), "{stopped}\n{}", self.logs());
+        }
+        let mut violations = Vec::new();
+        let left = wait_while(NOTHING_LEFT, || Some(self.processes()).filter(|left| !left.is_empty()));
+        for process in left.into_iter().flatten() {
+            violations.push(format!("left running: {process:?}: {}", process.command_line()));
+        }
+        let evidence = self.evidence(true);
+        violations.extend(invariants::check(&evidence));
+        assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
+        Finished { evidence, root: self.root.take().unwrap() }
+    }
+
+    /// Checks the invariants that hold at any time, in the middle of a test.
+    ///
+    /// # Panics
+    /// When one is violated, also after some seconds: what follows a kill may take a moment.
+    #[track_caller]
+    pub fn check(&self) {
+        let violations = wait_while(NOTHING_LEFT, || {
+            Some(invariants::check(&self.evidence(false))).filter(|violations| !violations.is_empty())
+        });
+        if let Some(violations) = violations {
+            panic!("violated:\n{}\n{}", violations.join("\n"), self.logs());
+        }
+    }
+
+    fn evidence(&self, ended: bool) -> Evidence {
+        Evidence {
+            state_dir: self.state_dir().to_owned(),
+            socket_folders: vec![self.file("run/subagent")],
+            acknowledged: self.recorder.acknowledged(),
+            ended,
+        }
+    }
+
+    /// The ends of all logs, for people.
+    #[must_use]
+    pub fn logs(&self) -> String {
+        let mut text = String::new();
+        for folder in ["logs", "runtimes"] {
+            append_logs(&self.state_dir().join(folder), &mut text);
+        }
+        for process in self.processes() {
+            text.push_str(&format!("--- process {process:?}: {}\n", process.command_line()));
+        }
+        text
+    }
+}
+
+fn append_logs(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            append_logs(&path, text);
+        } else if path.extension().is_none_or(|end| end != "journal") {
+            let bytes = fs::read(&path).unwrap_or_default();
+            if !bytes.is_empty() {
+                let tail = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(LOG_TAIL)..]).into_owned();
+                text.push_str(&format!("--- {}\n{tail}\n", path.display()));
+            }
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    /// Kills everything. A sandbox that was finished has nothing to kill.
+    fn drop(&mut self) {
+        let Some(root) = &self.root else { return };
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        let (id, path) = (&self.id, root.path());
+        let look = || Some(super::process::of_sandbox(id, path, self.executables.folder()));
+        // Stopped first, so that none starts another one while the others are killed.
+        let end = |process: &Process| {
+            process.signal(Signal::SIGSTOP);
+            process.signal(Signal::SIGKILL);
+        };
+        let left = wait_while(NOTHING_LEFT, || {
+            look().filter(|left| !left.is_empty()).inspect(|left| left.iter().for_each(end))
+        });
+        if let Some(left) = left {
+            eprintln!("could not be killed: {left:?}");
+        }
+    }
+}

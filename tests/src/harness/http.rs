@@ -1,0 +1,71 @@
+//! One HTTP request on the daemon's socket, written by hand: what any other client may send.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// For the whole answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    /// The head, in lower case.
+    pub head: String,
+    /// The body, joined if it came in chunks.
+    pub body: String,
+}
+
+impl Response {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Sends one request and reads the answer to its end. `head` is what stands before the empty line, without
+/// `Host`, `Content-Length` and `Connection`.
+///
+/// # Panics
+/// When the daemon cannot be asked, or does not answer with HTTP.
+#[track_caller]
+pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = head.join("\r\n");
+    let length = body.len();
+    write!(stream, "{head}\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {text}"));
+    let head = head.to_lowercase();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no status: {head}"));
+    let body = if head.contains("transfer-encoding: chunked") { joined(body) } else { body.to_owned() };
+    Response { status, head, body }
+}
+
+fn joined(mut chunks: &str) -> String {
+    let mut body = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+        if size == 0 {
+            break;
+        }
+        body.push_str(&rest[..size]);
+        chunks = &rest[size + 2..];
+    }
+    body
+}

@@ -1,0 +1,66 @@
+//! The launchers of a sandbox's config file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+/// One launcher.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Launcher {
+    command: String,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    startup_seconds: f64,
+    cancel_grace_seconds: f64,
+}
+
+impl Launcher {
+    /// A program with arguments.
+    pub fn new<S: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: BTreeMap::new(),
+            startup_seconds: 30.0,
+            cancel_grace_seconds: 1.0,
+        }
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// From the start to a session (30 s without).
+    pub const fn startup_seconds(mut self, seconds: f64) -> Self {
+        self.startup_seconds = seconds;
+        self
+    }
+
+    /// From a cancel to the end of an agent that ignores it (1 s without).
+    pub const fn cancel_grace_seconds(mut self, seconds: f64) -> Self {
+        self.cancel_grace_seconds = seconds;
+        self
+    }
+
+    fn to_json(&self) -> Value {
+        // A path with blanks in it is one word.
+        let command = format!("'{}'", self.command);
+        json!({
+            "backend": {"kind": "acp-stdio"}, "command": command, "args": self.args, "env": self.env,
+            "timeouts": {"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds},
+        })
+    }
+}
+
+/// The text of a config file. Each launcher is a line of JSON, which is YAML too.
+pub(super) fn config(launchers: &BTreeMap<String, Launcher>, default: &str) -> String {
+    let mut text = format!("defaults:\n  launcher: {default}\nlaunchers:\n");
+    for (name, launcher) in launchers {
+        writeln!(text, "  {name}: {}", launcher.to_json()).unwrap();
+    }
+    text
+}

@@ -1,0 +1,132 @@
+//! Processes as `/proc` shows them, and which of them belong to a sandbox.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The variable that all commands of a sandbox, and so all that they start, have in their environment.
+pub const MARKER: &str = "TEST_SANDBOX_ID";
+
+/// A process at the moment of looking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent.
+    pub parent: i32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// `R`, `S`, `T` (stopped), `Z` (ended, not reaped), ...
+    pub state: char,
+    /// In clock ticks since boot.
+    pub start_time: u64,
+}
+
+impl Process {
+    /// The process of this number, unless there is none or it has ended.
+    #[must_use]
+    pub fn find(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in parentheses and may hold anything, parentheses included.
+        let (head, tail) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = tail.split_whitespace().collect();
+        let state = fields.first()?.chars().next()?;
+        let parent = fields.get(1)?.parse().ok()?;
+        let start_time = fields.get(19)?.parse().ok()?;
+        // A zombie does nothing and holds nothing; who has to reap it may be outside of what is tested.
+        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, parent, name, state, start_time })
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        Self::find(self.pid).is_some_and(|now| now.start_time == self.start_time)
+    }
+
+    /// Sends it a signal, unless it is gone.
+    ///
+    /// # Panics
+    /// When the signal cannot be sent for another reason.
+    pub fn signal(&self, signal: Signal) {
+        if self.lives() {
+            match kill(Pid::from_raw(self.pid), signal) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => panic!("cannot send {signal} to {self:?}: {error}"),
+            }
+        }
+    }
+
+    /// Its children.
+    #[must_use]
+    pub fn children(&self) -> Vec<Self> {
+        all().into_iter().filter(|process| process.parent == self.pid).collect()
+    }
+
+    /// Its command line, for people.
+    #[must_use]
+    pub fn command_line(&self) -> String {
+        let bytes = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
+    }
+
+    /// The most memory that it ever had, in KiB; 0 if that cannot be seen.
+    #[must_use]
+    pub fn peak_memory_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// All processes that can be seen.
+#[must_use]
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Process::find(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// The processes of a sandbox: those with its marker or with its folder on their command line, those of our
+/// executables that hold a file of it open, and all that descend from one of these.
+#[must_use]
+pub fn of_sandbox(id: &str, root: &Path, executables: &Path) -> Vec<Process> {
+    let all = all();
+    let me = i32::try_from(std::process::id()).unwrap();
+    let mut found: BTreeSet<i32> = all
+        .iter()
+        .map(|process| process.pid)
+        .filter(|pid| *pid != me && (is_marked(*pid, id, root) || is_ours(*pid, root, executables)))
+        .collect();
+    let parents: BTreeMap<i32, i32> = all.iter().map(|process| (process.pid, process.parent)).collect();
+    for process in &all {
+        let ancestors = std::iter::successors(Some(process.pid), |pid| parents.get(pid).copied());
+        if ancestors.take_while(|pid| *pid > 1 && *pid != me).any(|pid| found.contains(&pid)) {
+            found.insert(process.pid);
+        }
+    }
+    all.into_iter().filter(|process| found.contains(&process.pid)).collect()
+}
+
+fn is_marked(pid: i32, id: &str, root: &Path) -> bool {
+    let contains = |file: &str, needle: &[u8]| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        bytes.windows(needle.len()).any(|window| window == needle)
+    };
+    contains("environ", format!("{MARKER}={id}\0").as_bytes())
+        || contains("cmdline", root.as_os_str().as_encoded_bytes())
+}
+
+/// For processes that were given another environment: a runtime, a guard.
+fn is_ours(pid: i32, root: &Path, executables: &Path) -> bool {
+    let below = |link: &Path, folder: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(folder));
+    if !below(Path::new(&format!("/proc/{pid}/exe")), executables) {
+        return false;
+    }
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    below(Path::new(&format!("/proc/{pid}/cwd")), root)
+        || descriptors.into_iter().any(|entry| below(&entry.path(), root))
+}

@@ -1,0 +1,71 @@
+//! What the product told its users that it did. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use subagent_protocol::ids::EventId;
+
+/// An event that was shown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    /// The worker.
+    pub worker: String,
+    /// The event.
+    pub event: EventId,
+    /// Its type.
+    pub event_type: String,
+    /// Its turn.
+    pub turn: Option<String>,
+}
+
+/// A decision that was confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The worker.
+    pub worker: String,
+    /// The option.
+    pub option: String,
+    /// `delivered`, `undelivered` or `pending`.
+    pub delivery: String,
+    /// The event.
+    pub event: EventId,
+}
+
+/// What one `watch` printed, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    /// The worker.
+    pub worker: String,
+    /// The cursor that it began behind.
+    pub from: Option<EventId>,
+    /// The events.
+    pub events: Vec<EventId>,
+}
+
+/// Everything that was acknowledged.
+#[derive(Debug, Clone, Default)]
+pub struct Acknowledged {
+    /// Events that were shown.
+    pub events: BTreeSet<Seen>,
+    /// Turns that were accepted: worker and `message.sent` event of each.
+    pub turns: BTreeMap<String, (String, EventId)>,
+    /// Decisions by request.
+    pub decisions: BTreeMap<String, Decision>,
+    /// Turns whose cancel was confirmed.
+    pub canceled: BTreeSet<String>,
+    /// Workers that were started.
+    pub started: BTreeSet<String>,
+    /// Workers that were stopped.
+    pub stopped: BTreeSet<String>,
+    /// What watchers saw.
+    pub watched: Vec<Watched>,
+    /// Texts that must not be in any log or file.
+    pub secrets: BTreeSet<String>,
+}
+
+impl Acknowledged {
+    /// Whether nothing was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.turns.is_empty() && self.decisions.is_empty() && self.started.is_empty()
+    }
+}

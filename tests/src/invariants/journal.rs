@@ -1,0 +1,87 @@
+//! Every record of the journals that are still there is stored to the letter, and none is damaged in the middle.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::codec::{Decoded, decode};
+use subagent_protocol::record::Record;
+
+use super::evidence::Evidence;
+
+/// Above what any record of a test holds.
+const LIMIT: usize = 256 * 1024 * 1024;
+
+pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut violations = Vec::new();
+    let mut workers = database.prepare("SELECT id, worker_id, number FROM workers")?;
+    let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    for worker in workers {
+        let (id, worker_id, cursor): (i64, String, i64) = worker?;
+        let mut last = None;
+        for segment in segments(&evidence.journals(&worker_id)) {
+            check_segment(evidence, database, (id, cursor), &segment, &mut last, &mut violations)?;
+        }
+    }
+    Ok(violations)
+}
+
+fn check_segment(
+    evidence: &Evidence,
+    database: &Connection,
+    (worker, cursor): (i64, i64),
+    segment: &Path,
+    last: &mut Option<u64>,
+    violations: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let mut stored =
+        database.prepare_cached("SELECT payload FROM events WHERE worker = ?1 AND number = ?2")?;
+    let name = segment.display();
+    // It may have been taken and deleted since it was listed.
+    let Ok(bytes) = fs::read(segment) else { return Ok(()) };
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (json, size) = match decode(rest, LIMIT) {
+            Decoded::Record { json, size } => (json, size),
+            // A runtime that was killed in the middle of a write, or one that is writing now.
+            Decoded::Incomplete { .. } => return Ok(()),
+            Decoded::Corrupt(why) => {
+                violations.push(format!("{name}: {why}, {} bytes before the end", rest.len()));
+                return Ok(());
+            }
+        };
+        rest = &rest[size..];
+        let Ok(record) = serde_json::from_slice::<Record>(json) else {
+            violations.push(format!("{name}: a record that cannot be read: {}", String::from_utf8_lossy(json)));
+            continue;
+        };
+        if last.is_some_and(|last| record.n != last + 1) {
+            violations.push(format!("{name}: record {} follows {last:?}", record.n));
+        }
+        *last = Some(record.n);
+        let number = i64::try_from(record.n).unwrap();
+        if number > cursor && !evidence.ended {
+            continue;
+        }
+        let payload: Option<String> =
+            stored.query_row(params![worker, number], |row| row.get(0)).optional()?;
+        if payload.as_deref() != Some(record.b.map_or("null", |body| body.get())) {
+            violations.push(format!("{name}: record {} ({}) is stored as {payload:?}", record.n, record.t));
+        }
+    }
+    Ok(())
+}
+
+/// The segments in the order of their numbers.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<(u64, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.path();
+            let number = path.file_name()?.to_str()?.strip_suffix(".journal")?.parse().ok()?;
+            Some((number, path))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}

@@ -1,0 +1,92 @@
+//! What must hold after every test, whatever was killed in between: one file per invariant.
+//!
+//! They look from outside: at the database (read only), the journals, the processes, and at what the product
+//! acknowledged while the test ran. `tests/invariants.rs` breaks a finished state on purpose, once for each check,
+//! and proves that the check turns red.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check that cannot look must stop the test")]
+
+mod acknowledged;
+mod approvals;
+mod database;
+mod ended;
+mod evidence;
+mod journal;
+mod numbers;
+mod recorder;
+mod runtimes;
+mod secrets;
+mod stored;
+mod turns;
+mod watchers;
+
+use rusqlite::Connection;
+
+pub use acknowledged::{Acknowledged, Decision, Seen, Watched};
+pub use evidence::Evidence;
+pub use recorder::Recorder;
+pub use secrets::PROMPT_CANARY;
+
+/// A check: gives a sentence for each violation.
+type Check = fn(&Evidence, &Connection) -> rusqlite::Result<Vec<String>>;
+
+/// All invariants, by name.
+const CHECKS: &[(&str, Check)] = &[
+    ("the database is sound", database::check),
+    ("what was acknowledged is stored", stored::check),
+    ("a watcher misses nothing", watchers::check),
+    ("numbers have no gap and no duplicate", numbers::check),
+    ("the journal is stored", journal::check),
+    ("a turn has one end", turns::check),
+    ("an approval has one end", approvals::check),
+    ("nothing runs without a runtime", runtimes::check),
+    ("secrets stay secret", secrets::check),
+    ("an ended state dir is at rest", ended::check),
+];
+
+/// Checks everything; gives a line for each violation.
+///
+/// # Panics
+/// When the database is there and cannot be opened.
+#[must_use]
+pub fn check(evidence: &Evidence) -> Vec<String> {
+    let Some(database) = evidence.database() else {
+        let nothing = evidence.acknowledged.is_empty();
+        return if nothing { Vec::new() } else { vec!["things were acknowledged, but there is no database".into()] };
+    };
+    let mut violations = Vec::new();
+    for (name, check) in CHECKS {
+        match check(evidence, &database) {
+            Ok(found) => violations.extend(found.into_iter().map(|violation| format!("{name}: {violation}"))),
+            Err(error) => violations.push(format!("{name}: the database cannot be read: {error}")),
+        }
+    }
+    violations
+}
+
+/// The rows of a query, each as one text, for a violation's sentence.
+fn rows(database: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = database.prepare(sql)?;
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let rows = statement.query_map([], |row| {
+        let mut text = Vec::new();
+        for (index, name) in columns.iter().enumerate() {
+            let value = match row.get_ref(index)? {
+                rusqlite::types::ValueRef::Null => "null".to_owned(),
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                rusqlite::types::ValueRef::Real(number) => number.to_string(),
+                rusqlite::types::ValueRef::Text(bytes) | rusqlite::types::ValueRef::Blob(bytes) => {
+                    String::from_utf8_lossy(bytes).into_owned()
+                }
+            };
+            text.push(format!("{name} {value}"));
+        }
+        Ok(text.join(", "))
+    })?;
+    rows.collect()
+}
+
+/// A violation for each row of a query.
+fn none_of(database: &Connection, what: &str, sql: &str) -> rusqlite::Result<Vec<String>> {
+    Ok(rows(database, sql)?.into_iter().map(|row| format!("{what}: {row}")).collect())
+}

@@ -1,0 +1,41 @@
+//! A worker's records are stored once each, without a gap, and no sequence number was given that was not reserved.
+
+use rusqlite::Connection;
+
+use super::evidence::Evidence;
+use super::none_of;
+
+pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+    // A gap is allowed where the product itself says so (`journal.gap`); no test without a damaged journal has one.
+    let mut violations = none_of(
+        database,
+        "the records of a worker are not 1, 2, 3, ... up to its cursor",
+        "SELECT w.worker_id, w.number AS cursor, count(e.number) AS stored, min(e.number) AS first,
+                max(e.number) AS last, count(DISTINCT e.number) AS different
+         FROM workers w LEFT JOIN events e ON e.worker = w.id AND e.number IS NOT NULL GROUP BY w.id
+         HAVING (stored <> cursor OR different <> cursor OR coalesce(first, 1) <> 1 OR coalesce(last, 0) <> cursor)
+            AND NOT EXISTS (SELECT 1 FROM events g WHERE g.worker = w.id AND g.type = 'journal.gap')",
+    )?;
+    violations.extend(none_of(
+        database,
+        "records of a worker are stored in another order than they were written",
+        "SELECT worker, number, seq FROM
+           (SELECT worker, number, seq, lag(number) OVER (PARTITION BY worker ORDER BY seq) AS before
+            FROM events WHERE number IS NOT NULL)
+         WHERE before >= number",
+    )?);
+    violations.extend(none_of(
+        database,
+        "an event has a number that was never reserved",
+        "SELECT max(seq) AS seq, (SELECT value FROM meta WHERE key = 'seq_reserved') AS reserved FROM events
+         HAVING seq > reserved",
+    )?);
+    violations.extend(none_of(
+        database,
+        "the turns of a worker are not 1, 2, 3, ...",
+        "SELECT w.worker_id, w.last_turn, count(t.no) AS turns, max(t.no) AS last
+         FROM workers w LEFT JOIN turns t ON t.worker = w.id GROUP BY w.id
+         HAVING turns <> w.last_turn OR coalesce(last, 0) <> w.last_turn",
+    )?);
+    Ok(violations)
+}

@@ -1,0 +1,109 @@
+//! Learns from the output of every command what was acknowledged, so that no test has to write it down.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use subagent_protocol::ids::EventId;
+
+use super::acknowledged::{Acknowledged, Decision, Seen, Watched};
+
+/// Collects; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder(Arc<Mutex<Acknowledged>>);
+
+impl Recorder {
+    /// What was acknowledged so far.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    #[must_use]
+    pub fn acknowledged(&self) -> Acknowledged {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// A text that must not be in any log or file; an empty one is none.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    pub fn keep_secret(&self, text: &str) {
+        if !text.is_empty() {
+            self.0.lock().unwrap().secrets.insert(text.to_owned());
+        }
+    }
+
+    /// Takes the output of a command.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    pub fn learn(&self, args: &[String], stdout: &str) {
+        let mut known = self.0.lock().unwrap();
+        if args.first().is_some_and(|command| command == "watch") {
+            known.learn_watch(args, stdout);
+        } else if let Ok(document) = serde_json::from_str::<Value>(stdout) {
+            known.learn_document(&document);
+        }
+    }
+}
+
+impl Acknowledged {
+    /// The lines of a watch. The last one may be cut off, if the watch was killed.
+    fn learn_watch(&mut self, args: &[String], stdout: &str) {
+        let flag = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
+        let mut watched = Watched {
+            worker: flag("--worker-id").cloned().unwrap_or_default(),
+            from: flag("--from-event-id").and_then(|id| id.parse().ok()),
+            events: Vec::new(),
+        };
+        for line in stdout.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            let items = line["data"]["items"].as_array().cloned().unwrap_or_else(|| vec![line]);
+            for event in &items {
+                watched.events.extend(self.learn_event(event));
+            }
+        }
+        self.watched.push(watched);
+    }
+
+    fn learn_event(&mut self, event: &Value) -> Option<EventId> {
+        let id = event["eventId"].as_str()?.parse().ok()?;
+        self.events.insert(Seen {
+            worker: event["workerId"].as_str()?.to_owned(),
+            event: id,
+            event_type: event["type"].as_str()?.to_owned(),
+            turn: event["turnId"].as_str().map(str::to_owned),
+        });
+        Some(id)
+    }
+
+    fn learn_document(&mut self, document: &Value) -> Option<()> {
+        if document["ok"] != true {
+            return None;
+        }
+        let data = &document["data"];
+        let text = |key: &str| data[key].as_str().map(str::to_owned);
+        match document["type"].as_str()? {
+            kind @ ("turn.accepted" | "turn.waited") => {
+                let accepted = text("acceptedEventId")?.parse().ok()?;
+                self.turns.insert(text("turnId")?, (text("workerId")?, accepted));
+                if kind == "turn.waited" {
+                    self.learn_event(&data["matchedEvent"]);
+                }
+            }
+            "event.matched" => drop(self.learn_event(data)),
+            "approval.decided" => {
+                let decision = Decision {
+                    worker: text("workerId")?,
+                    option: text("optionId")?,
+                    delivery: text("delivery")?,
+                    event: text("eventId")?.parse().ok()?,
+                };
+                self.decisions.insert(text("requestId")?, decision);
+            }
+            "turn.canceled" if data["alreadyTerminal"] != true => drop(self.canceled.insert(text("turnId")?)),
+            "worker.started" => drop(self.started.insert(text("workerId")?)),
+            "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),
+            _ => {}
+        }
+        Some(())
+    }
+}

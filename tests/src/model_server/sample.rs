@@ -1,0 +1,64 @@
+//! The smallest value that fits a JSON schema, for questions that an agent asks the model beside the
+//! conversation (which model to take, who speaks next). Pure. It covers the part of JSON Schema that
+//! vendors accept for structured output: `type` in either case, `enum`, `minimum`, `minItems`, `required`.
+
+use serde_json::{Map, Value, json};
+
+/// A value that `schema` allows. Without a schema it is an empty object.
+pub(super) fn sample(schema: &Value) -> Value {
+    if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {
+        return first.clone();
+    }
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object").to_ascii_lowercase();
+    match kind.as_str() {
+        "string" => json!("sample"),
+        // 1 rather than 0: scores and ranks begin there, and rarely say so in the schema.
+        "integer" | "number" => {
+            schema.get("minimum").filter(|value| value.is_number()).cloned().unwrap_or(json!(1))
+        }
+        "boolean" => json!(false),
+        "null" => Value::Null,
+        "array" => {
+            let wanted = schema.get("minItems").and_then(Value::as_u64).unwrap_or(0);
+            (0..wanted).map(|_| sample(schema.get("items").unwrap_or(&Value::Null))).collect()
+        }
+        _ => Value::Object(object(schema)),
+    }
+}
+
+fn object(schema: &Value) -> Map<String, Value> {
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    required
+        .filter_map(Value::as_str)
+        .map(|name| {
+            let property = schema.get("properties").and_then(|properties| properties.get(name));
+            (name.to_owned(), sample(property.unwrap_or(&Value::Null)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fits_a_routing_question() {
+        let schema = json!({
+            "type": "OBJECT",
+            "properties": {"reason": {"type": "STRING"}, "score": {"type": "INTEGER"}, "more": {"type": "STRING"}},
+            "required": ["reason", "score"],
+        });
+        assert_eq!(sample(&schema), json!({"reason": "sample", "score": 1}));
+    }
+
+    #[test]
+    fn takes_what_the_schema_prescribes() {
+        assert_eq!(sample(&json!({"type": "string", "enum": ["user", "model"]})), json!("user"));
+        assert_eq!(sample(&json!({"type": "number", "minimum": 2.5})), json!(2.5));
+        assert_eq!(
+            sample(&json!({"type": "array", "minItems": 2, "items": {"type": "boolean"}})),
+            json!([false, false])
+        );
+        assert_eq!(sample(&Value::Null), json!({}));
+    }
+}

@@ -1,0 +1,178 @@
+//! From a user's text to the steps of the model's answer: pure, no I/O, no vendor.
+//!
+//! The first line that begins with a directive counts, together with all that follows it, so that an agent or
+//! a manager may put its own preamble before it:
+//!
+//! | directive | the model |
+//! |---|---|
+//! | `SAY: text` | says the text, in a few chunks |
+//! | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
+//! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
+//! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened` |
+//! | anything else | says the whole text back |
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The time between two chunks of `SLOW`.
+const TICK: Duration = Duration::from_millis(50);
+/// Nothing that a test waits for may take longer than this.
+const MAX_SLOW: Duration = Duration::from_secs(600);
+/// How long `GATE` waits for its file.
+pub(super) const GATE_LIMIT: Duration = Duration::from_secs(60);
+/// A text is streamed in about this many chunks.
+const CHUNKS: usize = 3;
+
+/// Where a conversation stands, as far as the answer depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The user has spoken last.
+    User(String),
+    /// A tool that the model called has returned this.
+    ToolReturned(String),
+}
+
+/// One thing that the model does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Streams one chunk of text.
+    Text(String),
+    /// Stays silent.
+    Pause(Duration),
+    /// Stays silent until the file exists, [`GATE_LIMIT`] at most.
+    WaitFor(PathBuf),
+    /// Calls the agent's shell tool with this command.
+    Run(String),
+}
+
+/// The answer to a turn.
+pub(super) fn answer(turn: &Turn) -> Vec<Step> {
+    match turn {
+        Turn::ToolReturned(output) => chunks(&format!("DONE: {output}")),
+        Turn::User(text) => match directive(text) {
+            Some(("SAY", text)) => chunks(text),
+            Some(("RUN", command)) => vec![Step::Run(command.to_owned())],
+            Some(("SLOW", seconds)) => slow(seconds),
+            Some(("GATE", path)) => {
+                vec![Step::Text("waiting ".into()), Step::WaitFor(path.into()), Step::Text("opened".into())]
+            }
+            _ => chunks(text),
+        },
+    }
+}
+
+/// The first directive and its argument.
+fn directive(text: &str) -> Option<(&'static str, &str)> {
+    let mut rest = text;
+    loop {
+        for name in ["SAY", "RUN", "SLOW", "GATE"] {
+            if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
+                return Some((name, argument.trim()));
+            }
+        }
+        rest = rest.split_once('\n')?.1;
+    }
+}
+
+fn slow(seconds: &str) -> Vec<Step> {
+    let wanted = seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match wanted {
+        Some(wanted) if wanted <= MAX_SLOW => (1..=wanted.as_millis() / TICK.as_millis())
+            .flat_map(|tick| [Step::Text(format!("tick {tick} ")), Step::Pause(TICK)])
+            .collect(),
+        _ => chunks(&format!("SLOW: needs seconds, 0 to {}, not {seconds:?}", MAX_SLOW.as_secs())),
+    }
+}
+
+/// The text in a few pieces, none of them empty, cut between characters.
+fn chunks(text: &str) -> Vec<Step> {
+    let characters: Vec<char> = text.chars().collect();
+    let size = characters.len().div_ceil(CHUNKS).max(1);
+    characters.chunks(size).map(|chunk| Step::Text(chunk.iter().collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said(steps: &[Step]) -> String {
+        steps
+            .iter()
+            .filter_map(|step| if let Step::Text(text) = step { Some(text.as_str()) } else { None })
+            .collect()
+    }
+
+    fn to(text: &str) -> Vec<Step> {
+        answer(&Turn::User(text.into()))
+    }
+
+    #[test]
+    fn says_in_several_chunks() {
+        let steps = to("SAY: hello there");
+        assert_eq!(steps.len(), 3);
+        assert_eq!(said(&steps), "hello there");
+    }
+
+    #[test]
+    fn a_preamble_may_stand_before_the_directive() {
+        assert_eq!(to("You are a reviewer.\n\nRUN: echo a\necho b"), [Step::Run("echo a\necho b".into())]);
+    }
+
+    #[test]
+    fn a_directive_stands_at_the_beginning_of_a_line() {
+        assert_eq!(said(&to("please SAY: no")), "please SAY: no");
+    }
+
+    #[test]
+    fn the_first_directive_counts() {
+        assert_eq!(said(&to("SAY: one\nRUN: two")), "one\nRUN: two");
+    }
+
+    #[test]
+    fn a_tool_that_returned_ends_the_turn() {
+        assert_eq!(said(&answer(&Turn::ToolReturned("RUN: again".into()))), "DONE: RUN: again");
+    }
+
+    #[test]
+    fn a_gate_speaks_before_it_waits() {
+        let steps = to("GATE: /tmp/a b");
+        assert!(
+            matches!(&steps[..], [Step::Text(_), Step::WaitFor(path), Step::Text(_)] if path.as_os_str() == "/tmp/a b")
+        );
+    }
+
+    #[test]
+    fn slow_lasts_as_long_as_asked() {
+        let steps = to("SLOW: 0.5");
+        let silence: Duration = steps
+            .iter()
+            .filter_map(|step| if let Step::Pause(time) = step { Some(*time) } else { None })
+            .sum();
+        assert_eq!(silence, Duration::from_millis(500));
+        assert!(said(&steps).ends_with("tick 10 "));
+    }
+
+    #[test]
+    fn slow_says_what_is_wrong_with_its_argument() {
+        for wrong in ["SLOW:", "SLOW: soon", "SLOW: -1", "SLOW: NaN", "SLOW: 601"] {
+            assert!(said(&to(wrong)).contains("needs seconds"), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_lost_and_no_chunk_empty(text in ".*") {
+            let steps = chunks(&text);
+            prop_assert!(steps.len() <= CHUNKS);
+            prop_assert!(!steps.contains(&Step::Text(String::new())));
+            prop_assert_eq!(said(&steps), text);
+        }
+
+        #[test]
+        fn every_text_has_an_answer(text in "\\PC*") {
+            prop_assert!(text.is_empty() || directive(&text).is_some() || !to(&text).is_empty());
+        }
+    }
+}

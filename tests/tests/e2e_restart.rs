@@ -1,0 +1,229 @@
+//! What happens when a process dies in the middle: runtime, guard, agent, daemon.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, wait_until};
+
+/// A turn that has said `begun` and stands at a gate.
+fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &str) -> Value {
+    let gate = sandbox.gate(gate);
+    let prompt = format!("!touch {}\n!say begun\n{}\n!say done", sandbox.file_name("touched"), gate.directive());
+    let accepted = sandbox.send_no_wait(worker, &prompt);
+    let begun = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
+    assert_eq!(begun["data"]["text"], "begun");
+    accepted
+}
+
+fn of_type(events: &[Value], event_type: &str) -> Vec<Value> {
+    events.iter().filter(|event| event["type"] == event_type).cloned().collect()
+}
+
+#[test]
+fn a_runtime_that_is_killed_loses_its_turn_and_the_next_send_works() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "remember me");
+    let session = sandbox.show(&worker)["sessionId"].clone();
+    let accepted = turn_at_gate(&sandbox, &worker, "never");
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    let agent = sandbox.agent(&guard);
+    sandbox.kill(&runtime);
+    let end = sandbox.turn_end(&accepted);
+    assert_eq!(end["type"], "turn.failed");
+    let error = &end["data"]["error"];
+    assert_eq!((&error["code"], &error["details"]["dispatched"]), (&json!("RUNTIME_LOST"), &json!("maybe")));
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["state"], &shown["runtimePid"]), (&json!("idle"), &Value::Null));
+    assert!(shown["lastError"].as_str().unwrap().starts_with("RUNTIME_LOST"), "{shown}");
+    for process in [guard, agent] {
+        wait_until("guard and agent to be gone", Duration::from_secs(5), || (!process.lives()).then_some(()));
+    }
+    let waited = sandbox.send(&worker, "again");
+    assert_eq!(waited["assistantText"], "again", "the replay of the session is no new output");
+    let shown = sandbox.show(&worker);
+    assert_eq!(shown["sessionId"], session, "{shown}");
+    assert_ne!(shown["runtimePid"], runtime.pid);
+    assert_eq!(sandbox.touches("touched"), 1, "the lost prompt was sent again");
+    let events = sandbox.events(&worker);
+    let restarted = of_type(&events, "worker.restarted");
+    assert_eq!(restarted.len(), 1);
+    assert_eq!(restarted[0]["data"]["contextLost"], false, "{restarted:?}");
+    assert!(["loaded", "resumed"].map(Value::from).contains(&restarted[0]["data"]["session"]), "{restarted:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_open_approval_is_lost_with_its_runtime() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let waited = sandbox.send(&worker, "!ask execute something");
+    sandbox.kill(&sandbox.runtime(&worker));
+    let end = sandbox.turn_end(&waited);
+    assert_eq!((&end["type"], &end["data"]["error"]["code"]), (&json!("turn.failed"), &json!("RUNTIME_LOST")));
+    let lost = of_type(&sandbox.events(&worker), "approval.lost");
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0]["data"]["requestId"], waited["requestId"]);
+    let late = sandbox.approve(&worker, &waited["requestId"], "allow").any_error();
+    assert!(late["code"] == "APPROVAL_NOT_PENDING" || late["code"] == "APPROVAL_NOT_FOUND", "{late}");
+    assert_eq!(sandbox.send(&worker, "on")["assistantText"], "on");
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_that_cannot_be_restored_is_told() {
+    let mut sandbox = Sandbox::new();
+    let forgetful = subagent_tests::harness::Launcher::new(sandbox.executable("subagent"), ["demo-agent"]);
+    sandbox.launcher("forgetful", forgetful);
+    sandbox.init();
+    let worker = sandbox.start("forgetful");
+    let before = sandbox.show(&worker)["sessionId"].clone();
+    sandbox.kill(&sandbox.runtime(&worker));
+    assert_eq!(sandbox.send(&worker, "who am I")["assistantText"], "who am I");
+    assert_ne!(sandbox.show(&worker)["sessionId"], before);
+    let restarted = of_type(&sandbox.events(&worker), "worker.restarted");
+    assert_eq!(restarted[0]["data"]["contextLost"], true, "{restarted:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_crashes_fails_its_turn_once() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for prompt in ["!stderr last words\n!say one\n!crash 7", "!say two\n!kill-self"] {
+        let waited = sandbox.send(&worker, prompt);
+        let event = &waited["matchedEvent"];
+        assert_eq!(event["type"], "turn.failed", "{waited}");
+        assert_eq!(event["data"]["error"]["code"], "BACKEND_UNAVAILABLE", "{waited}");
+        assert!(["one", "two"].map(Value::from).contains(&waited["assistantText"]), "{waited}");
+        assert_eq!(sandbox.send(&worker, "back")["assistantText"], "back");
+    }
+    let events = sandbox.events(&worker);
+    let failed = of_type(&events, "turn.failed");
+    assert_eq!(failed.len(), 2);
+    assert_eq!(failed[0]["data"]["error"]["details"]["exitCode"], 7, "{failed:?}");
+    assert!(failed[0].to_string().contains("last words"), "{failed:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_exits_after_its_turn_is_started_again() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let runtime = sandbox.runtime(&worker);
+    assert_eq!(sandbox.send(&worker, "!say bye\n!exit-after")["matchedEvent"]["type"], "turn.completed");
+    assert_eq!(sandbox.send(&worker, "hello again")["assistantText"], "hello again");
+    assert_ne!(sandbox.runtime(&worker).pid, runtime.pid);
+    sandbox.finish();
+}
+
+#[test]
+fn a_killed_guard_takes_the_agent_with_it() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let accepted = turn_at_gate(&sandbox, &worker, "never");
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    let agent = sandbox.agent(&guard);
+    sandbox.kill(&guard);
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.failed");
+    wait_until("the agent to be gone", Duration::from_secs(5), || (!agent.lives()).then_some(()));
+    assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
+    sandbox.finish();
+}
+
+#[test]
+fn a_turn_goes_on_while_the_daemon_is_killed() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("turn");
+    let touched = sandbox.file_name("touched");
+    let prompt = format!("!touch {touched}\n!say begun\n{}\n!chunks 5 x", gate.directive());
+    let sending = sandbox.sending(&worker, &prompt).spawn();
+    let follower = sandbox.follow(&worker);
+    follower.wait_line("the beginning", |line| line.contains("\"begun\"").then_some(()));
+    let runtime = sandbox.runtime(&worker);
+    sandbox.kill_daemon();
+    gate.open();
+    // The waiting command finds or starts the next daemon by itself.
+    let waited = sending.output().data_of("turn.waited");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed");
+    assert_eq!(waited["assistantText"], "begunxxxxx");
+    follower.wait_line("the end of the turn", |line| line.contains("\"turn.completed\"").then_some(()));
+    let _ = follower.kill();
+    assert_eq!(sandbox.runtime(&worker).pid, runtime.pid, "the runtime was adopted");
+    assert_eq!(sandbox.touches("touched"), 1);
+    assert_eq!(sandbox.daemon_info().unwrap().generation, 2);
+    sandbox.finish();
+}
+
+#[test]
+fn an_approval_outlives_the_daemon() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let waited = sandbox.send(&worker, "!ask execute something");
+    sandbox.kill_daemon();
+    let decided = sandbox.approve(&worker, &waited["requestId"], "allow").data_of("approval.decided");
+    assert_eq!(decided["optionId"], "allow-once");
+    assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_runtime_that_dies_while_no_daemon_runs_is_noticed_by_the_next() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let accepted = turn_at_gate(&sandbox, &worker, "never");
+    let runtime = sandbox.runtime(&worker);
+    sandbox.kill_daemon();
+    sandbox.kill(&runtime);
+    let end = sandbox.turn_end(&accepted);
+    assert_eq!(end["data"]["error"]["code"], "RUNTIME_LOST");
+    assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
+    sandbox.finish();
+}
+
+#[test]
+fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("turn");
+    let done = sandbox.file_name("done");
+    let accepted = sandbox.send_no_wait(&worker, &format!("{}\n!chunks 50 y\n!touch {done}", gate.directive()));
+    sandbox.kill_daemon();
+    gate.open();
+    wait_until("the turn to be over", Duration::from_secs(10), || (sandbox.touches("done") == 1).then_some(()));
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    let events = sandbox.events(&worker);
+    assert_eq!(of_type(&events, "progress.message").len(), 50);
+    sandbox.finish();
+}
+
+#[test]
+fn a_stopped_runtime_is_unresponsive_and_never_lost() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let accepted = turn_at_gate(&sandbox, &worker, "turn");
+    let runtime = sandbox.runtime(&worker);
+    runtime.signal(Signal::SIGSTOP);
+    // A daemon that has to adopt it must not hang, and must not call it dead.
+    sandbox.kill_daemon();
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["state"], &shown["activeTurnId"]), (&json!("running"), &accepted["turnId"]), "{shown}");
+    let other = sandbox.start("demo");
+    assert_eq!(sandbox.send(&other, "not delayed")["assistantText"], "not delayed");
+    runtime.signal(Signal::SIGCONT);
+    sandbox.gate("turn").open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_send_while_the_old_runtime_ends_is_run_once() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let touched = sandbox.file_name("touched");
+    for _ in 0..5 {
+        let before = sandbox.touches("touched");
+        sandbox.runtime(&worker).signal(Signal::SIGTERM);
+        let waited = sandbox.send(&worker, &format!("!touch {touched}"));
+        let runs = sandbox.touches("touched") - before;
+        // The runtime may have taken it before it heard of its end: then the turn fails, and is not repeated.
+        let completed = waited["matchedEvent"]["type"] == "turn.completed";
+        assert!(if completed { runs == 1 } else { runs <= 1 }, "run {runs} times: {waited}");
+    }
+    sandbox.finish();
+}

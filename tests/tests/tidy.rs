@@ -1,0 +1,159 @@
+//! Policy as a test: layers, sizes, dependencies, and what must not be in any file.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files above this many lines need a reason.
+const MOST_LINES: usize = 600;
+/// Those that have one.
+const LONG_FILES: &[(&str, &str)] =
+    &[("subagent-cli/tests/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// All files of the project with this ending, with their paths below the root.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    fn walk(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                let ours = name == ".github" || !(name.starts_with('.') || name == "target" || name == "node_modules");
+                if ours {
+                    walk(&path, endings, found);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    walk(&root, endings, &mut found);
+    found.sort();
+    let name = |path: &Path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+    found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The names of the dependencies of a crate, without those of its tests.
+fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', '=', ' ']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn layers_depend_on_what_is_below_them() {
+    let forbidden: &[(&str, &[&str])] = &[
+        (
+            "protocol",
+            &["tokio", "nix", "rusqlite", "hyper", "axum", "interprocess", "subagent-config", "subagent-runtime", "subagentd"],
+        ),
+        ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-protocol", "subagent-runtime", "subagentd"]),
+        ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
+        ("subagentd", &["subagent-runtime", "subagent-cli"]),
+        ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),
+        ("tests", &["subagentd", "subagent-runtime", "subagent-config", "subagent-cli"]),
+    ];
+    for (folder, names) in forbidden {
+        let has = dependencies(folder, "[dependencies]");
+        assert!(!has.is_empty(), "{folder}: no dependencies were read");
+        for name in *names {
+            assert!(!has.contains(*name), "{folder} must not depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn the_rules_of_the_daemon_do_nothing_but_think() {
+    let effects = ["std::fs", "std::net", "std::process", "std::thread", "std::env", "tokio", "rusqlite", "nix::", "SystemTime", "Instant"];
+    for (name, text) in files(&[".rs"]) {
+        if name.starts_with("subagentd/src/core/") {
+            for effect in effects {
+                assert!(!text.contains(effect), "{name} mentions {effect}: core decides, others do");
+            }
+        }
+        if name.starts_with("subagentd/src/") && !name.starts_with("subagentd/src/store/") {
+            assert!(!text.contains("rusqlite"), "{name} mentions rusqlite: only the store knows SQLite");
+        }
+        if name.starts_with("subagentd/src/") {
+            for print in ["println!", "eprintln!"] {
+                let allowed = name == "subagentd/src/life/print.rs";
+                assert!(allowed || !text.contains(print), "{name} prints: a daemon has a log");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_says_what_it_is_for() {
+    for (name, text) in files(&[".rs"]) {
+        assert!(text.starts_with("//!"), "{name} does not begin with `//!` and what it is for");
+    }
+}
+
+#[test]
+fn files_are_small() {
+    for (name, text) in files(&[".rs"]) {
+        let lines = text.lines().count();
+        let reason = LONG_FILES.iter().find(|(long, _)| *long == name);
+        assert!(lines <= MOST_LINES || reason.is_some(), "{name} has {lines} lines; split it, or give the reason");
+        assert!(lines > MOST_LINES || reason.is_none(), "{name} has only {lines} lines: it needs no reason any more");
+    }
+}
+
+#[test]
+fn a_dependency_has_a_reason() {
+    let text = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    for name in dependencies("", "[workspace.dependencies]") {
+        if !name.starts_with("subagent") {
+            assert!(text.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
+        }
+    }
+    for folder in ["protocol", "config", "worker-runtime", "subagentd", "subagent-cli", "tests"] {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for name in dependencies(folder, "[dependencies]") {
+            let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];
+            assert!(shared.iter().any(|form| manifest.contains(form)), "{folder}: {name} is not the workspace's");
+        }
+    }
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    // Put together here, so that this file does not hold them.
+    let places = ["work/", "root/", "home/user"].map(|place| format!("/{place}"));
+    for (name, text) in files(&[".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".sql", ".lock", "install"]) {
+        for place in &places {
+            let mut parts = text.split(place.as_str());
+            // As a part of a longer path it is somebody's folder of that name.
+            let alone = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-}".contains(c));
+            let mut before = parts.next().unwrap_or_default();
+            for rest in parts {
+                assert!(!alone(before), "{name} mentions {place}: ...{}", &rest.lines().next().unwrap_or_default());
+                before = rest;
+            }
+        }
+    }
+}
+
+#[test]
+fn tests_wait_for_things_and_do_not_sleep() {
+    let call = ["thread", "sleep("].join("::");
+    for (name, text) in files(&[".rs"]) {
+        let in_tests = name.starts_with("tests/") || name.contains("/tests/");
+        if in_tests && name != "tests/src/harness/wait.rs" {
+            assert!(!text.contains(&call), "{name} sleeps; wait for something, with a bound");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The JSON-RPC envelope of one line, borrowed from it.
+//!
+//! Must not judge methods or results. Serde would take an array for a struct and `"id":null` for an absent id:
+//! both are told apart here.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use subagent_protocol::record::NoiseReason;
+
+/// The longest id of a request that is echoed; a longer one is no id that a program would choose.
+const MAX_ID_BYTES: usize = 1024;
+
+/// One message of the agent.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    /// A request; the answer quotes `id`, which is a number or a string in JSON text.
+    Request { id: &'a str, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A request whose id is null or no id at all: it cannot be answered but with an error for nobody.
+    InvalidRequest,
+    /// A notification.
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A response; `id` is what it quotes, `None` for null or a missing one.
+    Response { id: Option<&'a str>, outcome: Outcome<'a> },
+}
+
+/// What a response says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome<'a> {
+    /// It worked. `null` is a result.
+    Result(&'a RawValue),
+    /// It did not.
+    Error(&'a RawValue),
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Tells `null` from absence.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// Why it is no message.
+pub(crate) fn parse(line: &str) -> Result<Message<'_>, NoiseReason> {
+    if !line.starts_with('{') {
+        return Err(not_a_message(line));
+    }
+    let Ok(envelope) = serde_json::from_str::<Envelope<'_>>(line) else { return Err(not_a_message(line)) };
+    let id = envelope.id.map(RawValue::get);
+    match (envelope.method, id) {
+        (Some(method), None) => Ok(Message::Notification { method, params: envelope.params }),
+        (Some(method), Some(id)) if is_id(id) => Ok(Message::Request { id, method, params: envelope.params }),
+        (Some(_), Some(_)) => Ok(Message::InvalidRequest),
+        (None, id) => {
+            let outcome = match (envelope.error, envelope.result) {
+                (Some(error), _) => Outcome::Error(error),
+                (None, Some(result)) => Outcome::Result(result),
+                (None, None) => return Err(NoiseReason::NotAMessage),
+            };
+            Ok(Message::Response { id: id.filter(|id| is_id(id)), outcome })
+        }
+    }
+}
+
+fn not_a_message(line: &str) -> NoiseReason {
+    match serde_json::from_str::<&RawValue>(line) {
+        Ok(_) => NoiseReason::NotAMessage,
+        Err(_) => NoiseReason::NotJson,
+    }
+}
+
+/// Whether this JSON text is a number or a string, the two kinds of ids that can be answered.
+fn is_id(id: &str) -> bool {
+    id.len() <= MAX_ID_BYTES
+        && id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+}
+
+/// Whether the id that a response quotes is this one of ours. An agent that turned it into a string is understood.
+pub(crate) fn quotes(id: &str, ours: u64) -> bool {
+    id.trim_matches('"').parse() == Ok(ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn kinds_of_messages() {
+        assert!(matches!(parse(r#"{"id":0,"method":"m"}"#), Ok(Message::Request { id: "0", .. })));
+        assert!(matches!(parse(r#"{"id":"a","method":"m"}"#), Ok(Message::Request { id: "\"a\"", .. })));
+        assert!(matches!(parse(r#"{"id":null,"method":"m"}"#), Ok(Message::InvalidRequest)));
+        assert!(matches!(parse(r#"{"id":[1],"method":"m"}"#), Ok(Message::InvalidRequest)));
+        assert!(matches!(parse(r#"{"method":"m"}"#), Ok(Message::Notification { params: None, .. })));
+        assert!(matches!(
+            parse(r#"{"id":1,"result":null}"#),
+            Ok(Message::Response { id: Some("1"), outcome: Outcome::Result(_) })
+        ));
+        assert!(matches!(parse(r#"{"id":null,"result":{}}"#), Ok(Message::Response { id: None, .. })));
+        assert!(matches!(
+            parse(r#"{"id":1,"result":null,"error":{}}"#),
+            Ok(Message::Response { outcome: Outcome::Error(_), .. })
+        ));
+    }
+
+    #[test]
+    fn noise_is_told_apart() {
+        for (line, reason) in [
+            ("hello", NoiseReason::NotJson),
+            (r#"{"id":1,"#, NoiseReason::NotJson),
+            ("[]", NoiseReason::NotAMessage),
+            (r#"["2.0",1,"m"]"#, NoiseReason::NotAMessage),
+            ("{}", NoiseReason::NotAMessage),
+            (r#"{"id":1}"#, NoiseReason::NotAMessage),
+            (r#"{"method":7}"#, NoiseReason::NotAMessage),
+            (r#"{"id":1,"id":2,"method":"m"}"#, NoiseReason::NotAMessage),
+        ] {
+            assert_eq!(parse(line).unwrap_err(), reason, "{line}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_no_danger() {
+        let line = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(matches!(parse(&line), Ok(Message::Notification { .. })));
+    }
+
+    #[test]
+    fn ids_are_matched() {
+        assert!(quotes("7", 7) && quotes("\"7\"", 7));
+        assert!(!quotes("7.5", 7) && !quotes("-7", 7) && !quotes("99999999999999999999999", 7));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(line in r#"[{}\[\]":,a-z0-9 .\\]{0,80}"#) {
+            let _ = parse(&line);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The lenient view of what an agent answers: only what is essential is looked at, wherever it can be found.
+//!
+//! Must not fail for anything else: a result that the typed view would refuse is still a result.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What the answer to `initialize` says, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Capabilities {
+    /// `loadSession`; `None` when nothing is said.
+    pub(crate) load: Option<bool>,
+    /// `sessionCapabilities.resume`.
+    pub(crate) resume: bool,
+    /// `sessionCapabilities.close`.
+    pub(crate) close: bool,
+}
+
+impl Capabilities {
+    /// Reads the result of `initialize`.
+    pub(crate) fn of(result: &Value) -> Self {
+        let capabilities = &result["agentCapabilities"];
+        let session = &capabilities["sessionCapabilities"];
+        let offered = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
+        Self {
+            load: capabilities["loadSession"].as_bool(),
+            resume: offered(&session["resume"]),
+            close: offered(&session["close"]),
+        }
+    }
+}
+
+/// The protocol version in the result of `initialize`; an agent that says nothing means the only one there was.
+pub(crate) fn speaks_v1(result: &Value) -> bool {
+    match &result["protocolVersion"] {
+        Value::Null => true,
+        version => version.as_f64() == Some(1.0),
+    }
+}
+
+/// The ways to log in that an agent offers, by their ids.
+pub(crate) fn auth_methods(result: &Value) -> Vec<String> {
+    let methods = result["authMethods"].as_array().into_iter().flatten();
+    methods.filter_map(|method| method["id"].as_str().map(str::to_owned)).collect()
+}
+
+/// `null` for what is nested too deep to be looked into.
+pub(crate) fn value(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).unwrap_or(Value::Null)
+}
+
+/// The code of an error that an agent answered.
+pub(crate) fn error_code(error: &Value) -> Option<i64> {
+    error["code"].as_i64()
+}
+
+/// A sentence for an error that an agent answered: its message, with the detail that some put into `data`.
+pub(crate) fn error_text(error: &Value) -> String {
+    let message = error["message"].as_str().or(error.as_str()).unwrap_or("no message");
+    let data = &error["data"];
+    match data.as_str().or(data["details"].as_str()).or(data["message"].as_str()) {
+        Some(more) if !message.contains(more) => format!("{message}: {more}"),
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_agent_that_says_nothing_speaks_v1_and_offers_nothing() {
+        let result = json!({"serverInfo": {"name": "x"}});
+        assert!(speaks_v1(&result));
+        assert_eq!(Capabilities::of(&result), Capabilities::default());
+        assert!(speaks_v1(&Value::Null));
+        assert!(!speaks_v1(&json!({"protocolVersion": 2})));
+        assert!(!speaks_v1(&json!({"protocolVersion": "2024-11-05"})));
+    }
+
+    #[test]
+    fn capabilities_are_objects() {
+        let result = json!({"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}, "close": null}}});
+        assert_eq!(Capabilities::of(&result), Capabilities { load: Some(true), resume: true, close: false });
+    }
+
+    #[test]
+    fn errors_are_told_in_one_sentence() {
+        assert_eq!(
+            error_text(&json!({"code": -32603, "message": "Internal error", "data": {"details": "no key"}})),
+            "Internal error: no key"
+        );
+        assert_eq!(error_text(&json!("plain")), "plain");
+        assert_eq!(error_text(&json!({"code": 1})), "no message");
+    }
+}

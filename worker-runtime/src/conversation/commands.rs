@@ -1,0 +1,45 @@
+//! What the daemon tells us to do: taken and written down, or refused with a reason.
+
+use subagent_protocol::frame::{Command, Refusal};
+
+use super::turn::CancelCause;
+use super::{Conversation, Cx, ReplyTo, State, Storage, Timer};
+
+impl Conversation {
+    pub(super) fn command(&mut self, to: ReplyTo, command: Command, cx: &mut Cx<'_>) {
+        if let Command::Terminate { reason } = command {
+            self.begin_end(&reason, cx);
+            return cx.reply(to, Ok(()));
+        }
+        if matches!(self.state, State::Ending(_) | State::Ended) {
+            return cx.reply(to, Err(Refusal::Ending));
+        }
+        match command {
+            Command::Prompt { turn, turn_id, prompt } => match self.prompt(turn, turn_id, &prompt, cx) {
+                Ok(line) => {
+                    cx.reply(to, Ok(()));
+                    Self::send_prompt(line, cx);
+                }
+                Err(refusal) => cx.reply(to, Err(refusal)),
+            },
+            Command::Cancel { turn, reason } => match self.cancel(turn, reason, cx) {
+                Ok(first) => {
+                    cx.reply(to, Ok(()));
+                    if first {
+                        self.cancel_turn_for(CancelCause::Asked, cx);
+                        cx.set_timer(Timer::CancelGrace, self.config.timeouts.cancel_grace_ms);
+                    }
+                }
+                Err(refusal) => cx.reply(to, Err(refusal)),
+            },
+            Command::Answer { .. } if self.storage == Storage::Full => {
+                cx.reply(to, Err(Refusal::StorageFull))
+            }
+            Command::Answer { request_id, option_id } => {
+                let answer = self.answer(&request_id, option_id.as_deref(), cx);
+                cx.reply(to, answer);
+            }
+            Command::Terminate { .. } => {}
+        }
+    }
+}

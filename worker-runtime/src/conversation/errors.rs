@@ -1,0 +1,163 @@
+//! The errors that this conversation can end in: which code, what was wrong, what to do next.
+//!
+//! Categories come from error numbers and exit statuses, never from words in a log.
+
+use serde_json::{Value, json};
+use subagent_protocol::error::{Code, Error};
+
+use super::Exit;
+use super::handshake::excerpt;
+use crate::acp::results;
+
+/// Exit status of a shell or of `env` that did not find the program.
+const NOT_FOUND: i32 = 127;
+/// Exit status of a shell or of `env` that may not run the program.
+const NOT_EXECUTABLE: i32 = 126;
+
+pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
+    use nix::libc::{E2BIG, EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM};
+    let (code, category, action) = match errno {
+        ENOENT | ENOTDIR | ENOEXEC | ELOOP | E2BIG => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
+        EACCES | EPERM => (Code::BackendPermissionDenied, "permission", CHECK_PERMISSION),
+        _ => (Code::BackendUnavailable, "unknown", TRY_AGAIN),
+    };
+    started(Error::new(code, format!("the agent could not be started: {message}")), command, category, action)
+        .with("error", message)
+        .with("errno", errno)
+}
+
+pub(super) fn exited_at_start(command: &[String], exit: Exit, tail: &str) -> Error {
+    let (code, category, action) = match exit.code {
+        Some(NOT_FOUND) => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
+        Some(NOT_EXECUTABLE) => (Code::BackendPermissionDenied, "permission", CHECK_PERMISSION),
+        _ => (Code::BackendUnavailable, "unknown", READ_STDERR),
+    };
+    let error = Error::new(code, format!("the agent ended before it had a session ({})", describe(exit)));
+    with_exit(started(error, command, category, action), exit, tail)
+        .with("error", describe(exit))
+        .with("logTail", tail)
+}
+
+pub(super) fn startup_timeout(
+    command: &[String],
+    method: &str,
+    phase: &str,
+    seconds: f64,
+    tail: &str,
+) -> Error {
+    let message = format!("the agent did not answer {method} within {seconds} s of its start");
+    let action = "Run the launcher's command by hand: it must speak ACP on standard input and output. If it only \
+                  needs longer, raise the launcher's startup timeout.";
+    started(Error::new(Code::BackendTimeout, message).retryable(), command, "timeout", action)
+        .with("method", method)
+        .with("timeoutSeconds", seconds)
+        .with("phase", phase)
+        .with("logTail", tail)
+}
+
+pub(super) fn foreign_version(version: &Value) -> Error {
+    Error::new(
+        Code::BackendProtocolError,
+        format!(
+            "the agent answered initialize with ACP protocol version {version}; this client speaks version 1"
+        ),
+    )
+    .with("method", "initialize")
+    .with("response", json!({"protocolVersion": version}))
+    .recommend("Use a version of the agent that speaks ACP version 1.")
+}
+
+pub(super) fn no_session_id(response: &str) -> Error {
+    Error::new(Code::BackendProtocolError, "the agent answered session/new without a sessionId")
+        .with("method", "session/new")
+        .with("response", excerpt(response))
+        .recommend("Report this to the agent's authors: sessionId is required by ACP.")
+}
+
+pub(super) fn rpc(method: &str, error: &Value) -> Error {
+    Error::new(Code::BackendRpcError, format!("the agent rejected {method}: {}", results::error_text(error)))
+        .with("method", method)
+        .with("error", error.clone())
+}
+
+pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
+    let action = "Log in with the agent's own command, or put its API key into the environment or the launcher's env, \
+                  then start the worker again.";
+    rpc(method, error).with("authMethods", methods.to_vec()).recommend(action)
+}
+
+pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
+    let message = format!("the agent ended during the turn ({})", describe(exit));
+    let error = Error::new(Code::BackendUnavailable, message).with("method", "session/prompt");
+    with_exit(error, exit, tail).recommend("Send again: the worker is restarted then.")
+}
+
+pub(super) fn pipe_closed(method: &str, tail: &str) -> Error {
+    Error::new(Code::BackendUnavailable, "the agent closed its standard input or output but did not end")
+        .with("method", method)
+        .with("stderrTail", tail)
+        .with("logTail", tail)
+        .recommend(READ_STDERR)
+}
+
+pub(super) fn turn_timeout(seconds: f64) -> Error {
+    Error::new(Code::BackendTimeout, format!("the turn took longer than its limit of {seconds} s"))
+        .retryable()
+        .with("method", "session/prompt")
+        .with("timeoutSeconds", seconds)
+        .recommend("Send a smaller task, or raise the launcher's turn timeout.")
+}
+
+pub(super) fn cancel_ignored(seconds: f64) -> Error {
+    Error::new(
+        Code::BackendTimeout,
+        format!("the agent did not end the turn within {seconds} s of session/cancel"),
+    )
+    .retryable()
+    .with("method", "session/cancel")
+    .with("timeoutSeconds", seconds)
+    .recommend("Send again: the agent was ended, the worker is restarted then.")
+}
+
+pub(super) fn stopped(reason: &str) -> Error {
+    Error::new(Code::BackendUnavailable, format!("the worker was ended during the turn: {reason}"))
+        .with("method", "session/prompt")
+        .with("reason", reason)
+}
+
+pub(super) fn storage_full(dropped: u64) -> Error {
+    let message =
+        "the disk that holds the state directory is full: the agent's output could not be written down";
+    Error::new(Code::StorageFull, message)
+        .retryable()
+        .with("droppedUpdates", dropped)
+        .recommend("Free some space, then send again.")
+}
+
+const CHECK_LAUNCHER: &str = "Check the launcher's command and the PATH of the shell that starts the worker.";
+const CHECK_PERMISSION: &str =
+    "Check that the launcher's command is executable and that its folder may be entered.";
+const READ_STDERR: &str = "Read the agent's last lines in logTail, and run the launcher's command by hand.";
+const TRY_AGAIN: &str = "Try again; the system refused for a reason of the moment.";
+
+fn started(error: Error, command: &[String], category: &str, action: &str) -> Error {
+    error.with("command", command.to_vec()).with("reasonCategory", category).recommend(action)
+}
+
+fn with_exit(mut error: Error, exit: Exit, tail: &str) -> Error {
+    if let Some(code) = exit.code {
+        error = error.with("exitCode", code);
+    }
+    if let Some(signal) = exit.signal {
+        error = error.with("signal", signal);
+    }
+    error.with("stderrTail", tail)
+}
+
+fn describe(exit: Exit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "exit status unknown".to_owned(),
+    }
+}

@@ -1,0 +1,219 @@
+//! From the start of the agent to its session.
+
+use serde_json::{Value, json};
+use subagent_protocol::error::Error;
+use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
+
+use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors};
+use crate::acp::message::Outcome;
+use crate::acp::outgoing::Kind;
+use crate::acp::{requests, results};
+
+/// How a session is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Resume,
+    Load,
+    New,
+}
+
+impl Attempt {
+    pub(super) const fn method(self) -> &'static str {
+        match self {
+            Self::Resume => "session/resume",
+            Self::Load => "session/load",
+            Self::New => "session/new",
+        }
+    }
+}
+
+/// A request for a session is under way.
+pub(super) struct Opening {
+    rpc: u64,
+    attempt: Attempt,
+    /// What is tried after it, in order.
+    rest: Vec<Attempt>,
+    /// Why the earlier session could not be restored so far.
+    lost: Vec<String>,
+}
+
+impl Conversation {
+    pub(super) fn agent_started(&mut self, started: &AgentStarted, cx: &mut Cx<'_>) {
+        cx.record(RecordType::AgentStarted, None, started);
+        // An end may have been asked for before there was an agent.
+        if matches!(self.state, State::Starting) {
+            let rpc = self.rpc();
+            self.state = State::Initializing { rpc };
+            cx.send(Kind::Plain, requests::initialize(rpc));
+        }
+    }
+
+    pub(super) fn spawn_failed(&mut self, errno: i32, message: &str, cx: &mut Cx<'_>) {
+        let error = errors::spawn_failed(&self.config.command, errno, message);
+        self.record_start_failure(error, cx);
+        self.tree_ended(0, 0, cx);
+    }
+
+    pub(super) fn startup_timeout(&mut self, cx: &mut Cx<'_>) {
+        let (method, phase) = match &self.state {
+            State::Starting => ("initialize", "spawn"),
+            State::Initializing { .. } => ("initialize", "initialize"),
+            State::Opening(opening) => (opening.attempt.method(), opening.attempt.method()),
+            _ => return,
+        };
+        let seconds = self.config.timeouts.startup_ms as f64 / 1000.0;
+        let mut error =
+            errors::startup_timeout(&self.config.command, method, phase, seconds, &cx.tail.text());
+        if let Some(noise) = &self.first_noise {
+            error = error.with("stdoutHead", noise.as_str());
+        }
+        self.fail_start(error, cx);
+    }
+
+    /// What is true of every start that fails while the agent is there: it is written down, and the agent ended.
+    pub(super) fn fail_start(&mut self, error: Error, cx: &mut Cx<'_>) {
+        self.record_start_failure(error, cx);
+        self.end_agent_now(cx);
+    }
+
+    fn record_start_failure(&mut self, error: Error, cx: &mut Cx<'_>) {
+        cx.clear_timer(Timer::Startup);
+        // A start that was called off has not failed.
+        if self.is_starting() {
+            cx.record(RecordType::StartFailed, None, &StartFailed { error: error.clone() });
+            self.failed = Some(error);
+        }
+    }
+
+    pub(super) fn exited_at_start(&mut self, exit: Exit, cx: &mut Cx<'_>) {
+        let error = errors::exited_at_start(&self.config.command, exit, &cx.tail.text());
+        self.record_start_failure(error, cx);
+    }
+
+    pub(super) fn initialized(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let raw = match outcome {
+            Outcome::Result(raw) => raw,
+            Outcome::Error(error) => {
+                let error = errors::rpc("initialize", &results::value(error));
+                return self.fail_start(error.with("logTail", cx.tail.text()), cx);
+            }
+        };
+        let result = results::value(raw);
+        if !results::speaks_v1(&result) {
+            return self.fail_start(errors::foreign_version(&result["protocolVersion"]), cx);
+        }
+        let capabilities = results::Capabilities::of(&result);
+        let auth_methods = results::auth_methods(&result);
+        self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
+        let mut attempts = Vec::new();
+        let mut lost = Vec::new();
+        if self.config.session.is_some() {
+            if capabilities.resume {
+                attempts.push(Attempt::Resume);
+            }
+            // An agent that says nothing of it is tried; one that says no is believed.
+            if capabilities.load != Some(false) {
+                attempts.push(Attempt::Load);
+            }
+            if attempts.is_empty() {
+                lost.push("the agent offers neither session/resume nor session/load".to_owned());
+            }
+        }
+        attempts.push(Attempt::New);
+        self.open_session(attempts, lost, cx);
+    }
+
+    fn open_session(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, cx: &mut Cx<'_>) {
+        let attempt = attempts.remove(0);
+        let rpc = self.rpc();
+        let cwd = &self.config.cwd;
+        let stored = self.config.session.as_deref().unwrap_or_default();
+        cx.send(
+            Kind::Plain,
+            match attempt {
+                Attempt::Resume => requests::resume_session(rpc, stored, cwd),
+                Attempt::Load => requests::load_session(rpc, stored, cwd),
+                Attempt::New => requests::new_session(rpc, cwd),
+            },
+        );
+        self.replaying = attempt == Attempt::Load;
+        self.state = State::Opening(Opening { rpc, attempt, rest: attempts, lost });
+    }
+
+    /// Whether this request is the one that is waited for.
+    pub(super) fn awaits_session(&self) -> Option<u64> {
+        match &self.state {
+            State::Opening(opening) => Some(opening.rpc),
+            _ => None,
+        }
+    }
+
+    pub(super) fn session_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let State::Opening(opening) = &mut self.state else { return };
+        let (attempt, rest) = (opening.attempt, std::mem::take(&mut opening.rest));
+        let mut lost = std::mem::take(&mut opening.lost);
+        match outcome {
+            Outcome::Error(error) if !rest.is_empty() => {
+                let error = results::value(error);
+                lost.push(format!("{}: {}", attempt.method(), results::error_text(&error)));
+                self.open_session(rest, lost, cx);
+            }
+            Outcome::Error(error) => {
+                let error = results::value(error);
+                let methods =
+                    self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
+                let error = match results::error_code(&error) {
+                    Some(requests::AUTH_REQUIRED) => errors::auth_required(attempt.method(), &error, methods),
+                    _ => errors::rpc(attempt.method(), &error),
+                };
+                self.fail_start(error.with("logTail", cx.tail.text()), cx);
+            }
+            Outcome::Result(raw) => match (attempt, results::value(raw)["sessionId"].as_str()) {
+                (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, cx),
+                (Attempt::New, None) => {
+                    let error = errors::no_session_id(raw.get());
+                    self.fail_start(error, cx);
+                }
+                (Attempt::Load | Attempt::Resume, _) => {
+                    let id = self.config.session.clone().unwrap_or_default();
+                    self.ready(id, attempt, &lost, cx);
+                }
+            },
+        }
+    }
+
+    fn ready(&mut self, id: String, attempt: Attempt, lost: &[String], cx: &mut Cx<'_>) {
+        cx.clear_timer(Timer::Startup);
+        let context_lost = attempt == Attempt::New && self.config.session.is_some();
+        let agent = self.agent.as_ref();
+        let body = record::Session {
+            session_id: id.clone(),
+            origin: match attempt {
+                Attempt::New => SessionOrigin::New,
+                Attempt::Load => SessionOrigin::Loaded,
+                Attempt::Resume => SessionOrigin::Resumed,
+            },
+            context_lost,
+            context_lost_reason: (context_lost && !lost.is_empty()).then(|| lost.join("; ")),
+            agent: agent
+                .map_or_else(|| crate::journal::batch::to_raw(&json!(null)), |agent| agent.raw.clone()),
+        };
+        let can_close = agent.is_some_and(|agent| agent.capabilities.close);
+        cx.record(RecordType::Session, None, &body);
+        if self.replayed > 0 {
+            cx.push(Action::Note(format!("{} replayed {} updates", attempt.method(), self.replayed)));
+        }
+        self.first_noise = None;
+        self.state = State::Ready { session: Session { id, can_close }, turn: None };
+    }
+}
+
+/// Whether an update tells of the session's present state, as opposed to its history.
+pub(super) fn is_of_the_present(kind: &str) -> bool {
+    matches!(kind, "available_commands" | "mode" | "usage" | "config_option" | "session_info")
+}
+
+/// At most so much of an answer is quoted in an error.
+pub(super) fn excerpt(text: &str) -> Value {
+    text.chars().take(1000).collect::<String>().into()
+}

@@ -1,0 +1,123 @@
+//! What the agent says: every line is an answer, an update, a question or noise. None of them ends anything.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
+use subagent_protocol::update;
+
+use super::{Conversation, Cx, State, handshake};
+use crate::acp::lines::Line;
+use crate::acp::message::{self, Message, Outcome};
+use crate::acp::outgoing::Kind;
+use crate::acp::{noise, requests};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelRequest<'a> {
+    #[serde(borrow)]
+    request_id: &'a RawValue,
+}
+
+impl Conversation {
+    pub(super) fn line(&mut self, line: Line<'_>, cx: &mut Cx<'_>) {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::TooLong { bytes, crc, head } => {
+                let noise = noise::describe(NoiseReason::TooLong, bytes, crc, head);
+                return self.noise(&noise, cx);
+            }
+        };
+        // JSON is UTF-8 by definition; where it is not, its text is kept with replacement characters.
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(line),
+        };
+        let text = text.trim_start_matches('\u{feff}').trim_ascii();
+        if text.is_empty() {
+            return;
+        }
+        match message::parse(text) {
+            Ok(Message::Notification { method, params }) => self.notification(&method, params, cx),
+            Ok(Message::Response { id, outcome }) => {
+                if !id.is_some_and(|id| self.response(id, outcome, cx)) {
+                    self.noise(&noise::of_line(NoiseReason::UnexpectedResponse, line), cx);
+                }
+            }
+            Ok(Message::Request { id, method, params }) => match &*method {
+                "session/request_permission" => self.permission_requested(id, params, cx),
+                _ => {
+                    let message =
+                        format!("Method not found: {}", method.chars().take(200).collect::<String>());
+                    cx.send(Kind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
+                    self.notified(&method, params, cx);
+                }
+            },
+            Ok(Message::InvalidRequest) => {
+                let message = "the id of a request must be a number or a string";
+                cx.send(Kind::Automatic, requests::error("null", requests::INVALID_REQUEST, message));
+                self.noise(&noise::of_line(NoiseReason::NotAMessage, line), cx);
+            }
+            Err(reason) => self.noise(&noise::of_line(reason, line), cx),
+        }
+    }
+
+    /// Whether the response was waited for.
+    fn response(&mut self, id: &str, outcome: Outcome<'_>, cx: &mut Cx<'_>) -> bool {
+        let is = |rpc: Option<u64>| rpc.is_some_and(|rpc| message::quotes(id, rpc));
+        if is(self.turn().map(|turn| turn.rpc)) {
+            self.prompt_answered(outcome, cx);
+        } else if is(self.awaits_session()) {
+            self.session_answered(outcome, cx);
+        } else if is(self.awaits_close()) {
+            self.session_closed(cx);
+        } else if let State::Initializing { rpc } = self.state
+            && is(Some(rpc))
+        {
+            self.initialized(outcome, cx);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn notification(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+        match (method, params) {
+            ("session/update", Some(params)) => {
+                let kind = update::classify(params.get());
+                if self.replaying && !handshake::is_of_the_present(&kind) {
+                    self.replayed += 1;
+                    return;
+                }
+                cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
+            }
+            ("$/cancel_request", Some(params)) => {
+                let withdrawn = serde_json::from_str::<CancelRequest<'_>>(params.get())
+                    .is_ok_and(|request| self.withdrawn(request.request_id.get(), cx));
+                if !withdrawn {
+                    self.notified(method, Some(params), cx);
+                }
+            }
+            _ => self.notified(method, params, cx),
+        }
+    }
+
+    /// Keeps a notification, or a request that was not understood, to the letter.
+    fn notified(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+        let body = Notification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+        cx.record(RecordType::Notification, self.attributed_turn(), &body);
+    }
+
+    fn noise(&mut self, noise: &Noise, cx: &mut Cx<'_>) {
+        if self.is_starting() && self.first_noise.is_none() {
+            self.first_noise = Some(noise.head.clone());
+        }
+        cx.record(RecordType::Noise, self.attributed_turn(), noise);
+    }
+
+    /// The turn that progress belongs to: the open one, or one that was canceled and whose rest still comes.
+    fn attributed_turn(&self) -> Option<u64> {
+        self.open_turn().or(self.late_turn)
+    }
+}

@@ -1,0 +1,218 @@
+//! Whatever comes in whatever order: what must hold of every journal.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use subagent_protocol::frame::Command;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::RecordType as T;
+
+use super::tests::Talk;
+use super::*;
+use crate::acp::lines::Line;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Started,
+    Answer { rpc: u64, error: bool },
+    Update,
+    Ask,
+    Withdraw(u64),
+    Text(String),
+    Prompt { skip: u64 },
+    Cancel { back: u64 },
+    Decide { request: u8, option: bool },
+    Terminate,
+    Timer(u8),
+    PipeClosed,
+    Exited,
+    TreeEnded,
+    SpawnFailed,
+    Storage(bool),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => Just(Step::Started),
+        12 => (0_u64..9, prop::bool::weighted(0.2)).prop_map(|(rpc, error)| Step::Answer { rpc, error }),
+        6 => Just(Step::Update),
+        5 => Just(Step::Ask),
+        2 => (0_u64..5).prop_map(Step::Withdraw),
+        2 => r#"[{}\[\]":,a-z0-9]{0,30}"#.prop_map(Step::Text),
+        8 => (0_u64..3).prop_map(|skip| Step::Prompt { skip }),
+        4 => (0_u64..2).prop_map(|back| Step::Cancel { back }),
+        5 => (1_u8..6, any::<bool>()).prop_map(|(request, option)| Step::Decide { request, option }),
+        1 => Just(Step::Terminate),
+        3 => (0_u8..5).prop_map(Step::Timer),
+        1 => Just(Step::PipeClosed),
+        1 => Just(Step::Exited),
+        2 => Just(Step::TreeEnded),
+        1 => Just(Step::SpawnFailed),
+        2 => any::<bool>().prop_map(Step::Storage),
+    ]
+}
+
+/// Only what a driver can bring: lines while the agent is there, its end once, the proof after it.
+struct World {
+    talk: Talk,
+    started: bool,
+    exited: bool,
+    asked: u64,
+}
+
+impl World {
+    fn take(&mut self, step: Step) {
+        let lives = self.started && !self.exited;
+        let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "stopReason": "end_turn"}});
+        match step {
+            Step::Started if !self.started => {
+                self.started = true;
+                self.talk.started();
+            }
+            Step::Answer { rpc, error: false } if lives => self.talk.line(result(rpc)),
+            Step::Answer { rpc, error: true } if lives => {
+                self.talk.line(json!({"id": rpc, "error": {"code": -32603, "message": "no"}}));
+            }
+            Step::Update if lives => self.talk.update("agent_message_chunk"),
+            Step::Ask if lives => {
+                self.asked += 1;
+                self.talk.line(
+                    json!({"id": self.asked - 1, "method": "session/request_permission", "params": {}}),
+                );
+            }
+            Step::Withdraw(id) if lives => {
+                self.talk.line(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
+            }
+            Step::Text(text) if lives => self.talk.input(Input::Line(Line::Whole(text.as_bytes()))),
+            Step::Prompt { skip } => {
+                let _ = self.talk.prompt(self.talk.conversation.last_turn() + skip);
+            }
+            Step::Cancel { back } => {
+                let turn = self.talk.conversation.last_turn() - back;
+                let _ = self.talk.command(Command::Cancel { turn, reason: "r".to_owned() });
+            }
+            Step::Decide { request, option } => {
+                let request_id = RequestId::from_random([request; 5]);
+                let option_id = option.then(|| "yes".to_owned());
+                let _ = self.talk.command(Command::Answer { request_id, option_id });
+            }
+            Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
+            Step::Timer(number) => {
+                let timers =
+                    [Timer::Startup, Timer::Turn, Timer::CancelGrace, Timer::StopGrace, Timer::StorageFull];
+                self.talk.input(Input::Timer(timers[usize::from(number)]));
+            }
+            Step::PipeClosed if lives => self.talk.input(Input::PipeClosed),
+            Step::Exited if lives => {
+                self.exited = true;
+                self.talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
+            }
+            Step::TreeEnded if self.exited => self.talk.input(Input::TreeEnded { killed: 0, millis: 0 }),
+            Step::SpawnFailed if !self.started => {
+                self.talk.input(Input::SpawnFailed { errno: 2, message: "m".to_owned() });
+            }
+            Step::Storage(full) => {
+                self.talk.input(Input::Storage(if full { Storage::Full } else { Storage::Ok }));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Turn {
+    dispatched: bool,
+    ended: bool,
+}
+
+fn check(world: &World) -> Result<(), TestCaseError> {
+    let mut turns: BTreeMap<u64, Turn> = BTreeMap::new();
+    let mut requests: BTreeMap<String, u32> = BTreeMap::new();
+    for (record, n) in world.talk.records.iter().zip(1..) {
+        prop_assert_eq!(record.n, n);
+        let turn = turns.entry(record.turn.unwrap_or(0)).or_default();
+        match record.t {
+            T::Dispatching => prop_assert!(!std::mem::replace(&mut turn.dispatched, true)),
+            T::TurnEnd => prop_assert!(turn.dispatched && !std::mem::replace(&mut turn.ended, true)),
+            T::CancelRequested => prop_assert!(turn.dispatched && !turn.ended),
+            // Late progress is allowed; anything else after the end is not.
+            T::Update | T::Noise | T::Notification => prop_assert!(record.turn.is_none() || turn.dispatched),
+            _ if record.turn.is_some() => prop_assert!(turn.dispatched && !turn.ended, "{:?}", record),
+            _ => {}
+        }
+        let request = || record.body["requestId"].as_str().unwrap_or_default().to_owned();
+        match record.t {
+            T::ApprovalRequested => prop_assert!(requests.insert(request(), 0).is_none()),
+            T::AnswerWritten | T::ApprovalClosed => {
+                let ends = requests.get_mut(&request());
+                prop_assert_eq!(ends.map(|ends| std::mem::replace(ends, 1)), Some(0), "{:?}", record);
+            }
+            T::Ended => prop_assert_eq!(usize::try_from(n).unwrap(), world.talk.records.len()),
+            _ => {}
+        }
+    }
+    let open = requests.values().filter(|ends| **ends == 0).count();
+    prop_assert_eq!(open, world.talk.conversation.open_approvals().len());
+    let open: Vec<u64> =
+        turns.iter().filter(|(_, turn)| turn.dispatched && !turn.ended).map(|(n, _)| *n).collect();
+    prop_assert_eq!(open, world.talk.conversation.open_turn().into_iter().collect::<Vec<_>>());
+    // The agent hears at most one answer to each of its questions.
+    let mut answered: BTreeMap<u64, u32> = BTreeMap::new();
+    for answer in world.talk.sent().iter().filter(|message| message.get("method").is_none()) {
+        if let Some(id) = answer["id"].as_u64() {
+            *answered.entry(id).or_default() += 1;
+        }
+    }
+    prop_assert!(answered.values().all(|answers| *answers == 1), "{:?}", answered);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_journal_is_well_ordered(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..60)) {
+        let mut world = World { talk: Talk::new(None, Some(1000)), started: false, exited: false, asked: 0 };
+        if ready {
+            for step in [Step::Started, Step::Answer { rpc: 1, error: false }, Step::Answer { rpc: 2, error: false }] {
+                world.take(step);
+            }
+        }
+        for step in steps {
+            world.take(step);
+            if world.talk.actions.contains(&Action::Exit) {
+                break;
+            }
+        }
+        check(&world)?;
+        if world.talk.actions.contains(&Action::Exit) {
+            prop_assert_eq!(world.talk.records.last().map(|record| record.t), Some(T::Ended));
+            prop_assert!(!world.talk.conversation.has_work());
+        }
+    }
+
+    #[test]
+    fn an_end_always_comes(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..30)) {
+        let mut world = World { talk: Talk::new(None, None), started: false, exited: false, asked: 0 };
+        world.take(Step::Started);
+        if ready {
+            world.take(Step::Answer { rpc: 1, error: false });
+            world.take(Step::Answer { rpc: 2, error: false });
+        }
+        for step in steps.into_iter().filter(|step| !matches!(step, Step::TreeEnded | Step::Exited)) {
+            world.take(step);
+        }
+        world.take(Step::Terminate);
+        // An agent that never does anything any more: only the clock goes on.
+        for _ in 0..8 {
+            world.take(Step::Timer(3));
+        }
+        prop_assert!(world.talk.actions.contains(&Action::EndTree));
+        world.take(Step::Exited);
+        world.take(Step::TreeEnded);
+        check(&world)?;
+        prop_assert!(world.talk.actions.contains(&Action::Exit));
+        let _: Vec<Value> = world.talk.sent();
+    }
+}

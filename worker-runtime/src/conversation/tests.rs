@@ -1,0 +1,306 @@
+//! Single cases of the conversation, without any process.
+
+use serde_json::{Value, json};
+use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::record::{AgentStarted, RecordType as T};
+
+use super::*;
+use crate::acp::lines::Line;
+use crate::acp::outgoing::Kind;
+use crate::journal::batch::Batch;
+use crate::journal::batch::reading::{Read, records};
+use crate::stderr::Tail;
+
+/// A conversation with all that came out of it.
+pub(super) struct Talk {
+    pub(super) conversation: Conversation,
+    batch: Batch,
+    tail: Tail,
+    pub(super) records: Vec<Read>,
+    pub(super) actions: Vec<Action>,
+    command: u64,
+}
+
+impl Talk {
+    pub(super) fn new(session: Option<&str>, turn_ms: Option<u64>) -> Self {
+        let mut next = 0;
+        let make_request_id = Box::new(move || {
+            next += 1;
+            Some(RequestId::from_random([next; 5]))
+        });
+        let config = Config {
+            session: session.map(str::to_owned),
+            cwd: "/w".to_owned(),
+            command: vec!["agent".to_owned()],
+            timeouts: Timeouts { turn_ms, ..Timeouts::default() },
+            last_turn: 4,
+            make_request_id,
+        };
+        let mut talk = Self {
+            conversation: Conversation::new(config),
+            batch: Batch::new(1),
+            tail: Tail::default(),
+            records: Vec::new(),
+            actions: Vec::new(),
+            command: 0,
+        };
+        talk.input(Input::Begin);
+        talk
+    }
+
+    /// With a session of its own, and nothing to look back at.
+    pub(super) fn ready(turn_ms: Option<u64>, capabilities: Value) -> Self {
+        let mut talk = Self::new(None, turn_ms);
+        talk.started();
+        talk.line(json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": capabilities}}));
+        talk.line(json!({"id": 2, "result": {"sessionId": "s"}}));
+        assert_eq!(talk.conversation.phase(), Phase::Ready);
+        talk.forget();
+        talk
+    }
+
+    pub(super) fn started(&mut self) {
+        let guard = ProcessId { pid: 2, start_time: 3 };
+        self.input(Input::AgentStarted(AgentStarted { agent_pid: 7, guard }));
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.records.clear();
+        self.actions.clear();
+    }
+
+    pub(super) fn input(&mut self, input: Input<'_>) {
+        let mut cx = Cx { batch: &mut self.batch, actions: &mut self.actions, tail: &self.tail };
+        self.conversation.handle(input, &mut cx);
+        self.records.extend(records(self.batch.bytes()));
+        self.batch.clear();
+    }
+
+    pub(super) fn line(&mut self, message: Value) {
+        self.input(Input::Line(Line::Whole(message.to_string().as_bytes())));
+    }
+
+    pub(super) fn update(&mut self, kind: &str) {
+        self.line(json!({"method": "session/update", "params": {"update": {"sessionUpdate": kind}}}));
+    }
+
+    pub(super) fn command(&mut self, command: Command) -> Result<(), Refusal> {
+        self.command += 1;
+        let to = ReplyTo { connection: 1, id: self.command };
+        self.input(Input::Command { to, command });
+        let answer = self.actions.iter().find_map(|action| match action {
+            Action::Accept(of) if *of == to => Some(Ok(())),
+            Action::Refuse(of, refusal) if *of == to => Some(Err(refusal.clone())),
+            _ => None,
+        });
+        answer.expect("every command has an answer")
+    }
+
+    pub(super) fn prompt(&mut self, turn: u64) -> Result<(), Refusal> {
+        let turn_id = TurnId::from_random([0; 5]);
+        self.command(Command::Prompt { turn, turn_id, prompt: vec![json!({"type": "text", "text": "p"})] })
+    }
+
+    pub(super) fn sent(&self) -> Vec<Value> {
+        let lines = self.actions.iter().filter_map(|action| match action {
+            Action::Send(line) => Some(serde_json::from_slice(&line.bytes).unwrap()),
+            _ => None,
+        });
+        lines.collect()
+    }
+
+    fn types(&self) -> Vec<T> {
+        self.records.iter().map(|record| record.t).collect()
+    }
+
+    fn methods(&self) -> Vec<String> {
+        self.sent().iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+fn load_error() -> Value {
+    json!({"code": -32603, "message": "no such session"})
+}
+
+#[test]
+fn a_session_is_resumed_loaded_or_made_anew() {
+    let capabilities =
+        |load: Value, resume: Value| json!({"loadSession": load, "sessionCapabilities": {"resume": resume}});
+    for (capabilities, expected) in [
+        (capabilities(json!(true), json!({})), &["session/resume", "session/load", "session/new"][..]),
+        (capabilities(json!(false), json!({})), &["session/resume", "session/new"]),
+        (capabilities(json!(true), json!(null)), &["session/load", "session/new"]),
+        (capabilities(json!(false), json!(null)), &["session/new"]),
+        (json!(null), &["session/load", "session/new"]),
+    ] {
+        let mut talk = Talk::new(Some("old"), None);
+        talk.started();
+        talk.line(json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": capabilities}}));
+        for rpc in 2..=expected.len() {
+            talk.line(json!({"id": rpc, "error": load_error()}));
+        }
+        assert_eq!(talk.methods()[1..], *expected);
+        talk.line(json!({"id": expected.len() + 1, "result": {"sessionId": "new"}}));
+        let session = &talk.records.last().unwrap().body;
+        assert_eq!((&session["contextLost"], &session["sessionId"]), (&json!(true), &json!("new")));
+        let reason = session["contextLostReason"].as_str().unwrap();
+        assert!(reason.contains("no such session") || reason.contains("offers neither"), "{reason}");
+    }
+}
+
+#[test]
+fn the_history_of_a_loaded_session_is_no_news() {
+    let mut talk = Talk::new(Some("old"), None);
+    talk.started();
+    talk.line(json!({"id": 1, "result": {}}));
+    talk.update("user_message_chunk");
+    talk.update("available_commands_update");
+    talk.line(json!({"id": 2, "result": null}));
+    talk.update("agent_message_chunk");
+    talk.update("usage_update");
+    let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
+    assert_eq!(kinds, ["available_commands", "usage"]);
+    talk.prompt(5).unwrap();
+    talk.update("plan");
+    assert_eq!(talk.records.last().unwrap().turn, Some(5));
+    assert!(talk.actions.contains(&Action::Note("session/load replayed 1 updates".to_owned())));
+}
+
+#[test]
+fn the_prompt_is_sent_after_its_record_and_reply() {
+    let mut talk = Talk::ready(Some(1000), json!({}));
+    talk.prompt(5).unwrap();
+    assert_eq!(talk.types(), [T::Dispatching]);
+    let accepted = talk.actions.iter().position(|action| matches!(action, Action::Accept(_))).unwrap();
+    let sent = talk
+        .actions
+        .iter()
+        .position(|action| matches!(action, Action::Send(line) if line.kind == Kind::Prompt));
+    assert!(accepted < sent.unwrap());
+    assert!(talk.actions.contains(&Action::SetTimer(Timer::Turn, Duration::from_secs(1))));
+    assert_eq!(talk.prompt(6), Err(Refusal::Busy));
+    assert_eq!(talk.prompt(5), Err(Refusal::WrongTurn { last: 5 }));
+}
+
+#[test]
+fn commands_before_a_session_are_not_taken() {
+    let mut talk = Talk::new(None, None);
+    assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
+    assert_eq!(talk.command(Command::Cancel { turn: 5, reason: String::new() }), Err(Refusal::NoSuchTurn));
+    talk.started();
+    assert_eq!(talk.conversation.phase(), Phase::Starting);
+}
+
+#[test]
+fn a_withdrawn_request_cannot_be_answered() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    talk.line(json!({"id": "a", "method": "session/request_permission", "params": {}}));
+    let id = talk.conversation.open_approvals().pop().unwrap();
+    talk.forget();
+    talk.line(json!({"method": "$/cancel_request", "params": {"requestId": "a"}}));
+    assert_eq!(talk.records[0].body["reason"], "withdrawn");
+    assert_eq!(talk.sent()[0]["error"]["code"], -32800);
+    let answer = Command::Answer { request_id: id, option_id: None };
+    assert_eq!(talk.command(answer), Err(Refusal::NoSuchRequest));
+}
+
+#[test]
+fn a_question_that_is_open_at_the_end_of_the_turn_gets_no_answer() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.line(json!({"id": 1, "method": "session/request_permission", "params": {}}));
+    talk.prompt(5).unwrap();
+    talk.line(json!({"id": 0, "method": "session/request_permission", "params": {}}));
+    talk.forget();
+    talk.line(json!({"id": 3, "result": {"stopReason": "max_tokens"}}));
+    assert_eq!(talk.types(), [T::ApprovalClosed, T::TurnEnd]);
+    assert_eq!(talk.records[0].body["reason"], "turn_ended");
+    assert_eq!(talk.records[1].body["stopReason"], "max_tokens");
+    assert!(talk.sent().is_empty());
+    assert_eq!(talk.conversation.open_approvals().len(), 1, "the one outside of the turn stays");
+}
+
+#[test]
+fn a_turn_that_takes_too_long_fails_once_the_agent_has_canceled_it() {
+    let mut talk = Talk::ready(Some(1000), json!({}));
+    talk.prompt(5).unwrap();
+    talk.forget();
+    talk.input(Input::Timer(Timer::Turn));
+    assert_eq!(talk.methods(), ["session/cancel"]);
+    assert!(talk.records.is_empty());
+    talk.line(json!({"id": 3, "result": {"stopReason": "cancelled"}}));
+    assert_eq!(talk.records[0].body["error"]["code"], "BACKEND_TIMEOUT");
+    assert_eq!(talk.conversation.phase(), Phase::Ready);
+    talk.update("plan");
+    assert_eq!(talk.records[1].turn, Some(5), "late updates are of the canceled turn");
+}
+
+#[test]
+fn an_end_takes_its_polite_steps() {
+    let mut talk = Talk::ready(None, json!({"sessionCapabilities": {"close": {}}}));
+    talk.prompt(5).unwrap();
+    talk.forget();
+    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    assert_eq!(talk.types(), [T::Terminating]);
+    assert_eq!(talk.methods(), ["session/cancel"]);
+    talk.line(json!({"id": 3, "result": {"stopReason": "cancelled"}}));
+    assert_eq!(talk.methods(), ["session/cancel", "session/close"]);
+    talk.line(json!({"id": 4, "error": {"code": -32601}}));
+    assert_eq!(talk.actions.iter().filter(|action| **action == Action::CloseInput).count(), 1);
+    talk.input(Input::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&Action::Terminate));
+    assert!(!talk.actions.contains(&Action::EndTree));
+    talk.input(Input::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&Action::EndTree));
+    talk.input(Input::AgentExited(Exit { code: None, signal: Some(9) }));
+    talk.input(Input::TreeEnded { killed: 2, millis: 3 });
+    assert_eq!(talk.types(), [T::Terminating, T::TurnEnd, T::AgentExited, T::Ended]);
+    assert_eq!(talk.actions.last(), Some(&Action::Exit));
+}
+
+#[test]
+fn a_full_disk_ends_the_turn_after_a_while() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    talk.input(Input::Storage(Storage::Full));
+    assert!(talk.actions.contains(&Action::SetTimer(Timer::StorageFull, STORAGE_PATIENCE)));
+    let unknown = Command::Answer { request_id: RequestId::from_random([9; 5]), option_id: None };
+    assert_eq!(talk.command(unknown), Err(Refusal::StorageFull));
+    talk.forget();
+    talk.input(Input::Timer(Timer::StorageFull));
+    assert_eq!(talk.types(), [T::TurnEnd, T::Terminating]);
+    assert_eq!(talk.records[0].body["error"]["code"], "STORAGE_FULL");
+    talk.input(Input::Timer(Timer::StorageFull));
+    assert!(!talk.actions.contains(&Action::AbandonJournal));
+    talk.input(Input::Timer(Timer::StorageFull));
+    assert!(talk.actions.contains(&Action::AbandonJournal));
+}
+
+#[test]
+fn a_foreign_version_is_named() {
+    let mut talk = Talk::new(None, None);
+    talk.started();
+    talk.line(json!({"id": 1, "result": {"protocolVersion": 2}}));
+    let error = &talk.records.last().unwrap().body["error"];
+    assert_eq!(
+        (&error["code"], &error["details"]["response"]["protocolVersion"]),
+        (&json!("BACKEND_PROTOCOL_ERROR"), &json!(2))
+    );
+    assert!(matches!(talk.conversation.phase(), Phase::Failed { .. }));
+}
+
+#[test]
+fn invalid_text_is_kept_with_replacements() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.input(Input::Line(Line::Whole(b"\xef\xbb\xbf{\"method\":\"_x\",\"params\":[\"\xff\"]}\r")));
+    assert_eq!(talk.records[0].body, json!({"method": "_x", "params": ["\u{fffd}"]}));
+    talk.input(Input::Line(Line::Whole(b"{\"id\":null,\"result\":{}}")));
+    assert_eq!(talk.records[1].body["reason"], "unexpected_response");
+    talk.input(Input::Line(Line::Whole(b"{\"id\":null,\"method\":\"m\"}")));
+    assert_eq!(
+        talk.sent()[0],
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": talk.sent()[0]["error"]["message"]}})
+    );
+}

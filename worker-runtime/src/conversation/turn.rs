@@ -1,0 +1,175 @@
+//! A turn: one prompt, and everything until its end, which is written exactly once.
+
+use serde_json::Value;
+use subagent_protocol::frame::Refusal;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd};
+
+use super::{Conversation, Cx, State, Storage, Timer, errors};
+use crate::acp::message::Outcome;
+use crate::acp::outgoing::Kind;
+use crate::acp::{requests, results};
+
+/// The prompt that the agent works on.
+pub(super) struct OpenTurn {
+    pub(super) number: u64,
+    /// The id of its `session/prompt`.
+    pub(super) rpc: u64,
+    pub(super) cancel: Option<CancelCause>,
+}
+
+/// Why the agent was told to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CancelCause {
+    /// Somebody asked for it.
+    Asked,
+    /// The turn's time is over.
+    Timeout,
+    /// The runtime ends.
+    Stopping,
+}
+
+impl Conversation {
+    pub(super) fn prompt(
+        &mut self,
+        number: u64,
+        turn_id: TurnId,
+        prompt: &[Value],
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<u8>, Refusal> {
+        let (last, full) = (self.last_turn, self.storage == Storage::Full);
+        let rpc = self.next_rpc + 1;
+        let State::Ready { session, turn } = &mut self.state else { return Err(Refusal::NotReady) };
+        if number != last + 1 {
+            return Err(Refusal::WrongTurn { last });
+        }
+        if turn.is_some() {
+            return Err(Refusal::Busy);
+        }
+        if full {
+            return Err(Refusal::StorageFull);
+        }
+        *turn = Some(OpenTurn { number, rpc, cancel: None });
+        let line = requests::prompt(rpc, &session.id, prompt);
+        (self.next_rpc, self.last_turn) = (rpc, number);
+        (self.late_turn, self.replaying) = (None, false);
+        cx.record(RecordType::Dispatching, Some(number), &Dispatching { turn_id });
+        if let Some(millis) = self.config.timeouts.turn_ms {
+            cx.set_timer(Timer::Turn, millis);
+        }
+        Ok(line)
+    }
+
+    pub(super) fn cancel(&mut self, number: u64, reason: String, cx: &mut Cx<'_>) -> Result<bool, Refusal> {
+        let Some(turn) = self.turn().filter(|turn| turn.number == number) else {
+            return Err(Refusal::NoSuchTurn);
+        };
+        if turn.cancel == Some(CancelCause::Asked) {
+            // The agent was told already; the daemon asks again after it lost our answer.
+            return Ok(false);
+        }
+        if self.storage == Storage::Full {
+            self.shed(cx);
+        }
+        cx.record(RecordType::CancelRequested, Some(number), &CancelRequested { reason });
+        Ok(true)
+    }
+
+    /// The answer to `session/prompt`.
+    pub(super) fn prompt_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let end = match (self.turn().and_then(|turn| turn.cancel), outcome) {
+            (Some(CancelCause::Timeout), _) => {
+                TurnEnd::Failed { error: errors::turn_timeout(self.turn_limit_seconds()) }
+            }
+            (_, Outcome::Result(raw)) => {
+                let stop_reason = results::value(raw)["stopReason"].as_str().map(str::to_owned);
+                TurnEnd::Answered { stop_reason }
+            }
+            (_, Outcome::Error(error)) => {
+                let error = results::value(error);
+                let methods =
+                    self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
+                TurnEnd::Failed {
+                    error: match results::error_code(&error) {
+                        Some(requests::AUTH_REQUIRED) => {
+                            errors::auth_required("session/prompt", &error, methods)
+                        }
+                        _ => errors::rpc("session/prompt", &error),
+                    },
+                }
+            }
+        };
+        self.end_turn(&end, cx);
+        self.turn_is_over(cx);
+    }
+
+    /// Writes the end of the open turn, if there is one.
+    pub(super) fn end_turn(&mut self, end: &TurnEnd, cx: &mut Cx<'_>) {
+        let Some(turn) = self.take_turn() else { return };
+        self.close_approvals_of(turn.number, cx);
+        cx.record(RecordType::TurnEnd, Some(turn.number), end);
+        cx.clear_timer(Timer::Turn);
+        cx.clear_timer(Timer::CancelGrace);
+        self.late_turn = turn.cancel.is_some().then_some(turn.number);
+    }
+
+    pub(super) fn turn_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.turn().is_some_and(|turn| turn.cancel.is_none()) {
+            self.cancel_turn_for(CancelCause::Timeout, cx);
+            cx.set_timer(Timer::CancelGrace, self.config.timeouts.cancel_grace_ms);
+        }
+    }
+
+    pub(super) fn cancel_ignored(&mut self, cx: &mut Cx<'_>) {
+        let error = match self.turn().and_then(|turn| turn.cancel) {
+            Some(CancelCause::Timeout) => errors::turn_timeout(self.turn_limit_seconds()),
+            Some(CancelCause::Asked) => {
+                errors::cancel_ignored(self.config.timeouts.cancel_grace_ms as f64 / 1000.0)
+            }
+            // While it ends, the steps of the end have their own timer.
+            Some(CancelCause::Stopping) | None => return,
+        };
+        self.end_turn(&TurnEnd::Failed { error }, cx);
+        self.end_unresponsive("the agent ignored session/cancel", cx);
+    }
+
+    pub(super) fn storage_patience_over(&mut self, cx: &mut Cx<'_>) {
+        if self.storage == Storage::Ok {
+            return;
+        }
+        if self.is_ending() {
+            return self.storage_full_at_end(cx);
+        }
+        if self.turn().is_none() && !self.is_starting() {
+            // Nothing is lost by waiting on.
+            return;
+        }
+        let dropped = self.shed(cx);
+        let error = errors::storage_full(dropped);
+        if self.is_starting() {
+            return self.fail_start(error, cx);
+        }
+        self.end_turn(&TurnEnd::Failed { error }, cx);
+        self.end_unresponsive("storage full", cx);
+    }
+
+    /// Drops progress that cannot be written, so that what must get through can.
+    pub(super) fn shed(&mut self, cx: &mut Cx<'_>) -> u64 {
+        let dropped = cx.batch.shed();
+        if dropped > 0 {
+            cx.push(super::Action::Note(format!(
+                "the disk is full: {dropped} updates of the agent were dropped"
+            )));
+        }
+        dropped
+    }
+
+    /// Sends the prompt. Apart from [`Self::prompt`], so that the reply goes out before it.
+    pub(super) fn send_prompt(line: Vec<u8>, cx: &mut Cx<'_>) {
+        cx.send(Kind::Prompt, line);
+    }
+
+    fn turn_limit_seconds(&self) -> f64 {
+        self.config.timeouts.turn_ms.unwrap_or_default() as f64 / 1000.0
+    }
+}

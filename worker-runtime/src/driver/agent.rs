@@ -1,0 +1,265 @@
+//! The pipes of the agent and of the guard.
+//!
+//! Nothing here waits: what cannot be read or written now is tried when the pipe is ready.
+
+use std::io;
+use std::time::Duration;
+
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::record::AgentStarted;
+use tokio::net::unix::pipe::Receiver;
+
+use super::alarms::Alarm;
+use super::{AgentExit, Driver};
+use crate::acp::lines::Line;
+use crate::acp::outgoing::Kind;
+use crate::conversation::{Cx, Exit, Input};
+use crate::guard::{self, GuardStatus, ancestry};
+use crate::spawn::AgentIo;
+use crate::{failpoint, stderr};
+
+/// What is read from the agent at once, and written to the journal at once.
+const OUTPUT_BYTES: usize = 64 * 1024;
+const ERROR_BYTES: usize = 4 * 1024;
+/// The guard names 64 pids at most.
+pub(super) const STATUS_LINE_BYTES: usize = 16 * 1024;
+/// How long what an agent left behind may hold its pipes open before its end is told.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the descendants of a guard that died are ended in one go.
+const RESCUE_ROUND: Duration = Duration::from_secs(2);
+const RESCUE_PAUSE: Duration = Duration::from_secs(1);
+
+enum Chunk {
+    Bytes(Vec<u8>),
+    NotNow,
+    End,
+}
+
+/// Reads what is there. The buffer lives as long as its content is looked at: an idle runtime holds none.
+fn read(pipe: Option<&Receiver>, capacity: usize) -> Chunk {
+    let Some(pipe) = pipe else { return Chunk::NotNow };
+    let mut bytes = Vec::with_capacity(capacity);
+    match pipe.try_read_buf(&mut bytes) {
+        Ok(0) => Chunk::End,
+        Ok(_) => Chunk::Bytes(bytes),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Chunk::NotNow
+        }
+        Err(_) => Chunk::End,
+    }
+}
+
+impl Driver {
+    /// The guard runs.
+    pub(super) fn started(&mut self, agent: AgentIo) {
+        let pid = i32::try_from(agent.guard.id()).unwrap_or_default();
+        // 0 where the system cannot tell; nobody is killed by this number.
+        self.guard = Some(ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() });
+        self.agent = Some(agent);
+    }
+
+    pub(super) fn read_output(&mut self) {
+        match read(self.agent.as_ref().and_then(|agent| agent.output.as_ref()), OUTPUT_BYTES) {
+            Chunk::NotNow => {}
+            Chunk::Bytes(bytes) => self.take_output(Some(&bytes)),
+            Chunk::End => {
+                if let Some(agent) = &mut self.agent {
+                    agent.output = None;
+                }
+                self.take_output(None);
+                self.pipe_ended();
+            }
+        }
+    }
+
+    /// All lines of one chunk go into one write to the journal.
+    fn take_output(&mut self, bytes: Option<&[u8]>) {
+        let mut actions = Vec::new();
+        self.journal.batch.set_time();
+        let (conversation, batch, tail) = (&mut self.conversation, &mut self.journal.batch, &self.tail);
+        let on_line = |line: Line<'_>| {
+            conversation.handle(Input::Line(line), &mut Cx { batch, actions: &mut actions, tail });
+        };
+        match bytes {
+            Some(bytes) => self.splitter.feed(bytes, on_line),
+            None => self.splitter.finish(on_line),
+        }
+        self.settle(actions);
+    }
+
+    pub(super) fn read_errors(&mut self) {
+        match read(self.agent.as_ref().and_then(|agent| agent.errors.as_ref()), ERROR_BYTES) {
+            Chunk::NotNow => {}
+            Chunk::Bytes(bytes) => self.take_errors(&bytes),
+            Chunk::End => {
+                if let Some(agent) = &mut self.agent {
+                    agent.errors = None;
+                }
+                self.try_deliver_exit();
+            }
+        }
+    }
+
+    fn take_errors(&mut self, bytes: &[u8]) {
+        let (log, tail): (&mut stderr::Log, &mut stderr::Tail) = (&mut self.log, &mut self.tail);
+        log.write(bytes);
+        tail.push(bytes);
+    }
+
+    pub(super) fn write_input(&mut self) {
+        while let Some(input) = self.agent.as_ref().and_then(|agent| agent.input.as_ref()) {
+            let Some(bytes) = self.outgoing.front() else {
+                if self.closes_input {
+                    self.drop_input();
+                }
+                return;
+            };
+            match input.try_write(bytes) {
+                Ok(length) => match self.outgoing.wrote(length) {
+                    Some(Kind::Prompt) => failpoint::hit("dispatch.after_write"),
+                    Some(Kind::Answer) => failpoint::hit("answer.after_write"),
+                    Some(Kind::Plain | Kind::Automatic) | None => {}
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.drop_input();
+                    self.pipe_ended();
+                    return;
+                }
+            }
+        }
+        // There is nobody to write to.
+        self.outgoing.clear();
+    }
+
+    fn drop_input(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            agent.input = None;
+        }
+        self.outgoing.clear();
+    }
+
+    /// Closes the agent's input behind what is still to be written.
+    pub(super) fn close_input(&mut self) {
+        self.closes_input = true;
+        self.write_input();
+    }
+
+    /// The agent does not read or write any more: it has ended, which the guard will say, or it has not.
+    fn pipe_ended(&mut self) {
+        if self.exit == AgentExit::Running {
+            self.alarms.set(Alarm::PipeClosed, DRAIN_PATIENCE);
+        }
+        self.try_deliver_exit();
+    }
+
+    pub(super) fn tell_guard(&mut self, byte: u8) {
+        if let Some(agent) = &mut self.agent {
+            agent.tell_guard(byte);
+        }
+    }
+
+    pub(super) fn read_status(&mut self) {
+        match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref()), ERROR_BYTES) {
+            Chunk::NotNow => {}
+            Chunk::Bytes(bytes) => {
+                let mut lines = Vec::new();
+                self.status_lines.feed(&bytes, |line| {
+                    // A line that cannot be read is a newer guard's: there is nothing to do about it.
+                    if let Line::Whole(line) = line {
+                        lines.extend(serde_json::from_slice::<GuardStatus>(line).ok());
+                    }
+                });
+                for status in lines {
+                    self.guard_says(status);
+                }
+            }
+            Chunk::End => {
+                if let Some(agent) = &mut self.agent {
+                    agent.status = None;
+                }
+                self.reap();
+                if self.clean.is_none() && !self.done {
+                    self.log.note("the guard died; its processes are ended by the runtime");
+                    self.rescue();
+                }
+            }
+        }
+    }
+
+    fn guard_says(&mut self, status: GuardStatus) {
+        match status {
+            GuardStatus::Spawned { pid } => {
+                if let Some(guard) = self.guard {
+                    self.apply(Input::AgentStarted(AgentStarted { agent_pid: pid, guard }));
+                }
+            }
+            GuardStatus::SpawnFailed { errno, message } => {
+                self.clean = Some((0, 0));
+                self.exit = AgentExit::Delivered;
+                self.apply(Input::SpawnFailed { errno, message });
+            }
+            GuardStatus::Exited { code, signal, .. } => {
+                self.exit = AgentExit::Pending(Exit { code, signal });
+                self.alarms.set(Alarm::Drain, DRAIN_PATIENCE);
+                self.try_deliver_exit();
+            }
+            GuardStatus::Ending => failpoint::hit("end.before_clean"),
+            GuardStatus::Incomplete { pids } => {
+                self.log.note(&format!("these processes could not be ended yet: {pids:?}"));
+            }
+            GuardStatus::Clean { killed, millis } => {
+                failpoint::hit("end.after_clean");
+                self.clean = Some((u64::from(killed), millis));
+                self.try_deliver_exit();
+            }
+            GuardStatus::Unknown => {}
+        }
+    }
+
+    /// Tells the conversation of the agent's end as soon as everything that the agent said was handed in.
+    fn try_deliver_exit(&mut self) {
+        let drained =
+            self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
+        if drained || !matches!(self.exit, AgentExit::Pending(_)) {
+            self.deliver_exit();
+        }
+    }
+
+    pub(super) fn deliver_exit(&mut self) {
+        if let AgentExit::Pending(exit) = self.exit {
+            self.exit = AgentExit::Delivered;
+            self.alarms.clear(Alarm::Drain);
+            self.apply(Input::AgentExited(exit));
+        }
+        if let Some((killed, millis)) = self.clean {
+            self.apply(Input::TreeEnded { killed, millis });
+        }
+    }
+
+    /// Reaps the guard, if that is what ended.
+    pub(super) fn reap(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            // Its exit status says nothing that its last line has not said.
+            let _ = agent.guard.try_wait();
+        }
+    }
+
+    /// Does the guard's work after it died.
+    pub(super) fn rescue(&mut self) {
+        let report = guard::end_descendants(RESCUE_ROUND, &[]);
+        if !report.clean {
+            self.log.note(&format!("these processes could not be ended yet: {:?}", report.remaining));
+            self.alarms.set(Alarm::Rescue, RESCUE_PAUSE);
+            return;
+        }
+        self.clean =
+            Some((u64::from(report.killed), u64::try_from(report.elapsed.as_millis()).unwrap_or(u64::MAX)));
+        if self.exit == AgentExit::Running {
+            self.exit = AgentExit::Pending(Exit::default());
+            self.alarms.set(Alarm::Drain, DRAIN_PATIENCE);
+        }
+        self.try_deliver_exit();
+    }
+}

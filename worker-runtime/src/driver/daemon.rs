@@ -1,0 +1,136 @@
+//! The daemon's connections: the newest generation is served, everybody else is turned away.
+
+use std::io;
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Stream;
+use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeHello};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::state::Desired;
+use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
+use tokio::sync::mpsc;
+
+use super::Driver;
+use super::alarms::Alarm;
+use crate::conversation::{Input, ReplyTo};
+use crate::guard::ancestry;
+use crate::socket::{self, Event, EventKind, Verdict};
+
+/// Connections that may be open at once; of them only one is served.
+const MAX_CONNECTIONS: usize = 16;
+/// After an error of accepting, which repeats itself until something is closed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connection that is served.
+pub(super) struct Serving {
+    connection: u64,
+    out: mpsc::UnboundedSender<FromRuntime>,
+}
+
+impl Driver {
+    pub(super) fn accepted(&mut self, stream: io::Result<Stream>) {
+        // Those that have ended give their place back.
+        while self.connections.try_join_next().is_some() {}
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.log.note(&format!("a connection could not be accepted: {error}"));
+                self.alarms.set(Alarm::Accept, ACCEPT_PAUSE);
+                return;
+            }
+        };
+        if self.connections.len() >= MAX_CONNECTIONS {
+            return;
+        }
+        let Stream::UdSocket(socket) = &stream;
+        match socket::judge(socket) {
+            Verdict::Trusted => {
+                self.next_connection += 1;
+                let (events, ends) = (self.events_in.clone(), self.ends.subscribe());
+                self.connections.spawn(socket::serve(stream, self.next_connection, events, ends));
+            }
+            Verdict::BelowGuard => {
+                self.connections.spawn(socket::turn_away(stream, Refusal::BelowGuard, self.generation));
+            }
+            Verdict::Dropped => {}
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        let connection = event.connection;
+        let served = self.serving.as_ref().is_some_and(|serving| serving.connection == connection);
+        match event.kind {
+            EventKind::Hello { protocol, generation, desired, out } => {
+                self.hello(connection, protocol, generation, desired, out);
+            }
+            // What an older daemon had sent is dropped with its connection.
+            EventKind::Command { .. } if !served => {}
+            EventKind::Command { id, command } => {
+                self.look_at_quota();
+                self.look_at_lock();
+                self.apply(Input::Command { to: ReplyTo { connection, id }, command });
+            }
+            EventKind::Closed if served => {
+                self.serving = None;
+                self.expect_a_daemon();
+            }
+            EventKind::Closed => {}
+        }
+    }
+
+    fn hello(
+        &mut self,
+        connection: u64,
+        protocol: u32,
+        generation: u64,
+        desired: Desired,
+        out: mpsc::UnboundedSender<FromRuntime>,
+    ) {
+        let refusal = if protocol < OLDEST_PROTOCOL {
+            Some(Refusal::Protocol)
+        } else if generation < self.generation {
+            Some(Refusal::OldGeneration)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            // A peer that is gone already needs no answer.
+            let _ = out.send(FromRuntime::Refused { refusal, generation: self.generation });
+            return;
+        }
+        self.generation = generation;
+        let _ = out.send(FromRuntime::Hello(Box::new(self.describe())));
+        // The older one ends when its sender is dropped.
+        self.serving = Some(Serving { connection, out });
+        self.alarms.clear(Alarm::Orphaned);
+        self.look_at_quota();
+        if desired == Desired::Stop {
+            self.apply(Input::End { reason: "the daemon wants this worker stopped".to_owned() });
+        }
+    }
+
+    fn describe(&self) -> RuntimeHello {
+        let pid = nix::unistd::getpid().as_raw();
+        RuntimeHello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            capabilities: ["prompt", "answer"].map(str::to_owned).into(),
+            worker_id: self.worker_id.clone(),
+            incarnation: self.incarnation,
+            process: ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() },
+            guard: self.guard,
+            phase: self.conversation.phase(),
+            journal_end: self.journal.end(),
+            last_turn: self.conversation.last_turn(),
+            open_turn: self.conversation.open_turn(),
+            open_approvals: self.conversation.open_approvals(),
+        }
+    }
+
+    pub(super) fn reply(&mut self, connection: u64, frame: FromRuntime) {
+        if let Some(serving) = self.serving.as_ref().filter(|serving| serving.connection == connection) {
+            // A connection that is gone is noticed by its own event.
+            let _ = serving.out.send(frame);
+        }
+    }
+}

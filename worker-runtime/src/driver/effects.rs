@@ -1,0 +1,128 @@
+//! Records first, actions afterwards, in order; and what happens while the disk is full.
+
+use std::time::Duration;
+
+use subagent_protocol::frame::FromRuntime;
+
+use super::Driver;
+use super::alarms::Alarm;
+use crate::conversation::{Action, Cx, Input, Storage};
+use crate::guard;
+
+/// How soon a full disk is tried again.
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
+const LAST_RETRY: Duration = Duration::from_secs(2);
+
+impl Driver {
+    /// Hands one input to the conversation and carries out what comes of it.
+    pub(super) fn apply(&mut self, input: Input<'_>) {
+        let actions = self.handle(input);
+        self.settle(actions);
+    }
+
+    fn handle(&mut self, input: Input<'_>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.journal.batch.set_time();
+        let mut cx = Cx { batch: &mut self.journal.batch, actions: &mut actions, tail: &self.tail };
+        self.conversation.handle(input, &mut cx);
+        actions
+    }
+
+    /// Writes the records that wait; when they are written, carries out what waits for them.
+    pub(super) fn settle(&mut self, actions: Vec<Action>) {
+        self.sort(actions);
+        match self.commit() {
+            Ok(()) if self.storage == Storage::Full => {
+                self.log.note("the journal can be written again");
+                self.storage_is(Storage::Ok);
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if self.storage == Storage::Ok {
+                    self.log.note(&format!("the journal cannot be written: {error}"));
+                    self.retry_after = FIRST_RETRY;
+                    self.storage_is(Storage::Full);
+                }
+                self.alarms.set(Alarm::Retry, self.retry_after);
+                self.retry_after = (self.retry_after * 2).min(LAST_RETRY);
+                return;
+            }
+        }
+        let end = self.journal.end();
+        self.ends.send_if_modified(|known| std::mem::replace(known, end) != end);
+        if self.journal.over_quota() && !self.alarms.is_set(Alarm::Quota) {
+            self.alarms.set(Alarm::Quota, Duration::from_secs(1));
+        }
+        for action in std::mem::take(&mut self.withheld) {
+            self.perform(action);
+        }
+        self.write_input();
+    }
+
+    fn commit(&mut self) -> std::io::Result<()> {
+        if self.abandoned {
+            self.journal.batch.take_back();
+            return Ok(());
+        }
+        self.journal.commit()
+    }
+
+    fn storage_is(&mut self, storage: Storage) {
+        self.storage = storage;
+        let actions = self.handle(Input::Storage(storage));
+        self.sort(actions);
+    }
+
+    /// What needs no record is done at once, the rest waits.
+    fn sort(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::SetTimer(..)
+                | Action::ClearTimer(_)
+                | Action::Refuse(..)
+                | Action::AbandonJournal => {
+                    self.perform(action);
+                }
+                _ => self.withheld.push(action),
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Send(line) => self.outgoing.push(line),
+            Action::Accept(to) => self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: None }),
+            Action::Refuse(to, refusal) => {
+                self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: Some(refusal) });
+            }
+            Action::SetTimer(timer, after) => self.alarms.set(Alarm::Conversation(timer), after),
+            Action::ClearTimer(timer) => self.alarms.clear(Alarm::Conversation(timer)),
+            Action::CloseInput => self.close_input(),
+            Action::Terminate => self.tell_guard(guard::TERMINATE),
+            Action::EndTree => self.tell_guard(guard::END),
+            Action::AbandonJournal => {
+                self.log.note("the end of this runtime could not be written into its journal");
+                self.abandoned = true;
+                self.alarms.set(Alarm::Retry, Duration::ZERO);
+            }
+            Action::Note(message) => self.log.note(&message),
+            Action::Exit => self.done = true,
+        }
+    }
+
+    /// Whether the agent's output is read: not while it could not be written down.
+    pub(super) fn reads_output(&self) -> bool {
+        // What an agent that has ended left in the pipe is little, and the end of its turn may be in it.
+        let gone = self.exit != super::AgentExit::Running;
+        self.storage == Storage::Ok && (gone || !self.journal.over_quota())
+    }
+
+    pub(super) fn look_at_quota(&mut self) {
+        if self.journal.over_quota() {
+            self.journal.look_at_quota();
+        }
+        if self.journal.over_quota() {
+            self.alarms.set(Alarm::Quota, Duration::from_secs(1));
+        }
+    }
+}

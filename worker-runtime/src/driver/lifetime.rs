@@ -1,0 +1,69 @@
+//! When a runtime ends by itself: its files are gone, or nobody has wanted it for long.
+
+use std::time::Duration;
+
+use super::Driver;
+use super::alarms::Alarm;
+use crate::conversation::Input;
+use crate::socket::Endpoint;
+use crate::startup;
+
+/// How long a runtime without a daemon waits for one.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often it looks again when something is open then.
+const ORPHAN_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// How soon the command socket is bound again when that failed.
+pub(super) const FIRST_REBIND: Duration = Duration::from_secs(1);
+const LAST_REBIND: Duration = Duration::from_secs(60);
+
+impl Driver {
+    /// Nobody is connected.
+    pub(super) fn expect_a_daemon(&mut self) {
+        self.alarms.set(Alarm::Orphaned, ORPHAN_PATIENCE);
+    }
+
+    pub(super) fn orphaned(&mut self) {
+        if self.conversation.has_work() {
+            self.alarms.set(Alarm::Orphaned, ORPHAN_PAUSE);
+        } else {
+            self.apply(Input::End { reason: "no daemon for 24 hours".to_owned() });
+        }
+    }
+
+    /// One of our files was unlinked or moved.
+    pub(super) fn look_at_files(&mut self) {
+        self.look_at_lock();
+        if self.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_there()) {
+            self.rebind();
+        }
+    }
+
+    /// Without its lock a runtime cannot be told from a dead one: another may be started beside it.
+    pub(super) fn look_at_lock(&mut self) {
+        let path = startup::lock_path(&self.directory);
+        if !self.conversation.is_ending() && !startup::is_same_file(&self.lock, &path) {
+            self.apply(Input::End { reason: format!("{} is gone", path.display()) });
+        }
+    }
+
+    pub(super) fn rebind(&mut self) {
+        if self.conversation.is_ending() {
+            return;
+        }
+        let bound = Endpoint::bind(&self.socket_path).and_then(|endpoint| {
+            self.watch.add(&self.socket_path)?;
+            Ok(endpoint)
+        });
+        match bound {
+            Ok(endpoint) => {
+                self.endpoint = Some(endpoint);
+                self.rebind_after = FIRST_REBIND;
+            }
+            Err(error) => {
+                self.log.note(&format!("the command socket could not be bound again: {error}"));
+                self.alarms.set(Alarm::Rebind, self.rebind_after);
+                self.rebind_after = (self.rebind_after * 2).min(LAST_REBIND);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The one loop of a runtime: waits for whatever comes first, hands it to the conversation, writes the records, and
+//! then carries out what the conversation wants.
+//!
+//! Must not decide what anything means for the worker: that is the conversation's.
+
+mod agent;
+mod alarms;
+mod daemon;
+mod effects;
+mod lifetime;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::Stream;
+use subagent_protocol::frame::JournalEnd;
+use subagent_protocol::ids::{RequestId, WorkerId};
+use subagent_protocol::process::ProcessId;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch as latest};
+use tokio::task::JoinSet;
+
+use crate::acp::lines::LineSplitter;
+use crate::acp::outgoing::Outgoing;
+use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
+use crate::journal::{Identity, Journal, Place};
+use crate::socket::{Endpoint, Event};
+use crate::spawn::{self, AgentIo};
+use crate::startup::{self, Startup};
+use crate::stderr::{Log, Tail};
+use crate::watch::Watch;
+use alarms::{Alarm, Alarms};
+use daemon::Serving;
+
+/// Frames of all connections that wait to be looked at; behind them the senders wait.
+const EVENTS: usize = 16;
+/// How long the last frames may take to get out.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What the agent's process is known to have done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentExit {
+    /// Nothing.
+    Running,
+    /// It ended; what it wrote is still being read.
+    Pending(Exit),
+    /// The conversation knows.
+    Delivered,
+}
+
+struct Driver {
+    worker_id: WorkerId,
+    incarnation: u64,
+    directory: PathBuf,
+    socket_path: PathBuf,
+    lock: File,
+    journal: Journal,
+    conversation: Conversation,
+    tail: Tail,
+    log: Log,
+    agent: Option<AgentIo>,
+    guard: Option<ProcessId>,
+    splitter: LineSplitter,
+    outgoing: Outgoing,
+    closes_input: bool,
+    status_lines: LineSplitter,
+    exit: AgentExit,
+    /// Processes killed, and milliseconds.
+    clean: Option<(u64, u64)>,
+    alarms: Alarms,
+    /// What waits for its records to be written.
+    withheld: Vec<Action>,
+    storage: Storage,
+    retry_after: Duration,
+    abandoned: bool,
+    watch: Watch,
+    endpoint: Option<Endpoint>,
+    rebind_after: Duration,
+    events: mpsc::Receiver<Event>,
+    events_in: mpsc::Sender<Event>,
+    ends: latest::Sender<JournalEnd>,
+    connections: JoinSet<()>,
+    next_connection: u64,
+    serving: Option<Serving>,
+    generation: u64,
+    signals: Signals,
+    done: bool,
+}
+
+struct Signals {
+    terminate: Signal,
+    child: Signal,
+    /// Handlers that do nothing: what is ignored would be ignored by the agent too.
+    _ignored: [Signal; 2],
+}
+
+/// What came first.
+enum Wake {
+    Output,
+    Errors,
+    Writable,
+    GuardStatus,
+    Accepted(io::Result<Stream>),
+    Event(Event),
+    Alarm(Alarm),
+    FilesChanged,
+    Terminated,
+    ChildExited,
+}
+
+/// Runs one worker to its end.
+///
+/// # Errors
+/// When it could not begin: no journal, no socket. Later errors are in the journal.
+pub(crate) async fn run(startup: Startup) -> io::Result<()> {
+    let Startup { start, lock, guard_lock } = startup;
+    let mut driver = Driver::begin(&start, lock)?;
+    startup::say_listening()?;
+    driver.apply(Input::Begin);
+    match spawn::spawn(&start.agent, &start.marker, guard_lock) {
+        Ok(agent) => driver.started(agent),
+        Err(error) => driver.apply(Input::SpawnFailed {
+            errno: error.raw_os_error().unwrap_or(0),
+            message: format!("{error} (working directory {})", start.agent.cwd.display()),
+        }),
+    }
+    // The environment of the agent is in it.
+    drop(start);
+    while !driver.done {
+        let wake = driver.wait().await;
+        driver.take(wake);
+    }
+    driver.finish().await;
+    Ok(())
+}
+
+impl Driver {
+    fn begin(start: &subagent_protocol::start::RuntimeStart, lock: File) -> io::Result<Self> {
+        let place = Place {
+            directory: start.directory.clone(),
+            segment: start.segment,
+            first_record: start.first_record,
+            segment_bytes: start.limits.segment_bytes,
+            quota_bytes: start.limits.journal_quota_bytes,
+        };
+        let identity = Identity {
+            worker_id: start.worker_id.clone(),
+            incarnation: start.incarnation,
+            boot_id: start.boot_id.clone(),
+        };
+        let journal = Journal::begin(place, identity)?;
+        let endpoint = Endpoint::bind(&start.socket)?;
+        let watch = Watch::new()?;
+        for path in [&start.directory, &startup::lock_path(&start.directory), &start.socket] {
+            watch.add(path)?;
+        }
+        let conversation = Conversation::new(Config {
+            session: start.session.clone(),
+            cwd: start.agent.cwd.to_string_lossy().into_owned(),
+            command: std::iter::once(&start.agent.program).chain(&start.agent.args).cloned().collect(),
+            timeouts: start.timeouts,
+            last_turn: start.last_turn,
+            make_request_id: Box::new(random_request_id),
+        });
+        let (events_in, events) = mpsc::channel(EVENTS);
+        let mut driver = Self {
+            worker_id: start.worker_id.clone(),
+            incarnation: start.incarnation,
+            directory: start.directory.clone(),
+            socket_path: start.socket.clone(),
+            lock,
+            ends: latest::Sender::new(journal.end()),
+            journal,
+            conversation,
+            tail: Tail::default(),
+            log: Log::open(&start.log),
+            agent: None,
+            guard: None,
+            splitter: LineSplitter::new(usize::try_from(start.limits.max_line_bytes).unwrap_or(usize::MAX)),
+            outgoing: Outgoing::default(),
+            closes_input: false,
+            status_lines: LineSplitter::new(agent::STATUS_LINE_BYTES),
+            exit: AgentExit::Running,
+            clean: None,
+            alarms: Alarms::default(),
+            withheld: Vec::new(),
+            storage: Storage::Ok,
+            retry_after: effects::FIRST_RETRY,
+            abandoned: false,
+            watch,
+            endpoint: Some(endpoint),
+            rebind_after: lifetime::FIRST_REBIND,
+            events,
+            events_in,
+            connections: JoinSet::new(),
+            next_connection: 0,
+            serving: None,
+            generation: start.generation,
+            signals: Signals {
+                terminate: signal(SignalKind::terminate())?,
+                child: signal(SignalKind::child())?,
+                _ignored: [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?],
+            },
+            done: false,
+        };
+        driver.expect_a_daemon();
+        Ok(driver)
+    }
+
+    /// Waits for whatever comes first. Nothing is taken from anywhere yet, but connections and frames.
+    async fn wait(&mut self) -> Wake {
+        let reads = self.reads_output();
+        let writes = !self.outgoing.is_empty();
+        let accepts = !self.alarms.is_set(Alarm::Accept);
+        let agent = self.agent.as_ref();
+        tokio::select! {
+            () = readable(agent.and_then(|agent| agent.output.as_ref())), if reads => Wake::Output,
+            () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
+            () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
+            () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::GuardStatus,
+            stream = accept(self.endpoint.as_ref()), if accepts => Wake::Accepted(stream),
+            // This driver holds a sender of its own: the channel cannot end.
+            Some(event) = self.events.recv() => Wake::Event(event),
+            alarm = self.alarms.next() => Wake::Alarm(alarm),
+            () = self.watch.changed() => Wake::FilesChanged,
+            _ = self.signals.terminate.recv() => Wake::Terminated,
+            _ = self.signals.child.recv() => Wake::ChildExited,
+        }
+    }
+
+    fn take(&mut self, wake: Wake) {
+        match wake {
+            Wake::Output => self.read_output(),
+            Wake::Errors => self.read_errors(),
+            Wake::Writable => self.write_input(),
+            Wake::GuardStatus => self.read_status(),
+            Wake::Accepted(stream) => self.accepted(stream),
+            Wake::Event(event) => self.event(event),
+            Wake::Alarm(alarm) => self.alarm(alarm),
+            Wake::FilesChanged => self.look_at_files(),
+            Wake::Terminated => self.apply(Input::End { reason: "SIGTERM".to_owned() }),
+            Wake::ChildExited => self.reap(),
+        }
+    }
+
+    fn alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Conversation(timer) => self.apply(Input::Timer(timer)),
+            Alarm::Drain => self.deliver_exit(),
+            Alarm::PipeClosed if self.exit == AgentExit::Running => self.apply(Input::PipeClosed),
+            Alarm::PipeClosed => {}
+            Alarm::Retry => self.settle(Vec::new()),
+            Alarm::Quota => self.look_at_quota(),
+            Alarm::Orphaned => self.orphaned(),
+            Alarm::Rebind => self.rebind(),
+            Alarm::Rescue => self.rescue(),
+            Alarm::Accept => {}
+        }
+    }
+
+    /// Lets the last frames out and the guard end; then nothing of this runtime is left but its journal.
+    async fn finish(mut self) {
+        if let Some(endpoint) = self.endpoint.take() {
+            endpoint.remove();
+        }
+        // Connections send the last end of the journal and see then that there will be no other.
+        drop(self.ends);
+        let connections = &mut self.connections;
+        let mut guard = self.agent.take().map(|agent| agent.guard);
+        let signals = &mut self.signals;
+        let all = async {
+            while connections.join_next().await.is_some() {}
+            // Its locks are free when it is reaped: who waits for our end need not wait for the guard's.
+            while guard.as_mut().is_some_and(|guard| matches!(guard.try_wait(), Ok(None))) {
+                signals.child.recv().await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, all).await;
+    }
+}
+
+async fn readable(pipe: Option<&Receiver>) {
+    match pipe {
+        Some(pipe) => {
+            // An error shows up again when it is read.
+            let _ = pipe.readable().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn writable(pipe: Option<&Sender>) {
+    match pipe {
+        Some(pipe) => {
+            let _ = pipe.writable().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn accept(endpoint: Option<&Endpoint>) -> io::Result<Stream> {
+    match endpoint {
+        Some(endpoint) => endpoint.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn random_request_id() -> Option<RequestId> {
+    let mut bytes = [0; RequestId::BYTES];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(RequestId::from_random(bytes))
+}

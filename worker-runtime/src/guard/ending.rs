@@ -1,0 +1,108 @@
+//! The kill loop's rhythm, and the loop for a process that is no guard: a runtime whose guard died.
+//!
+//! Must not wait longer than its deadline.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::reap::{self, Reaped};
+use super::state::Exit;
+use super::tree::{self, Tree};
+use super::{EndReport, pidfd};
+
+/// How long one settling lasts at most: a chain that forks on must be swept again soon.
+pub(super) const SETTLE: Duration = Duration::from_millis(10);
+
+/// The pause between two sweeps: short at first, since nearly always the second finds nothing.
+#[derive(Debug)]
+pub(super) struct Pause(Duration);
+
+impl Pause {
+    const FIRST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = SETTLE;
+    /// What withstood until now is asked again only now and then.
+    const PATIENT: Duration = Duration::from_millis(500);
+
+    pub(super) fn new() -> Self {
+        Self(Self::FIRST)
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST.max(pause));
+        pause
+    }
+
+    pub(super) fn be_patient(&mut self) {
+        self.0 = Self::PATIENT;
+    }
+}
+
+/// For [`poll`]: rounded up, so that a wait is never a spin.
+pub(super) fn timeout(duration: Duration) -> PollTimeout {
+    PollTimeout::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+}
+
+/// See [`super::end_descendants`].
+pub(super) fn end_descendants(deadline: Duration, spare: &[i32]) -> EndReport {
+    let started = Instant::now();
+    // Those that the kill itself orphans must come to us; idempotent. A refusal shows as an unclean report.
+    let subreaper = nix::sys::prctl::set_child_subreaper(true).is_ok();
+    let tree = Tree::below_self(spare);
+    let mut pause = Pause::new();
+    let mut killed = 0;
+    loop {
+        if reap_all(&tree, spare, &mut killed) {
+            return EndReport { killed, remaining: vec![], clean: subreaper, elapsed: started.elapsed() };
+        }
+        let found = tree.sweep();
+        // Also after the deadline every process has got its SIGKILL once.
+        let Some(left) = deadline.checked_sub(started.elapsed()) else {
+            let clean = reap_all(&tree, spare, &mut killed);
+            let remaining = if clean { vec![] } else { tree::alive(found).collect() };
+            return EndReport { killed, remaining, clean: clean && subreaper, elapsed: started.elapsed() };
+        };
+        wait_for_one(&found, pause.next().min(left));
+    }
+}
+
+/// Reaps what has ended; true when nothing is left to end.
+fn reap_all(tree: &Tree<'_>, spare: &[i32], killed: &mut u32) -> bool {
+    let mut count =
+        |exit| *killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
+    if spare.is_empty() {
+        loop {
+            match reap::next(None) {
+                Reaped::Child { exit, .. } => count(exit),
+                Reaped::NothingYet => return false,
+                Reaped::NoneLeft => return true,
+            }
+        }
+    }
+    // One by one, or the exit status of a spared child would be taken from its owner.
+    loop {
+        let children = tree.children();
+        let ended: Vec<_> = children.iter().map(|pid| reap::next(Some(*pid))).collect();
+        for reaped in &ended {
+            if let Reaped::Child { exit, .. } = reaped {
+                count(*exit);
+            }
+        }
+        if children.is_empty() {
+            return true;
+        }
+        if !ended.iter().any(|reaped| matches!(reaped, Reaped::Child { .. })) {
+            return false;
+        }
+    }
+}
+
+/// Waits until one of the processes has ended, at most so long. A process descriptor becomes readable at the end.
+fn wait_for_one(pids: &[i32], at_most: Duration) {
+    let process = pids.iter().find_map(|pid| pidfd::open(*pid).ok());
+    let mut fds: Vec<_> = process.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
+    // Interrupted or not, the caller looks again.
+    let _ = poll(&mut fds, timeout(at_most));
+}

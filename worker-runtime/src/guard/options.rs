@@ -1,0 +1,91 @@
+//! The guard's command line: `[--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...`.
+//!
+//! Must not do I/O. It is written by the runtime, never by a person: no help, no abbreviations.
+
+use std::ffi::OsString;
+
+/// What to start, and with which limits.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    /// The agent's file mode creation mask.
+    pub(super) umask: Option<u32>,
+    /// The agent's soft limit of open descriptors; more than the hard limit means the hard limit.
+    pub(super) nofile: Option<u64>,
+    /// The program, looked up in `PATH` if it has no slash.
+    pub(super) command: OsString,
+    /// Its arguments.
+    pub(super) args: Vec<OsString>,
+}
+
+/// A command line that the guard does not understand.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UsageError {
+    #[error("missing value after {0}")]
+    MissingValue(&'static str),
+    #[error("invalid value after {option}: {value:?}")]
+    InvalidValue { option: &'static str, value: OsString },
+    #[error("unknown option {0:?}; expected [--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...")]
+    UnknownOption(OsString),
+    #[error("missing command; expected [--umask OCTAL] [--nofile SOFT] -- COMMAND ARGS...")]
+    MissingCommand,
+}
+
+/// Reads the arguments after `guard`.
+pub(super) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, UsageError> {
+    let (mut umask, mut nofile) = (None, None);
+    loop {
+        let Some(arg) = args.next() else { return Err(UsageError::MissingCommand) };
+        match arg.to_str() {
+            Some("--") => break,
+            Some("--umask") => {
+                let in_range = |text: &str| u32::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777);
+                umask = Some(value("--umask", args.next(), in_range)?);
+            }
+            Some("--nofile") => nofile = Some(value("--nofile", args.next(), |text| text.parse().ok())?),
+            _ => return Err(UsageError::UnknownOption(arg)),
+        }
+    }
+    let command = args.next().ok_or(UsageError::MissingCommand)?;
+    Ok(Options { umask, nofile, command, args: args.collect() })
+}
+
+fn value<T>(
+    option: &'static str,
+    value: Option<OsString>,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<T, UsageError> {
+    let value = value.ok_or(UsageError::MissingValue(option))?;
+    value.to_str().and_then(read).ok_or(UsageError::InvalidValue { option, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Options, UsageError> {
+        parse(args.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn everything_after_the_dashes_is_the_agents() {
+        let options =
+            parsed(&["--umask", "027", "--nofile", "1024", "--", "agent", "--umask", "--"]).unwrap();
+        assert_eq!((options.umask, options.nofile), (Some(0o27), Some(1024)));
+        assert_eq!(options.command, "agent");
+        assert_eq!(options.args, ["--umask", "--"]);
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        assert_eq!(parsed(&[]), Err(UsageError::MissingCommand));
+        assert_eq!(parsed(&["--"]), Err(UsageError::MissingCommand));
+        assert_eq!(parsed(&["agent"]), Err(UsageError::UnknownOption("agent".into())));
+        assert_eq!(parsed(&["--umask"]), Err(UsageError::MissingValue("--umask")));
+        for (option, value) in
+            [("--umask", "9"), ("--umask", "7777"), ("--nofile", "-1"), ("--nofile", "many")]
+        {
+            let error = parsed(&[option, value, "--", "agent"]).unwrap_err();
+            assert!(matches!(error, UsageError::InvalidValue { option: o, .. } if o == option), "{error}");
+        }
+    }
+}

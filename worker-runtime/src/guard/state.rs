@@ -1,0 +1,185 @@
+//! The guard's states: what to do on what, as a pure function.
+//!
+//! Must not do I/O or look at a clock: the time (since the guard's start) comes with each input.
+
+use std::time::Duration;
+
+use super::status::GuardStatus;
+
+/// After this long in the kill loop the runtime is told that something withstands.
+pub(super) const INCOMPLETE_AFTER: Duration = Duration::from_secs(10);
+/// How many process ids a status line names: all lines together fit into the smallest pipe, so that a runtime that
+/// does not read cannot hold the guard up.
+const NAMED_PIDS: usize = 64;
+
+/// Where the guard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The agent runs.
+    Running { agent: i32 },
+    /// The tree is being ended, since the given time.
+    Ending { agent: i32, since: Duration, killed: u32, told_incomplete: bool },
+    /// Nothing is left.
+    Clean,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What the guard noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Input {
+    /// The runtime asks for SIGTERM to the agent's group.
+    TerminateAsked,
+    /// The runtime or a signal asks for the end, or the runtime is gone.
+    EndAsked,
+    /// A child was reaped.
+    Reaped { pid: i32, exit: Exit },
+    /// `waitpid` answered ECHILD.
+    NoneLeft,
+    /// A round of the kill loop is done and these were still there.
+    StillLeft(Vec<i32>),
+}
+
+/// What the guard has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// SIGTERM to the process group that this process leads; it is not reaped yet.
+    Terminate(i32),
+    Report(GuardStatus),
+}
+
+/// The next state and what to do, in order. Inputs that mean nothing in a state change nothing.
+pub(super) fn step(state: State, input: Input, now: Duration) -> (State, Vec<Effect>) {
+    match (state, input) {
+        (State::Running { agent }, Input::TerminateAsked) => (state, vec![Effect::Terminate(agent)]),
+        (State::Running { agent }, Input::EndAsked) => {
+            (ending(agent, now), vec![Effect::Report(GuardStatus::Ending)])
+        }
+        (State::Running { agent }, Input::Reaped { pid, exit }) if pid == agent => {
+            let reports = [exited(pid, Some(exit)), GuardStatus::Ending];
+            (ending(agent, now), reports.map(Effect::Report).into())
+        }
+        // An orphan that ended by itself: the subreaper's daily work.
+        (State::Running { .. }, Input::Reaped { .. }) => (state, vec![]),
+        // Cannot be while the agent is our child; if it is, nothing is left and its status is lost.
+        (State::Running { agent }, Input::NoneLeft) => {
+            let clean = GuardStatus::Clean { killed: 0, millis: 0 };
+            (State::Clean, [exited(agent, None), GuardStatus::Ending, clean].map(Effect::Report).into())
+        }
+        (State::Ending { agent, since, killed, told_incomplete }, Input::Reaped { pid, exit }) => {
+            let killed = killed.saturating_add(u32::from(exit == Exit::Signal(nix::libc::SIGKILL)));
+            let report = (pid == agent).then(|| Effect::Report(exited(pid, Some(exit))));
+            (State::Ending { agent, since, killed, told_incomplete }, report.into_iter().collect())
+        }
+        (State::Ending { since, killed, .. }, Input::NoneLeft) => {
+            let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
+            (State::Clean, vec![Effect::Report(GuardStatus::Clean { killed, millis })])
+        }
+        (State::Ending { agent, since, killed, told_incomplete: false }, Input::StillLeft(mut pids))
+            if !pids.is_empty() && now.saturating_sub(since) >= INCOMPLETE_AFTER =>
+        {
+            pids.truncate(NAMED_PIDS);
+            let told = State::Ending { agent, since, killed, told_incomplete: true };
+            (told, vec![Effect::Report(GuardStatus::Incomplete { pids })])
+        }
+        (State::Ending { .. }, Input::TerminateAsked | Input::EndAsked | Input::StillLeft(_))
+        | (State::Running { .. }, Input::StillLeft(_))
+        | (State::Clean, _) => (state, vec![]),
+    }
+}
+
+fn ending(agent: i32, since: Duration) -> State {
+    State::Ending { agent, since, killed: 0, told_incomplete: false }
+}
+
+fn exited(pid: i32, exit: Option<Exit>) -> GuardStatus {
+    let (code, signal) = match exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    GuardStatus::Exited { pid, code, signal }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const AGENT: i32 = 10;
+
+    fn reports(inputs: Vec<(u64, Input)>) -> Vec<GuardStatus> {
+        let mut state = State::Running { agent: AGENT };
+        let mut reports = vec![];
+        for (millis, input) in inputs {
+            let (next, effects) = step(state, input, Duration::from_millis(millis));
+            state = next;
+            reports.extend(effects.into_iter().filter_map(|effect| match effect {
+                Effect::Report(status) => Some(status),
+                Effect::Terminate(_) => None,
+            }));
+        }
+        reports
+    }
+
+    #[test]
+    fn what_withstands_is_told_once_and_the_loop_goes_on() {
+        let told = reports(vec![
+            (100, Input::EndAsked),
+            (5_000, Input::StillLeft(vec![11])),
+            (10_100, Input::StillLeft((11..111).collect())),
+            (10_200, Input::StillLeft(vec![11])),
+            (12_000, Input::Reaped { pid: 11, exit: Exit::Signal(9) }),
+            (12_100, Input::NoneLeft),
+        ]);
+        let expected = [
+            GuardStatus::Ending,
+            GuardStatus::Incomplete { pids: (11..75).collect() },
+            GuardStatus::Clean { killed: 1, millis: 12_000 },
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn sigterm_goes_only_to_a_running_agent() {
+        let running = State::Running { agent: AGENT };
+        assert_eq!(step(running, Input::TerminateAsked, Duration::ZERO).1, [Effect::Terminate(AGENT)]);
+        let exit = Input::Reaped { pid: AGENT, exit: Exit::Code(0) };
+        let (ended, _) = step(running, exit, Duration::ZERO);
+        assert_eq!(step(ended, Input::TerminateAsked, Duration::ZERO).1, []);
+    }
+
+    fn any_input() -> impl Strategy<Value = Input> {
+        let exit = prop_oneof![Just(Exit::Code(1)), Just(Exit::Signal(9))];
+        prop_oneof![
+            Just(Input::TerminateAsked),
+            Just(Input::EndAsked),
+            Just(Input::NoneLeft),
+            (AGENT..AGENT + 3, exit).prop_map(|(pid, exit)| Input::Reaped { pid, exit }),
+            Just(Input::StillLeft(vec![AGENT])),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn ending_comes_once_and_clean_is_last(
+            inputs in proptest::collection::vec((0_u64..20_000, any_input()), 0..40)
+        ) {
+            let told = reports(inputs);
+            let count = |wanted: fn(&GuardStatus) -> bool| told.iter().filter(|status| wanted(status)).count();
+            let incomplete = count(|status| matches!(status, GuardStatus::Incomplete { .. }));
+            prop_assert!(count(|status| *status == GuardStatus::Ending) <= 1);
+            prop_assert!(incomplete <= 1);
+            if let Some(at) = told.iter().position(|status| matches!(status, GuardStatus::Clean { .. })) {
+                prop_assert_eq!(at, told.len() - 1);
+                prop_assert!(told.contains(&GuardStatus::Ending));
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The guard as a process: wait for the runtime, for a signal and for children, and do what the state says.
+//!
+//! Must not decide: that is [`super::state`]. Linux only.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+
+pub(super) use super::ending::end_descendants;
+use super::ending::{Pause, SETTLE, timeout};
+use super::inherited::{self, Inherited};
+use super::options::Options;
+use super::reap::{self, Reaped};
+use super::signals::{self, Asked};
+use super::state::{Effect, Input, State, step};
+use super::status::GuardStatus;
+use super::tree::{self, Tree};
+use super::{END, TERMINATE, spawn};
+
+/// How many of those that withstand are looked at for the report.
+const LOOKED_AT: usize = 64;
+
+/// Runs the guard to its end. Returns only when nothing of the tree is left, or nothing was started.
+///
+/// # Errors
+/// When its descriptors are not what they must be; nothing was started then.
+pub(super) fn run(options: Options) -> io::Result<()> {
+    let Inherited { life, mut status, lock } = inherited::take()?;
+    let (signals, null) = match prepare() {
+        Ok(prepared) => prepared,
+        Err((what, errno)) => {
+            report(
+                &mut status,
+                &GuardStatus::SpawnFailed { errno: errno as i32, message: format!("{what}: {errno}") },
+            );
+            return Ok(());
+        }
+    };
+    if hung_up(&life) {
+        report(&mut status, &GuardStatus::Clean { killed: 0, millis: 0 });
+        return Ok(());
+    }
+    let agent = match spawn::agent(&options) {
+        Ok(agent) => agent,
+        Err(error) => {
+            let message = format!("cannot start {}: {error}", options.command.display());
+            report(
+                &mut status,
+                &GuardStatus::SpawnFailed { errno: error.raw_os_error().unwrap_or(0), message },
+            );
+            return Ok(());
+        }
+    };
+    drop(options);
+    let_go_of_stdio(&null);
+    drop(null);
+    report(&mut status, &GuardStatus::Spawned { pid: agent });
+    let mut guard = Guard {
+        state: State::Running { agent },
+        life,
+        status,
+        signals,
+        started: Instant::now(),
+        _lock: lock,
+    };
+    guard.run_until_ending();
+    guard.end();
+    Ok(())
+}
+
+/// Becomes what a guard is: named, in a session of its own, a subreaper, deaf to signals.
+fn prepare() -> Result<(SignalFd, File), (&'static str, Errno)> {
+    prctl::set_name(c"subagent-guard").map_err(|errno| ("prctl(PR_SET_NAME)", errno))?;
+    // Fails if it leads a group already: started by hand.
+    let _ = setsid();
+    prctl::set_child_subreaper(true).map_err(|errno| ("prctl(PR_SET_CHILD_SUBREAPER)", errno))?;
+    let signals = signals::take_over().map_err(|errno| ("signalfd", errno))?;
+    let null = File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| ("/dev/null", Errno::from_raw(error.raw_os_error().unwrap_or(0))))?;
+    Ok((signals, null))
+}
+
+/// True if the writer of the life pipe is gone already: nobody would read what the agent says.
+fn hung_up(life: &File) -> bool {
+    let mut fds = [PollFd::new(life.as_fd(), PollFlags::POLLIN)];
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    poll(&mut fds, PollTimeout::ZERO).is_ok()
+        && fds[0].revents().is_some_and(|events| events.intersects(gone))
+}
+
+/// Gives up the agent's pipes, so that their ends mean the agent's end, and its cwd, so that it can be unmounted.
+fn let_go_of_stdio(null: &File) {
+    // Cannot fail with open descriptors; and if so, the agent runs and must be guarded all the same.
+    let _ = dup2_stdin(null);
+    let _ = dup2_stdout(null);
+    let _ = dup2_stderr(null);
+    let _ = chdir("/");
+}
+
+/// A reader that is gone is no reason to stop: the runtime's end is told by the life pipe.
+fn report(status: &mut File, line: &GuardStatus) {
+    if let Ok(mut line) = serde_json::to_vec(line) {
+        line.push(b'\n');
+        let _ = status.write_all(&line);
+    }
+}
+
+struct Guard {
+    state: State,
+    life: File,
+    status: File,
+    signals: SignalFd,
+    started: Instant,
+    /// Held until the process ends.
+    _lock: OwnedFd,
+}
+
+impl Guard {
+    fn run_until_ending(&mut self) {
+        while matches!(self.state, State::Running { .. }) {
+            let mut fds = [
+                PollFd::new(self.life.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            ];
+            let result = poll(&mut fds, PollTimeout::NONE);
+            let [life, signals] = fds.map(|fd| fd.any().unwrap_or(true));
+            match result {
+                Ok(_) => {}
+                Err(Errno::EINTR) => continue,
+                // Deaf and blind: the one safe thing to do is to end what would be unguarded.
+                Err(_) => return self.apply(Input::EndAsked),
+            }
+            if life {
+                self.hear_the_runtime();
+            }
+            if signals {
+                self.hear_signals();
+            }
+        }
+    }
+
+    fn hear_the_runtime(&mut self) {
+        let mut bytes = [0; 16];
+        match self.life.read(&mut bytes) {
+            Ok(0) => self.apply(Input::EndAsked),
+            Ok(length) => {
+                for byte in &bytes[..length] {
+                    match *byte {
+                        TERMINATE => self.apply(Input::TerminateAsked),
+                        END => self.apply(Input::EndAsked),
+                        // A word of a newer runtime.
+                        _ => {}
+                    }
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(_) => self.apply(Input::EndAsked),
+        }
+    }
+
+    fn hear_signals(&mut self) {
+        if signals::drain(&self.signals) == Asked::End {
+            self.apply(Input::EndAsked);
+        }
+        self.reap();
+    }
+
+    /// Reaps all that has ended; true if that was at least one.
+    fn reap(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            match reap::next(None) {
+                Reaped::Child { pid, exit } => self.apply(Input::Reaped { pid, exit }),
+                Reaped::NothingYet => return any,
+                Reaped::NoneLeft => {
+                    self.apply(Input::NoneLeft);
+                    return any;
+                }
+            }
+            any = true;
+        }
+    }
+
+    /// The kill loop.
+    fn end(&mut self) {
+        let tree = Tree::below_self(&[]);
+        let mut pause = Pause::new();
+        loop {
+            self.reap();
+            let State::Ending { told_incomplete, .. } = self.state else { return };
+            if told_incomplete {
+                pause.be_patient();
+            }
+            let found = tree.sweep();
+            self.apply(Input::StillLeft(tree::alive(found).take(LOOKED_AT).collect()));
+            self.settle(pause.next());
+        }
+    }
+
+    /// Reaps while processes go on ending, until none did for so long.
+    fn settle(&mut self, pause: Duration) {
+        let until = Instant::now() + pause.max(SETTLE);
+        while matches!(self.state, State::Ending { .. }) && Instant::now() < until {
+            let mut fds = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut fds, timeout(pause)) != Ok(1) {
+                return;
+            }
+            // Asked to end: we are at it.
+            let _ = signals::drain(&self.signals);
+            self.reap();
+        }
+    }
+
+    fn apply(&mut self, input: Input) {
+        let (state, effects) = step(self.state, input, self.started.elapsed());
+        self.state = state;
+        for effect in effects {
+            match effect {
+                Effect::Terminate(agent) => terminate(Pid::from_raw(agent)),
+                Effect::Report(line) => report(&mut self.status, &line),
+            }
+        }
+    }
+}
+
+/// SIGTERM to the agent's group, and SIGCONT, since one that is stopped could not act on it.
+///
+/// The agent is not reaped yet, so its number (and that of its group) means no other.
+fn terminate(agent: Pid) {
+    for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+        // It may have moved to another group itself.
+        if killpg(agent, signal).is_err() {
+            let _ = kill(agent, signal);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Records that are not written yet: numbered, encoded, in order.
+//!
+//! Must not do I/O: the conversation writes into it, the journal writes it out.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use subagent_protocol::codec::{self, Decoded};
+use subagent_protocol::record::{Record, RecordType};
+
+use crate::failpoint;
+
+/// A buffer that grew above this in a burst is given back.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// An ordered run of records.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    scratch: Vec<u8>,
+    first: u64,
+    next: u64,
+    at: i64,
+    types: u32,
+}
+
+impl Batch {
+    /// Nothing yet; the first record gets this number.
+    pub(crate) fn new(next: u64) -> Self {
+        Self { bytes: Vec::new(), scratch: Vec::new(), first: next, next, at: now(), types: 0 }
+    }
+
+    /// Takes the clock's time for the records that follow.
+    pub(crate) fn set_time(&mut self) {
+        self.at = now();
+    }
+
+    /// Appends a record whose body is kept to the letter.
+    pub(crate) fn push(&mut self, t: RecordType, turn: Option<u64>, kind: Option<&str>, body: &RawValue) {
+        let record = Record { n: self.next, at: self.at, t, turn, k: kind.map(Into::into), b: Some(body) };
+        self.scratch.clear();
+        write_json(&mut self.scratch, &record);
+        codec::encode(&self.scratch, &mut self.bytes);
+        self.next += 1;
+        self.types |= bit(t);
+    }
+
+    /// Appends a record.
+    pub(crate) fn push_body<T: Serialize>(&mut self, t: RecordType, turn: Option<u64>, body: &T) {
+        self.push(t, turn, None, &to_raw(body));
+    }
+
+    /// The encoded records.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The number of its first record.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number that the next record will get.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether a record is in it that must get through although the disk is full.
+    pub(crate) fn is_critical(&self) -> bool {
+        self.types & !ordinary() != 0
+    }
+
+    /// Forgets what was written.
+    pub(crate) fn clear(&mut self) {
+        self.first = self.next;
+        self.types = 0;
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.scratch.clear();
+        self.scratch.shrink_to(KEPT_BYTES);
+    }
+
+    /// Gives a number to a record that is written elsewhere. Only for an empty batch.
+    pub(super) fn skip(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.first = self.next;
+        number
+    }
+
+    /// Forgets what was not written, and its numbers.
+    pub(crate) fn take_back(&mut self) {
+        self.next = self.first;
+        self.clear();
+    }
+
+    /// Drops the records that tell of progress alone, so that those that must get through fit into the reserve;
+    /// gives how many it dropped.
+    pub(crate) fn shed(&mut self) -> u64 {
+        let before = self.next - self.first;
+        self.rewrite(self.first, |t| bit(t) & ordinary() == 0);
+        before - (self.next - self.first)
+    }
+
+    /// Numbers its records anew.
+    pub(super) fn renumber(&mut self, first: u64) {
+        self.rewrite(first, |_| true);
+    }
+
+    fn rewrite(&mut self, first: u64, keep: impl Fn(RecordType) -> bool) {
+        let old = std::mem::take(&mut self.bytes);
+        let mut rest = old.as_slice();
+        (self.first, self.next, self.types) = (first, first, 0);
+        // Our own encoding of a moment ago: it ends where the buffer ends.
+        while let Decoded::Record { json, size } = codec::decode(rest, usize::MAX) {
+            rest = &rest[size..];
+            let Ok(mut record) = serde_json::from_slice::<Record<'_>>(json) else { continue };
+            if keep(record.t) {
+                record.n = self.next;
+                self.scratch.clear();
+                write_json(&mut self.scratch, &record);
+                codec::encode(&self.scratch, &mut self.bytes);
+                self.next += 1;
+                self.types |= bit(record.t);
+            }
+        }
+    }
+
+    pub(super) fn hit_before(&self) {
+        self.hit([
+            (RecordType::Dispatching, "dispatch.before_record"),
+            (RecordType::AnswerWritten, "answer.before_record"),
+            (RecordType::TurnEnd, "turn_end.before_record"),
+        ]);
+    }
+
+    pub(super) fn hit_after(&self) {
+        self.hit([
+            (RecordType::Dispatching, "dispatch.after_record"),
+            (RecordType::AnswerWritten, "answer.after_record"),
+            (RecordType::TurnEnd, "turn_end.after_record"),
+        ]);
+    }
+
+    fn hit(&self, points: [(RecordType, &str); 3]) {
+        for (t, name) in points {
+            if self.types & bit(t) != 0 {
+                failpoint::hit(name);
+            }
+        }
+    }
+}
+
+/// A body as JSON text.
+// Strings, numbers and JSON into memory: there is nothing that could fail.
+#[allow(clippy::expect_used)]
+pub(crate) fn to_raw<T: Serialize>(body: &T) -> Box<RawValue> {
+    to_raw_value(body).expect("the body of a record can be written into memory")
+}
+
+// See above.
+#[allow(clippy::expect_used)]
+fn write_json(buffer: &mut Vec<u8>, record: &Record<'_>) {
+    serde_json::to_writer(buffer, record).expect("a record can be written into memory");
+}
+
+const fn bit(t: RecordType) -> u32 {
+    1 << t as u32
+}
+
+/// What only tells of progress.
+const fn ordinary() -> u32 {
+    bit(RecordType::Update) | bit(RecordType::Notification) | bit(RecordType::Noise)
+}
+
+fn now() -> i64 {
+    // A clock before 1970 is wrong anyway; order never comes from it.
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+pub(crate) mod reading {
+    //! What tests want to know of a batch.
+
+    use super::*;
+
+    /// A record without its borrowed parts.
+    #[derive(Debug, Clone)]
+    pub(crate) struct Read {
+        pub(crate) n: u64,
+        pub(crate) t: RecordType,
+        pub(crate) turn: Option<u64>,
+        pub(crate) kind: Option<String>,
+        pub(crate) body: serde_json::Value,
+    }
+
+    /// All records of a buffer, which must end with the last of them.
+    pub(crate) fn records(mut bytes: &[u8]) -> Vec<Read> {
+        let mut all = Vec::new();
+        while !bytes.is_empty() {
+            let Decoded::Record { json, size } = codec::decode(bytes, usize::MAX) else {
+                panic!("no record after {all:?}");
+            };
+            let record: Record<'_> = serde_json::from_slice(json).unwrap();
+            let body = record.b.map_or(serde_json::Value::Null, |b| serde_json::from_str(b.get()).unwrap());
+            all.push(Read {
+                n: record.n,
+                t: record.t,
+                turn: record.turn,
+                kind: record.k.map(|k| k.into_owned()),
+                body,
+            });
+            bytes = &bytes[size..];
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use subagent_protocol::record::{Ended, Terminating};
+
+    #[test]
+    fn shedding_keeps_what_must_get_through_and_numbers_without_a_gap() {
+        let mut batch = Batch::new(5);
+        let update = to_raw(&serde_json::json!({"a": 1}));
+        batch.push(RecordType::Update, Some(1), Some("plan"), &update);
+        batch.push_body(RecordType::Terminating, None, &Terminating { reason: "r".to_owned() });
+        batch.push(RecordType::Update, Some(1), Some("plan"), &update);
+        assert!(batch.is_critical());
+        assert_eq!(batch.shed(), 2);
+        batch.push_body(RecordType::Ended, None, &Ended { killed: 0, millis: 0 });
+        let records = reading::records(batch.bytes());
+        assert_eq!(
+            records.iter().map(|r| (r.n, r.t)).collect::<Vec<_>>(),
+            [(5, RecordType::Terminating), (6, RecordType::Ended)]
+        );
+        batch.renumber(8);
+        assert_eq!(reading::records(batch.bytes())[1].n, 9);
+        assert_eq!(batch.next(), 10);
+    }
+
+    #[test]
+    fn progress_alone_is_not_critical() {
+        let mut batch = Batch::new(1);
+        batch.push(RecordType::Update, None, Some("plan"), &to_raw(&serde_json::json!({})));
+        assert!(!batch.is_critical());
+        assert_eq!(batch.shed(), 1);
+        assert!(batch.is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+//! One file of the journal: appends as a whole or not at all, with room kept behind its end.
+//!
+//! Must not look into what it writes. A full disk gives short writes: whatever fails leaves the file as it was, or
+//! says that it is broken.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::libc::off_t;
+
+/// Room for the records that must get through, allocated behind every ordinary batch.
+pub(super) const RESERVE_BYTES: u64 = 64 * 1024;
+
+/// An open segment.
+#[derive(Debug)]
+pub(super) struct SegmentFile {
+    file: File,
+    number: u64,
+    offset: u64,
+    /// Blocks are allocated up to here.
+    reserved: Reserved,
+    broken: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reserved {
+    UpTo(u64),
+    /// The file system cannot do it: there is no reserve.
+    Unsupported,
+}
+
+impl SegmentFile {
+    /// Makes the file and writes its head. A file that exists is never touched.
+    ///
+    /// # Errors
+    /// The system's, with the path; nothing is left then.
+    pub(super) fn create(directory: &Path, number: u64, head: &[u8]) -> io::Result<Self> {
+        let path = path(directory, number);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(named)?;
+        let mut segment = Self { file, number, offset: 0, reserved: Reserved::UpTo(0), broken: false };
+        if let Err(error) = segment.append(head, false) {
+            // Ours, made a moment ago, and nobody was told of it.
+            let _ = std::fs::remove_file(&path);
+            return Err(named(error));
+        }
+        Ok(segment)
+    }
+
+    /// The number in its name.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its length.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether it ends with something that is no record.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Appends all of `bytes`. What is `critical` may use the reserve when there is no room beyond it.
+    ///
+    /// # Errors
+    /// The system's; the file is as long as before then, or broken.
+    pub(super) fn append(&mut self, bytes: &[u8], critical: bool) -> io::Result<()> {
+        let end = self.offset + bytes.len() as u64;
+        if let Err(error) = self.reserve(end + RESERVE_BYTES) {
+            let fits = matches!(self.reserved, Reserved::UpTo(reserved) if end <= reserved);
+            if !(critical && fits) {
+                return Err(error);
+            }
+        }
+        if let Err(error) = self.file.write_all(bytes) {
+            self.cut();
+            return Err(error);
+        }
+        self.offset = end;
+        Ok(())
+    }
+
+    /// Removes what a failed write left.
+    fn cut(&mut self) {
+        if self.file.set_len(self.offset).is_err() {
+            self.broken = true;
+            return;
+        }
+        if let Reserved::UpTo(_) = self.reserved {
+            // Cutting gave the blocks behind the end back: take them again before anyone else does.
+            self.reserved = Reserved::UpTo(self.offset);
+            let _ = self.reserve(self.offset + RESERVE_BYTES);
+        }
+    }
+
+    /// Gives back what is allocated behind the end.
+    pub(super) fn release_reserve(&mut self) {
+        // It is only room: a file system that keeps it does no harm.
+        let _ = self.file.set_len(self.offset);
+    }
+
+    fn reserve(&mut self, up_to: u64) -> io::Result<()> {
+        let Reserved::UpTo(reserved) = self.reserved else { return Ok(()) };
+        if reserved >= up_to {
+            return Ok(());
+        }
+        // Twice what is needed, so that a stream of small batches allocates once in a while only.
+        match self.allocate(up_to + RESERVE_BYTES).or_else(|_| self.allocate(up_to)) {
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                self.reserved = Reserved::Unsupported;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+            Ok(up_to) => {
+                self.reserved = Reserved::UpTo(up_to);
+                Ok(())
+            }
+        }
+    }
+
+    fn allocate(&self, up_to: u64) -> Result<u64, Errno> {
+        let offset = off_t::try_from(self.offset).map_err(|_| Errno::EFBIG)?;
+        let length = off_t::try_from(up_to - self.offset).map_err(|_| Errno::EFBIG)?;
+        loop {
+            match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, length) {
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(up_to),
+            }
+        }
+    }
+}
+
+/// The file of a segment.
+pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number}.journal"))
+}

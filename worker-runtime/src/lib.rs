@@ -1,0 +1,58 @@
+//! One worker: the ACP client of its agent, the writer of its journal, its command socket; and the guard that ends
+//! the agent's whole process tree.
+//!
+//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file, has one thread, and outlives the
+//! daemon that started it. What it did is in the journal before anyone hears of it.
+//!
+//! How the daemon starts a runtime: `subagent-runtime run`, with
+//!
+//! | descriptor | what |
+//! |---|---|
+//! | 0 | one [`subagent_protocol::start::RuntimeStart`] as JSON, then end of file |
+//! | 1 | a pipe: one line as soon as the command socket listens, then end of file |
+//! | 2 | `/dev/null`, or a file for errors before there is a journal |
+//! | 3 ([`subagent_protocol::start::LOCK_FD`]) | `<directory>/lock`, open and locked; the starter closes its own |
+//! | 4 ([`subagent_protocol::start::GUARD_LOCK_FD`]) | `<directory>/guard.lock`, open and locked; handed to the guard |
+//!
+//! It exits with 0 after an ordinary end, whose proof is the journal's last record, and with 2 when it could not
+//! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
+
+mod acp;
+mod conversation;
+mod driver;
+mod failpoint;
+pub mod guard;
+mod journal;
+mod socket;
+mod spawn;
+mod startup;
+mod stderr;
+mod watch;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, or `guard ...`.
+pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    match args.next().as_deref().and_then(|word| word.to_str()) {
+        Some("run") => match run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
+        Some("guard") => guard::main(args),
+        _ => fail("this program is started by subagentd; expected `run` or `guard`"),
+    }
+}
+
+fn run() -> io::Result<()> {
+    let startup = startup::take()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    runtime.block_on(driver::run(startup))
+}
+
+fn fail(message: &str) -> ExitCode {
+    // Nobody is left to tell when stderr is gone too.
+    let _ = writeln!(io::stderr(), "subagent-runtime: {message}");
+    ExitCode::from(2)
+}

@@ -1,0 +1,67 @@
+//! The command socket: where it lies, who may connect, and one task per connection.
+//!
+//! Must not carry events: only commands, their replies, and how long the journal now is.
+
+mod connection;
+mod peer;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::traits::tokio::Listener as _;
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
+
+pub(crate) use connection::{Event, EventKind, serve, turn_away};
+pub(crate) use peer::{Verdict, judge};
+
+/// The bound socket.
+pub(crate) struct Endpoint {
+    path: PathBuf,
+    listener: Listener,
+    file: (u64, u64),
+}
+
+impl Endpoint {
+    /// Binds it. A file that lies there is a dead predecessor's: whoever holds the worker's lock owns the path.
+    ///
+    /// # Errors
+    /// The system's, with the path.
+    pub(crate) fn bind(path: &Path) -> io::Result<Self> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
+            _ => {}
+        }
+        let name = path.to_fs_name::<GenericFilePath>().map_err(named)?;
+        // Removing it is our own business: the library would also remove a successor's.
+        let options = ListenerOptions::new().name(name).mode(0o600).reclaim_name(false);
+        let listener = options.create_tokio().map_err(named)?;
+        let metadata = fs::symlink_metadata(path).map_err(named)?;
+        Ok(Self { path: path.to_owned(), listener, file: (metadata.dev(), metadata.ino()) })
+    }
+
+    /// Whether its file is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file)
+    }
+
+    /// Removes its file.
+    pub(crate) fn remove(&self) {
+        if self.is_there() {
+            // It may be gone in this moment; that is what was wanted.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// The system's: too many open files, for instance.
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+        self.listener.accept().await
+    }
+}

@@ -1,0 +1,76 @@
+//! Who is at the other end of a connection.
+//!
+//! An agent runs as the same user as its owner and could connect to command its own worker, or another one. Every
+//! process that an agent started has its guard as an ancestor; a guard that is also above this runtime is no reason
+//! to refuse (then the daemon itself runs below an agent, and everything of it with it).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use nix::sys::socket::{getsockopt, sockopt};
+
+use crate::guard::ancestry;
+
+/// What to do with a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may command.
+    Trusted,
+    /// It runs below an agent: it is told so.
+    BelowGuard,
+    /// It is somebody else's, or gone: it is told nothing.
+    Dropped,
+}
+
+/// Looks at the peer of a connection.
+pub(crate) fn judge(socket: impl AsFd) -> Verdict {
+    match look(&socket) {
+        Ok(verdict) => verdict,
+        // Whoever cannot be looked at has gone, or hides.
+        Err(_) => Verdict::Dropped,
+    }
+}
+
+fn look(socket: &impl AsFd) -> io::Result<Verdict> {
+    let credentials = getsockopt(socket, sockopt::PeerCredentials)?;
+    if credentials.uid() != nix::unistd::geteuid().as_raw() {
+        return Ok(Verdict::Dropped);
+    }
+    let pid = credentials.pid();
+    // With a handle the number cannot have been given to somebody else meanwhile; without, its start time tells.
+    let handle = getsockopt(socket, sockopt::PeerPidfd).ok();
+    let before = ancestry::start_time(pid)?;
+    let guards = ancestry::guards_above(pid)?;
+    let same = match &handle {
+        Some(handle) => is_handle_of(handle, pid)?,
+        None => ancestry::start_time(pid)? == before,
+    };
+    if !same {
+        return Ok(Verdict::Dropped);
+    }
+    if guards.is_empty() {
+        return Ok(Verdict::Trusted);
+    }
+    let own = ancestry::guards_above(nix::unistd::getpid().as_raw())?;
+    Ok(if guards.iter().all(|guard| own.contains(guard)) { Verdict::Trusted } else { Verdict::BelowGuard })
+}
+
+/// Whether the handle still means this number: not so when the process has been reaped.
+fn is_handle_of(handle: &OwnedFd, pid: i32) -> io::Result<bool> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
+    let line = info.lines().find_map(|line| line.strip_prefix("Pid:"));
+    Ok(line.and_then(|number| number.trim().parse().ok()) == Some(pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn this_process_is_trusted() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert_eq!(look(&ours).unwrap(), Verdict::Trusted);
+    }
+}

@@ -1,0 +1,151 @@
+//! The first moments of a runtime: what it inherits is checked, taken over and cleaned.
+//!
+//! Must not start anything. Errors here come before there is a journal: they go to standard error.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::stat::{Mode, umask};
+use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
+use subagent_protocol::{MAX_LINE_BYTES, OLDEST_PROTOCOL, PROTOCOL};
+
+/// How long the daemon may take to hand over what to do.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything that a runtime begins with.
+pub(crate) struct Startup {
+    /// What to do.
+    pub(crate) start: RuntimeStart,
+    /// `lock`, held by being open.
+    pub(crate) lock: File,
+    /// `guard.lock`, for the guard.
+    pub(crate) guard_lock: OwnedFd,
+}
+
+/// Takes over what the daemon handed in, and becomes a process of its own.
+///
+/// # Errors
+/// What was missing or wrong; nothing was started then.
+pub(crate) fn take() -> io::Result<Startup> {
+    let lock = own(LOCK_FD, "lock")?;
+    let guard_lock = own(GUARD_LOCK_FD, "guard.lock")?;
+    reset_signals()?;
+    // Fails only for the leader of a process group, which has left its starter's terminal already.
+    let _ = nix::unistd::setsid();
+    umask(Mode::from_bits_truncate(0o077));
+    nix::unistd::chdir("/")?;
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let start = parse(&read_input()?)?;
+    nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
+    let lock = File::from(lock);
+    if !is_same_file(&lock, &lock_path(&start.directory)) {
+        let message = format!("descriptor {LOCK_FD} is not {}", lock_path(&start.directory).display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(Startup { start, lock, guard_lock })
+}
+
+/// Tells the starter that the command socket listens, and lets go of the pipe to it.
+///
+/// # Errors
+/// When `/dev/null` cannot be opened. That nobody reads the pipe any more is none: a runtime outlives its daemon.
+pub(crate) fn say_listening() -> io::Result<()> {
+    let _ = io::stdout().write_all(b"listening\n").and_then(|()| io::stdout().flush());
+    nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(())
+}
+
+/// The file whose lock proves that the runtime lives.
+pub(crate) fn lock_path(directory: &Path) -> std::path::PathBuf {
+    directory.join("lock")
+}
+
+/// Whether the path still names the open file.
+pub(crate) fn is_same_file(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+fn parse(input: &[u8]) -> io::Result<RuntimeStart> {
+    let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
+    // Serde quotes what it read, and that may be a secret: only the place is told.
+    let start: RuntimeStart = serde_json::from_slice(input).map_err(|error| {
+        invalid(format!(
+            "standard input is no start message (line {}, column {})",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    if start.protocol < OLDEST_PROTOCOL {
+        return Err(invalid(format!(
+            "the daemon speaks protocol {}, this runtime {OLDEST_PROTOCOL} to {PROTOCOL}: use binaries of one version",
+            start.protocol
+        )));
+    }
+    Ok(start)
+}
+
+/// Reads standard input to its end, within bounds of size and time.
+fn read_input() -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + START_PATIENCE;
+    let stdin = io::stdin();
+    let mut input = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody wrote to standard input")),
+            Ok(_) => {}
+        }
+        match nix::unistd::read(&stdin, &mut chunk)? {
+            0 => return Ok(input),
+            length => input.extend_from_slice(&chunk[..length]),
+        }
+        if input.len() > MAX_LINE_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the start message is too long"));
+        }
+    }
+}
+
+/// Whatever the daemon ignored or blocked must not be ignored or blocked here, nor in the agent.
+#[allow(unsafe_code)]
+fn reset_signals() -> io::Result<()> {
+    for which in Signal::iterator() {
+        if !matches!(which, Signal::SIGKILL | Signal::SIGSTOP) {
+            // SAFETY: no handler of ours runs; this process has one thread and has installed none.
+            unsafe { signal(which, SigHandler::SigDfl) }?;
+        }
+    }
+    // A broken pipe is an error value here. Programs that are started get the default back.
+    // SAFETY: as above.
+    unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) }?;
+    SigSet::empty().thread_set_mask()?;
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn own(fd: RawFd, name: &str) -> io::Result<OwnedFd> {
+    // SAFETY: used for one fcntl() that answers EBADF if it is not open; not kept.
+    let flags = fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+    flags.map_err(|error| {
+        let message =
+            format!("descriptor {fd} ({name}) is not open: a runtime is started by subagentd, not by hand");
+        io::Error::new(io::Error::from(error).kind(), message)
+    })?;
+    // SAFETY: it is open, handed over by the daemon, and taken once, before anything else is opened.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

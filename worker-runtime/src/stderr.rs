@@ -1,0 +1,118 @@
+//! The agent's standard error: into the log, and its last characters into errors.
+//!
+//! Must not grow without bound, nor mix with anything but notes of the runtime itself, which go to the same file.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// How much of it an error carries.
+const TAIL_CHARS: usize = 4000;
+/// A log is put aside once when it is longer.
+const MAX_LOG_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The last characters of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    bytes: VecDeque<u8>,
+}
+
+impl Tail {
+    /// Takes what was read.
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        // A character has at most four bytes.
+        let most = TAIL_CHARS * 4;
+        let chunk = &chunk[chunk.len().saturating_sub(most)..];
+        let surplus = (self.bytes.len() + chunk.len()).saturating_sub(most);
+        self.bytes.drain(..surplus);
+        self.bytes.extend(chunk);
+    }
+
+    /// The text, with U+FFFD for what is not UTF-8.
+    pub(crate) fn text(&self) -> String {
+        let (front, back) = self.bytes.as_slices();
+        let text = String::from_utf8_lossy(&[front, back].concat()).into_owned();
+        let skip = text.chars().count().saturating_sub(TAIL_CHARS);
+        text.chars().skip(skip).collect()
+    }
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+    /// None when it cannot be opened: an agent without a log is better than no agent.
+    file: Option<File>,
+    bytes: u64,
+}
+
+impl Log {
+    /// Opens it to append.
+    pub(crate) fn open(path: &Path) -> Self {
+        let mut log = Self { path: path.to_owned(), file: None, bytes: 0 };
+        log.reopen();
+        log
+    }
+
+    fn reopen(&mut self) {
+        self.file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).ok();
+        self.bytes =
+            self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+    }
+
+    /// Appends what the agent wrote. A full disk costs log lines and nothing else.
+    pub(crate) fn write(&mut self, chunk: &[u8]) {
+        if self.bytes > 0 && self.bytes + chunk.len() as u64 > MAX_LOG_BYTES {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(".1");
+            if fs::rename(&self.path, aside).is_ok() {
+                self.reopen();
+            }
+        }
+        if self.bytes + (chunk.len() as u64) <= MAX_LOG_BYTES && self.append(chunk).is_ok() {
+            self.bytes += chunk.len() as u64;
+        }
+    }
+
+    /// Appends a line of the runtime's own. Never prompt text, never a value of the environment.
+    pub(crate) fn note(&mut self, message: &str) {
+        self.write(format!("subagent-runtime: {message}\n").as_bytes());
+    }
+
+    fn append(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(chunk))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_holds_the_last_characters() {
+        let mut tail = Tail::default();
+        tail.push("ä".repeat(TAIL_CHARS * 3).as_bytes());
+        tail.push(b"end");
+        let text = tail.text();
+        assert_eq!(text.chars().count(), TAIL_CHARS);
+        assert!(text.ends_with("äend"));
+        tail.push(&vec![0xff; TAIL_CHARS * 9]);
+        assert_eq!(tail.text().chars().count(), TAIL_CHARS);
+    }
+
+    #[test]
+    fn the_log_is_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("start.log");
+        let mut log = Log::open(&path);
+        for _ in 0..20 {
+            log.write(&vec![b'x'; 1024 * 1024]);
+        }
+        log.note("here");
+        let size = |path: &Path| fs::metadata(path).unwrap().len();
+        assert!(size(&path) <= MAX_LOG_BYTES && size(&path.with_extension("log.1")) <= MAX_LOG_BYTES);
+        assert!(fs::read_to_string(&path).unwrap().ends_with("subagent-runtime: here\n"));
+    }
+}

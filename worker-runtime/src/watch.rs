@@ -1,0 +1,99 @@
+//! Notices without polling that our files went away: the worker's directory, its lock, the command socket.
+//!
+//! Must not judge: it only says "look again". The files themselves are watched, not the directories that many workers
+//! share, so that nobody is woken for somebody else's file.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::unix::AsyncFd;
+
+/// Unlinking changes the attributes (the number of links) of a file that is still open.
+const GONE: AddWatchFlags = AddWatchFlags::IN_ATTRIB
+    .union(AddWatchFlags::IN_MOVE_SELF)
+    .union(AddWatchFlags::IN_DELETE_SELF)
+    .union(AddWatchFlags::IN_DONT_FOLLOW);
+
+/// The watch.
+pub(crate) struct Watch {
+    inotify: AsyncFd<Descriptor>,
+}
+
+struct Descriptor(Inotify);
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Watch {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    /// The system's: too many watches of this user.
+    #[allow(unsafe_code)]
+    pub(crate) fn new() -> io::Result<Self> {
+        let inotify = Descriptor(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
+        // SAFETY: the value owns its descriptor, gives the same one every time, and closes it only when it is dropped.
+        let inotify = unsafe { AsyncFd::register(inotify) }?;
+        Ok(Self { inotify })
+    }
+
+    /// Watches one more file.
+    ///
+    /// # Errors
+    /// The system's: there is no such file, for instance.
+    pub(crate) fn add(&self, path: &Path) -> io::Result<()> {
+        self.inotify.get_ref().0.add_watch(path, GONE)?;
+        Ok(())
+    }
+
+    /// Waits until something changed.
+    pub(crate) async fn changed(&self) {
+        loop {
+            let Ok(mut ready) = self.inotify.readable().await else {
+                // The descriptor is ours and open; without events there is nothing to say.
+                return std::future::pending().await;
+            };
+            let mut seen = false;
+            loop {
+                match self.inotify.get_ref().0.read_events() {
+                    Ok(events) => seen |= !events.is_empty(),
+                    Err(Errno::EINTR) => {}
+                    Err(_) => break,
+                }
+            }
+            ready.clear_ready();
+            if seen {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_open_file_that_is_unlinked_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let _open = std::fs::File::create(&path).unwrap();
+        let watch = Watch::new().unwrap();
+        watch.add(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
+    }
+}
