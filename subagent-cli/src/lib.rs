@@ -8,6 +8,7 @@ pub mod client;
 pub mod commands;
 pub mod context;
 pub mod daemon;
+pub mod demo;
 pub mod demo_agent;
 pub mod failure;
 pub mod input;

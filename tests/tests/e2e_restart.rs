@@ -184,7 +184,10 @@ fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("turn");
     let done = sandbox.file_name("done");
-    let accepted = sandbox.send_no_wait(&worker, &format!("{}\n!chunks 50 y\n!touch {done}", gate.directive()));
+    let prompt = format!("!think it over\n{}\n!chunks 50 y\n!touch {done}", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &prompt);
+    // Before that the daemon would take the prompt with it, and the next one would send it.
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update:thought");
     sandbox.kill_daemon();
     gate.open();
     wait_until("the turn to be over", Duration::from_secs(10), || (sandbox.touches("done") == 1).then_some(()));

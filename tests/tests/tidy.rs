@@ -12,6 +12,10 @@ const MOST_LINES: usize = 600;
 const LONG_FILES: &[(&str, &str)] =
     &[("subagent-cli/tests/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
 
+/// The one function of each suite that looks at a condition again and again, with a bound.
+const POLLS: &[&str] =
+    &["tests/src/harness/wait.rs", "subagent-cli/tests/demo_agent.rs", "worker-runtime/tests/support/mod.rs"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
@@ -152,8 +156,9 @@ fn tests_wait_for_things_and_do_not_sleep() {
     let call = ["thread", "sleep("].join("::");
     for (name, text) in files(&[".rs"]) {
         let in_tests = name.starts_with("tests/") || name.contains("/tests/");
-        if in_tests && name != "tests/src/harness/wait.rs" {
-            assert!(!text.contains(&call), "{name} sleeps; wait for something, with a bound");
+        if in_tests {
+            let most = usize::from(POLLS.contains(&name.as_str()));
+            assert!(text.matches(&call).count() <= most, "{name} sleeps; wait for something, with a bound");
         }
     }
 }

@@ -20,9 +20,9 @@
 mod acp;
 mod conversation;
 mod driver;
-mod failpoint;
 pub mod guard;
 mod journal;
+mod memory;
 mod socket;
 mod spawn;
 mod startup;

@@ -283,6 +283,29 @@ fn a_flood_goes_through_segments_without_a_gap() {
 }
 
 #[test]
+fn a_daemon_that_does_not_read_holds_nobody_up() {
+    let worker = Worker::new(&[]);
+    let mut runtime = worker.run();
+    let mut deaf = worker.ready();
+    // The journal grows often enough to fill the socket's buffer with notices that nobody takes.
+    for turn in 1..=3 {
+        deaf.send_text(&format!(
+            r#"{{"t":"command","id":{turn},"command":{{"c":"prompt","turn":{turn},"turnId":"turn_0101010101","prompt":[{{"type":"text","text":"flood 20000"}}]}}}}"#
+        ));
+        worker.wait_for_nth(T::TurnEnd, turn);
+    }
+    deaf.send_text(r#"{"t":"command","id":9,"command":{"c":"terminate","reason":"r"}}"#);
+    assert_eq!(runtime.ended(), Some(0));
+    let numbers: Vec<u64> = std::iter::from_fn(|| deaf.receive())
+        .filter_map(|frame| match frame {
+            FromRuntime::End(end) => Some(end.number),
+            _ => None,
+        })
+        .collect();
+    assert!(numbers.is_sorted() && numbers.len() < 60_000, "{} notices", numbers.len());
+}
+
+#[test]
 fn the_quota_stops_reading_until_the_daemon_has_taken_some() {
     let mut worker = Worker::new(&[]);
     worker.start.limits.segment_bytes = 100_000;

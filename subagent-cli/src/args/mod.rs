@@ -81,6 +81,8 @@ pub enum Command {
     Wait(Wait),
     Approve(Approve),
     Cancel(Cancel),
+    /// See it work: a daemon, a worker on a scripted agent, crashes, a clean end
+    Demo,
 }
 
 /// `subagent config ...`

@@ -48,6 +48,7 @@ pub fn format(command: &Command) -> Format {
         Command::Wait(args) => args.json.json,
         Command::Approve(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
+        Command::Demo => false,
     })
 }
 
@@ -73,6 +74,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Wait(args) => wait::run(args, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Cancel(args) => cancel::run(&args, context),
+        Command::Demo => crate::demo::run(),
     }
 }
 

@@ -45,8 +45,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         }
         Input::SpawnFailed { error } => {
             next.worker.link = Link::None;
+            // Not yet stopped: an earlier agent's leftovers may be what stood in the way.
             next.start_failed(error);
-            next.stopped_if_stopping();
         }
         Input::Dispatching { turn } => {
             next.open_turn(turn)?.dispatching = true;
@@ -120,7 +120,8 @@ impl Next {
         }
         let no = self.worker.last_turn + 1;
         self.worker.last_turn = no;
-        self.worker.state = State::Turn(Turn { no, id: turn_id.clone(), dispatching: false, cancel: None });
+        self.worker.state =
+            State::Turn(Turn { no, id: turn_id.clone(), dispatching: false, retried: false, cancel: None });
         self.facts.push(Fact::TurnOpened { no, id: turn_id.clone() });
         self.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
         self.event(EventType::MessageSent, message, Some(no));
@@ -382,7 +383,6 @@ impl Next {
         self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
     }
 
-    /// Says again what the runtime may not have heard. It takes each of these at most once.
     fn ending(&mut self) {
         if self.worker.link != Link::None {
             self.worker.link = Link::Ending;
@@ -397,6 +397,7 @@ impl Next {
         }
     }
 
+    /// Says again what the runtime may not have heard. It takes each of these at most once.
     fn attached(&mut self, link: Link, last_turn: u64) {
         self.worker.link = link;
         match &self.worker.state {
@@ -424,7 +425,7 @@ impl Next {
     }
 
     fn runtime_gone(&mut self, clean: bool, rebooted: bool) {
-        let was = std::mem::replace(&mut self.worker.link, Link::None);
+        self.worker.link = Link::None;
         self.end_approvals(&ApprovalInput::Lost);
         if !clean {
             self.event(
@@ -433,13 +434,18 @@ impl Next {
                 None,
             );
         }
-        match &self.worker.state {
+        match &mut self.worker.state {
             State::Starting => {
                 self.worker.state = State::Error;
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
             }
-            State::Turn(turn) if !turn.dispatching && was == Link::Ending && turn.cancel.is_none() => {
-                // The turn was accepted while the old runtime was on its way out and was never given to it.
+            State::Turn(Turn { no, dispatching: false, retried: retried @ false, cancel: None, .. })
+                if !rebooted =>
+            {
+                // The whole journal was read and says that the prompt was never sent, so another runtime may take it:
+                // what was accepted is done once. Only one more, or an agent that dies at once would never end.
+                *retried = true;
+                self.facts.push(Fact::TurnRetried { no: *no });
                 self.worker.link = Link::Starting;
                 self.actions.push(Action::StartRuntime);
             }

@@ -51,6 +51,8 @@ pub struct Turn {
     pub id: TurnId,
     /// Whether the runtime journaled that it was about to write the prompt.
     pub dispatching: bool,
+    /// Whether another runtime was started for it because the one before died without having taken it.
+    pub retried: bool,
     /// Whether it is being canceled.
     pub cancel: Option<Cancel>,
 }
@@ -202,6 +204,11 @@ pub enum Fact {
     },
     /// The prompt of a turn is being written.
     TurnDispatching {
+        /// Its number.
+        no: u64,
+    },
+    /// Another runtime is started for a turn that was never sent.
+    TurnRetried {
         /// Its number.
         no: u64,
     },

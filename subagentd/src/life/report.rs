@@ -41,9 +41,9 @@ impl Report {
     /// The daemon serves, or its one look is done: `payload` is what the status file has, `text` the same for people.
     pub(super) fn ready(&mut self, payload: &Value, text: &str) {
         match self.to {
-            To::Pipe => self.line(&json!({ "ready": true }).to_string()),
-            To::Json => self.line(&print::one_line(payload)),
-            To::Text => self.line(text),
+            To::Pipe => line(&json!({ "ready": true }).to_string()),
+            To::Json => line(&print::one_line(payload)),
+            To::Text => line(text),
             To::Log => {}
         }
         if self.to == To::Pipe {
@@ -55,20 +55,19 @@ impl Report {
     pub(super) fn failed(&mut self, error: &Error) {
         tracing::error!(code = %error.code, message = error.message, "the daemon ends with an error");
         match self.to {
-            To::Pipe => self.line(&json!({ "error": error }).to_string()),
+            To::Pipe => line(&json!({ "error": error }).to_string()),
             To::Json => {
                 let envelope = serde_json::to_value(Envelope::<()>::failure(error.clone()));
-                self.line(&print::one_line(&envelope.unwrap_or_default()));
+                line(&print::one_line(&envelope.unwrap_or_default()));
             }
             To::Text => lines_to(&mut io::stderr().lock(), &in_words(error)),
             To::Log => {}
         }
     }
+}
 
-    #[allow(clippy::unused_self)]
-    fn line(&self, line: &str) {
-        lines_to(&mut io::stdout().lock(), line);
-    }
+fn line(line: &str) {
+    lines_to(&mut io::stdout().lock(), line);
 }
 
 /// The contract's text of an error.

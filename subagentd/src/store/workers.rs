@@ -168,6 +168,12 @@ impl Tx<'_> {
                     params![id.0, signed(*no)],
                 )?;
             }
+            Fact::TurnRetried { no } => {
+                self.execute(
+                    "UPDATE turns SET retried = 1 WHERE worker = ?1 AND no = ?2",
+                    params![id.0, signed(*no)],
+                )?;
+            }
             Fact::TurnCancel { no, cancel } => {
                 self.execute(
                     "UPDATE turns SET cancel_reason = ?3, cancel_requested = ?4 WHERE worker = ?1 AND no = ?2",
@@ -283,7 +289,7 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
 pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     let turn = connection
         .query_row(
-            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested FROM turns
+            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried FROM turns
              WHERE worker = ?1 AND status = 'accepted'",
             [row.id.0],
             |row| {
@@ -294,6 +300,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
                     no: rows::unsigned(row, 0)?,
                     id: rows::parsed::<TurnId>(row, 1)?,
                     dispatching: dispatched != "no",
+                    retried: row.get(5)?,
                     cancel: reason.map(|reason| Cancel { reason, requested }),
                 })
             },

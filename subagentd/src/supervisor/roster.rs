@@ -71,6 +71,10 @@ impl Roster {
             label: String::new(),
             workspace_key: String::new(),
         };
+        if row.may_live {
+            // Known from the first request on, so that what runs below it is never taken for the owner.
+            shared.set_guard(&row.worker_id, row.guard);
+        }
         let handle = Handle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());
         Ok(handle)

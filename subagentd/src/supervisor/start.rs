@@ -200,6 +200,14 @@ impl Supervisor {
         input: Input,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
+        let last = handle.snapshot.borrow().worker.clone();
+        if last.state == State::Stopped {
+            // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
+            return match self.recall(&key).await? {
+                Some(response) => Ok(response),
+                None => Err(last.step(input).err().unwrap_or_else(worker::ending)),
+            };
+        }
         let (reply, answer) = tokio::sync::oneshot::channel();
         handle.send(Message::Order(Box::new(Order { owner, key, input, respond, reply })))?;
         answer.await.map_err(|_| worker::ending())?

@@ -97,9 +97,13 @@ impl Supervisor {
         let meaningful = self.latest(row, true).await?;
         let quiet = patience.quiet_is_over();
         let (code, message) = if quiet {
-            (Code::WaitNoProgress, "nothing happened for the time that was set; the turn goes on")
+            (Code::WaitNoProgress, "nothing happened for the time that was set")
         } else {
-            (Code::WaitTimeout, "the event did not come in time; the turn goes on")
+            (Code::WaitTimeout, "the event did not come in time")
+        };
+        let message = match view.state.has_open_turn() {
+            true => format!("{message}; the turn goes on"),
+            false => message.to_owned(),
         };
         let diagnosis = match (view.state, view.unresponsive) {
             (_, true) => "the worker's runtime lives and does not answer".to_owned(),

@@ -17,7 +17,7 @@ use super::wait::poll;
 use crate::invariants::Recorder;
 
 /// For a command; it is generous because several tests share two cores.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(40);
 /// After a command has ended, its pipes must end too: whoever keeps them open would hang a caller's `$(...)`.
 const PIPES_DEADLINE: Duration = Duration::from_secs(5);
 

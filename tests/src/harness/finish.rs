@@ -76,10 +76,10 @@ impl Sandbox {
         }
     }
 
-    /// The ends of all logs, for people.
+    /// The ends of all logs and what is stored, for people.
     #[must_use]
     pub fn logs(&self) -> String {
-        let mut text = String::new();
+        let mut text = invariants::describe(&self.evidence(false));
         for folder in ["logs", "runtimes"] {
             append_logs(&self.state_dir().join(folder), &mut text);
         }

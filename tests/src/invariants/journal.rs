@@ -10,7 +10,7 @@ use subagent_protocol::record::Record;
 use super::evidence::Evidence;
 
 /// Above what any record of a test holds.
-const LIMIT: usize = 256 * 1024 * 1024;
+pub(super) const LIMIT: usize = 256 * 1024 * 1024;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
@@ -73,7 +73,7 @@ fn check_segment(
 }
 
 /// The segments in the order of their numbers.
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(u64, PathBuf)> = entries
         .filter_map(|entry| {

@@ -9,6 +9,7 @@
 mod acknowledged;
 mod approvals;
 mod database;
+mod describe;
 mod ended;
 mod evidence;
 mod journal;
@@ -23,6 +24,7 @@ mod watchers;
 use rusqlite::Connection;
 
 pub use acknowledged::{Acknowledged, Decision, Seen, Watched};
+pub use describe::describe;
 pub use evidence::Evidence;
 pub use recorder::Recorder;
 pub use secrets::PROMPT_CANARY;

@@ -29,9 +29,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     violations.extend(none_of(
         database,
         "a prompt was dispatched more than once, or ended more than once for the runtime",
-        "SELECT t.turn_id, sum(e.type = 'runtime.turn_dispatching') AS dispatched,
-                sum(e.type = 'runtime.turn_end') AS ended
-         FROM turns t JOIN events e ON e.turn = t.id GROUP BY t.id HAVING dispatched > 1 OR ended > 1",
+        "SELECT t.turn_id, sum(e.type = 'runtime.turn_dispatching') AS dispatches,
+                sum(e.type = 'runtime.turn_end') AS ends
+         FROM turns t JOIN events e ON e.turn = t.id GROUP BY t.id HAVING dispatches > 1 OR ends > 1",
     )?);
     violations.extend(none_of(
         database,

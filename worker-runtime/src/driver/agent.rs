@@ -16,10 +16,13 @@ use crate::acp::outgoing::Kind;
 use crate::conversation::{Cx, Exit, Input};
 use crate::guard::{self, GuardStatus, ancestry};
 use crate::spawn::AgentIo;
-use crate::{failpoint, stderr};
+use crate::stderr;
 
 /// What is read from the agent at once, and written to the journal at once.
 const OUTPUT_BYTES: usize = 64 * 1024;
+/// A read of this size is part of a burst, which is over when none came for so long.
+const BURST_BYTES: usize = 16 * 1024;
+const BURST_PAUSE: Duration = Duration::from_secs(1);
 const ERROR_BYTES: usize = 4 * 1024;
 /// The guard names 64 pids at most.
 pub(super) const STATUS_LINE_BYTES: usize = 16 * 1024;
@@ -61,7 +64,12 @@ impl Driver {
     pub(super) fn read_output(&mut self) {
         match read(self.agent.as_ref().and_then(|agent| agent.output.as_ref()), OUTPUT_BYTES) {
             Chunk::NotNow => {}
-            Chunk::Bytes(bytes) => self.take_output(Some(&bytes)),
+            Chunk::Bytes(bytes) => {
+                self.take_output(Some(&bytes));
+                if bytes.len() >= BURST_BYTES {
+                    self.alarms.set(Alarm::Trim, BURST_PAUSE);
+                }
+            }
             Chunk::End => {
                 if let Some(agent) = &mut self.agent {
                     agent.output = None;
@@ -116,8 +124,8 @@ impl Driver {
             };
             match input.try_write(bytes) {
                 Ok(length) => match self.outgoing.wrote(length) {
-                    Some(Kind::Prompt) => failpoint::hit("dispatch.after_write"),
-                    Some(Kind::Answer) => failpoint::hit("answer.after_write"),
+                    Some(Kind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
+                    Some(Kind::Answer) => subagent_failpoint::hit("answer.after_write"),
                     Some(Kind::Plain | Kind::Automatic) | None => {}
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -205,12 +213,12 @@ impl Driver {
                 self.alarms.set(Alarm::Drain, DRAIN_PATIENCE);
                 self.try_deliver_exit();
             }
-            GuardStatus::Ending => failpoint::hit("end.before_clean"),
+            GuardStatus::Ending => subagent_failpoint::hit("end.before_clean"),
             GuardStatus::Incomplete { pids } => {
                 self.log.note(&format!("these processes could not be ended yet: {pids:?}"));
             }
             GuardStatus::Clean { killed, millis } => {
-                failpoint::hit("end.after_clean");
+                subagent_failpoint::hit("end.after_clean");
                 self.clean = Some((u64::from(killed), millis));
                 self.try_deliver_exit();
             }

@@ -27,6 +27,8 @@ pub(super) enum Alarm {
     Rescue,
     /// Connections could not be accepted.
     Accept,
+    /// A burst is over.
+    Trim,
 }
 
 /// Those that are set.

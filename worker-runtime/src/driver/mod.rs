@@ -27,6 +27,7 @@ use crate::acp::lines::LineSplitter;
 use crate::acp::outgoing::Outgoing;
 use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
 use crate::journal::{Identity, Journal, Place};
+use crate::memory;
 use crate::socket::{Endpoint, Event};
 use crate::spawn::{self, AgentIo};
 use crate::startup::{self, Startup};
@@ -127,8 +128,9 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
             message: format!("{error} (working directory {})", start.agent.cwd.display()),
         }),
     }
-    // The environment of the agent is in it.
+    // The environment of the agent is in it, and reading it took several times its size.
     drop(start);
+    memory::trim();
     while !driver.done {
         let wake = driver.wait().await;
         driver.take(wake);
@@ -258,6 +260,7 @@ impl Driver {
             Alarm::Rebind => self.rebind(),
             Alarm::Rescue => self.rescue(),
             Alarm::Accept => {}
+            Alarm::Trim => memory::trim(),
         }
     }
 

@@ -9,8 +9,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::record::{Record, RecordType};
 
-use crate::failpoint;
-
 /// A buffer that grew above this in a burst is given back.
 const KEPT_BYTES: usize = 16 * 1024;
 
@@ -151,7 +149,7 @@ impl Batch {
     fn hit(&self, points: [(RecordType, &str); 3]) {
         for (t, name) in points {
             if self.types & bit(t) != 0 {
-                failpoint::hit(name);
+                subagent_failpoint::hit(name);
             }
         }
     }

@@ -14,7 +14,6 @@ use subagent_protocol::frame::JournalEnd;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{RecordType, Sealed, Segment};
 
-use crate::failpoint;
 use batch::Batch;
 use segment::SegmentFile;
 
@@ -91,7 +90,7 @@ impl Journal {
             return Ok(());
         }
         self.batch.hit_before();
-        failpoint::hit("journal.before_append");
+        subagent_failpoint::hit("journal.before_append");
         self.make_next()?;
         if let Err(error) = self.file.append(self.batch.bytes(), self.batch.is_critical()) {
             if self.file.is_broken() {
@@ -103,7 +102,7 @@ impl Journal {
             return Err(error);
         }
         self.last = self.batch.next() - 1;
-        failpoint::hit("journal.after_append");
+        subagent_failpoint::hit("journal.after_append");
         self.batch.hit_after();
         self.batch.clear();
         if self.file.offset() >= self.place.segment_bytes {
@@ -114,7 +113,7 @@ impl Journal {
 
     /// Ends the segment and tries to begin the next one. What fails is tried again at the next [`Self::commit`].
     fn seal(&mut self) {
-        failpoint::hit("journal.before_seal");
+        subagent_failpoint::hit("journal.before_seal");
         let segment = self.file.number() + 1;
         self.batch.push_body(RecordType::Sealed, None, &Sealed { next: segment });
         if self.file.append(self.batch.bytes(), true).is_err() {

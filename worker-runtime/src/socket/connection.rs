@@ -11,7 +11,7 @@ use subagent_protocol::frame::{Command, FromRuntime, JournalEnd, Refusal, ToRunt
 use subagent_protocol::state::Desired;
 use subagent_protocol::{MAX_LINE_BYTES, PROTOCOL};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::acp::lines::{Line, LineSplitter};
 
@@ -19,6 +19,8 @@ use crate::acp::lines::{Line, LineSplitter};
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 /// A peer that does not read its refusal is not waited for.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+/// Commands of a connection whose replies it has not taken; behind them it is not heard.
+const MAX_OPEN_COMMANDS: usize = 64;
 const READ_BYTES: usize = 8 * 1024;
 
 /// Something that a connection has for the runtime.
@@ -102,43 +104,76 @@ impl Connection<'_> {
         };
         // The only sender: the runtime drops it to end this connection.
         self.tell(EventKind::Hello { protocol, generation, desired, out }).await?;
+        // Replies that were not read yet; and those that need no runtime.
+        let open = Semaphore::new(MAX_OPEN_COMMANDS);
+        let (own, mut own_frames) = mpsc::unbounded_channel();
+        // Commands are heard while a slow peer does not read: the two halves do not wait for each other.
+        tokio::select! {
+            result = self.read(&mut input, &open, &own) => result,
+            result = self.write(&mut frames, &mut own_frames, &open, &mut ends) => result,
+        }
+    }
+
+    async fn read(
+        &self,
+        input: &mut Input,
+        open: &Semaphore,
+        own: &mpsc::UnboundedSender<FromRuntime>,
+    ) -> io::Result<()> {
+        while let Some(line) = input.frame(self.stream).await? {
+            // Given back with the reply.
+            open.acquire().await.map_err(io::Error::other)?.forget();
+            match serde_json::from_slice(&line) {
+                Ok(ToRuntime::Command { id, command }) => {
+                    self.tell(EventKind::Command { id, command }).await?
+                }
+                Ok(ToRuntime::Hello { .. }) => return Ok(()),
+                Err(error) => {
+                    let message = format!("protocol {PROTOCOL} has no such frame: {error}");
+                    let Ok(OnlyId { id }) = serde_json::from_slice(&line) else { return Ok(()) };
+                    let refusal = Some(Refusal::Unknown { message });
+                    // The receiver lives as long as this future.
+                    let _ = own.send(FromRuntime::Reply { id, refusal });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        frames: &mut mpsc::UnboundedReceiver<FromRuntime>,
+        own_frames: &mut mpsc::UnboundedReceiver<FromRuntime>,
+        open: &Semaphore,
+        ends: &mut watch::Receiver<JournalEnd>,
+    ) -> io::Result<()> {
         // What the peer knows of the journal; nothing before the answer to its hello.
         let mut known: Option<JournalEnd> = None;
         loop {
-            tokio::select! {
+            let frame = tokio::select! {
                 biased;
                 frame = frames.recv() => {
                     let Some(frame) = frame else { return Ok(()) };
-                    match &frame {
-                        FromRuntime::Hello(hello) => known = Some(hello.journal_end),
-                        FromRuntime::Refused { .. } => return write(self.stream, &frame).await,
-                        FromRuntime::End(_) | FromRuntime::Reply { .. } => {}
-                    }
-                    write(self.stream, &frame).await?;
+                    frame
                 }
+                Some(frame) = own_frames.recv() => frame,
                 changed = ends.changed(), if known.is_some() => {
                     if changed.is_err() {
                         return Ok(());
                     }
                     let end = *ends.borrow_and_update();
-                    if known < Some(end) {
-                        write(self.stream, &FromRuntime::End(end)).await?;
-                        known = Some(end);
+                    if known >= Some(end) {
+                        continue;
                     }
+                    FromRuntime::End(end)
                 }
-                line = input.frame(self.stream) => {
-                    let Some(line) = line? else { return Ok(()) };
-                    match serde_json::from_slice(&line) {
-                        Ok(ToRuntime::Command { id, command }) => self.tell(EventKind::Command { id, command }).await?,
-                        Ok(ToRuntime::Hello { .. }) => return Ok(()),
-                        Err(error) => {
-                            let message = format!("protocol {PROTOCOL} has no such frame: {error}");
-                            let Ok(OnlyId { id }) = serde_json::from_slice(&line) else { return Ok(()) };
-                            let refusal = Some(Refusal::Unknown { message });
-                            write(self.stream, &FromRuntime::Reply { id, refusal }).await?;
-                        }
-                    }
-                }
+            };
+            write(self.stream, &frame).await?;
+            match frame {
+                FromRuntime::Hello(hello) => known = Some(hello.journal_end),
+                FromRuntime::End(end) => known = Some(end),
+                FromRuntime::Reply { .. } => open.add_permits(1),
+                FromRuntime::Refused { .. } => return Ok(()),
             }
         }
     }

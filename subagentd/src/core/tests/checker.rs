@@ -115,7 +115,11 @@ impl Checker {
         assert_eq!(to.has_open_turn(), step.worker.turn().is_some());
         assert!(step.worker.last_turn >= self.worker.last_turn);
         if is_stopped(&self.worker) {
-            assert_eq!((&step.worker, step.facts.len(), step.actions.len()), (&self.worker, 0, 0), "after the stop");
+            assert_eq!(
+                (&step.worker, step.facts.len(), step.actions.len()),
+                (&self.worker, 0, 0),
+                "after the stop"
+            );
         }
         if is_stopped(&step.worker) {
             assert!(step.worker.approvals.is_empty());
@@ -124,7 +128,11 @@ impl Checker {
         let stopping = |worker: &Worker| matches!(worker.state, State::Stopping(_) | State::Stopped);
         assert!(!stopping(&self.worker) || stopping(&step.worker), "a stop was undone");
         let desired = step.facts.contains(&Fact::DesiredStop);
-        assert_eq!(desired, stopping(&step.worker) && !stopping(&self.worker), "a stop is stored when it is asked for");
+        assert_eq!(
+            desired,
+            stopping(&step.worker) && !stopping(&self.worker),
+            "a stop is stored when it is asked for"
+        );
     }
 
     fn check_fact(&mut self, input: &Input, step: &Step, index: usize, fact: &Fact) {
@@ -138,8 +146,17 @@ impl Checker {
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);
             }
+            Fact::TurnRetried { no } => {
+                assert!(matches!(input, Input::RuntimeGone { rebooted: false, .. }));
+                assert!(
+                    !self.dispatching.contains(no),
+                    "a second runtime for a prompt that may have been written"
+                );
+                assert!(!self.worker.turn().is_some_and(|turn| turn.retried), "a third runtime for one turn");
+            }
             Fact::TurnCancel { no, cancel } => {
-                let before = self.worker.turn().filter(|turn| turn.no == *no).and_then(|turn| turn.cancel.as_ref());
+                let before =
+                    self.worker.turn().filter(|turn| turn.no == *no).and_then(|turn| turn.cancel.as_ref());
                 assert!(before.is_none_or(|before| before.reason == cancel.reason), "the first reason stays");
                 if cancel.requested {
                     self.cancel_requested.insert(*no);
@@ -160,10 +177,15 @@ impl Checker {
             Fact::ApprovalClosed { request_id, status } => {
                 let decided = self.open.remove(request_id).expect("a permission request ends once").is_some();
                 match status {
-                    ApprovalStatus::Lost | ApprovalStatus::Canceled => assert!(!decided, "{status} after a decision"),
+                    ApprovalStatus::Lost | ApprovalStatus::Canceled => {
+                        assert!(!decided, "{status} after a decision")
+                    }
                     ApprovalStatus::Undelivered => assert!(decided),
                     ApprovalStatus::Delivered => {
-                        assert!(decided || matches!(input, Input::AnswerWritten { .. }), "delivered by nobody");
+                        assert!(
+                            decided || matches!(input, Input::AnswerWritten { .. }),
+                            "delivered by nobody"
+                        );
                     }
                     other => panic!("{other} is no end"),
                 }
@@ -193,7 +215,10 @@ impl Checker {
             assert_eq!(status, TurnStatus::Canceled, "after the runtime took the cancel");
         }
         if status == TurnStatus::Canceled {
-            assert!(self.worker.turn().unwrap().cancel.is_some() || !matches!(self.worker.state, State::Stopping(_)));
+            assert!(
+                self.worker.turn().unwrap().cancel.is_some()
+                    || !matches!(self.worker.state, State::Stopping(_))
+            );
         }
         assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
         assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
@@ -202,10 +227,21 @@ impl Checker {
         }
     }
 
-    fn check_event(&mut self, input: &Input, step: &Step, index: usize, event_type: EventType, turn: Option<u64>) {
+    fn check_event(
+        &mut self,
+        input: &Input,
+        step: &Step,
+        index: usize,
+        event_type: EventType,
+        turn: Option<u64>,
+    ) {
         if let Some(no) = turn {
-            let opened = step.facts[..index].iter().any(|f| matches!(f, Fact::TurnOpened { no: o, .. } if *o == no));
-            assert!(opened || self.worker.turn().is_some_and(|open| open.no == no), "{event_type} of no open turn");
+            let opened =
+                step.facts[..index].iter().any(|f| matches!(f, Fact::TurnOpened { no: o, .. } if *o == no));
+            assert!(
+                opened || self.worker.turn().is_some_and(|open| open.no == no),
+                "{event_type} of no open turn"
+            );
             let closed = step.facts[..index].iter().any(|fact| matches!(fact, Fact::TurnClosed { .. }));
             assert!(!closed, "{event_type} after the end of its turn");
         }
@@ -214,7 +250,11 @@ impl Checker {
                 assert!(matches!(input, Input::Decide { .. } | Input::Cancel { .. }), "nobody decided");
             }
             EventType::ApprovalLost | EventType::ApprovalCanceled => {
-                assert_eq!(turn, self.worker.turn().map(|turn| turn.no), "{event_type} belongs to the open turn");
+                assert_eq!(
+                    turn,
+                    self.worker.turn().map(|turn| turn.no),
+                    "{event_type} belongs to the open turn"
+                );
             }
             EventType::WorkerStopped => {
                 self.stopped_events += 1;
@@ -231,7 +271,10 @@ impl Checker {
     fn check_action(&self, input: &Input, step: &Step, action: &Action) {
         match action {
             Action::StartRuntime => {
-                assert!(self.worker.link == Link::None || matches!(input, Input::RuntimeGone { .. }), "one lives");
+                assert!(
+                    self.worker.link == Link::None || matches!(input, Input::RuntimeGone { .. }),
+                    "one lives"
+                );
                 assert_eq!(step.worker.link, Link::Starting);
                 assert!(matches!(step.worker.state, State::Turn(_)));
             }
@@ -246,7 +289,8 @@ impl Checker {
                 assert_eq!((open.no, &open.cancel.as_ref().unwrap().reason), (*turn, reason));
             }
             Action::Answer { request_id, option_id } => {
-                let Some(Approval::Decided { option_id: decided }) = step.worker.approvals.get(request_id) else {
+                let Some(Approval::Decided { option_id: decided }) = step.worker.approvals.get(request_id)
+                else {
                     panic!("an answer that nobody gave");
                 };
                 assert_eq!(decided, option_id);

@@ -9,7 +9,8 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 
 use super::checker::Checker;
-use super::world::{Op, World, ops};
+use super::ops::{Op, ops};
+use super::world::World;
 use super::{Shape, decide, failure, request, send};
 use crate::core::worker::{Input, Link, Worker};
 
@@ -184,7 +185,7 @@ fn the_generated_histories_come_to_every_state() {
     let mut runner = TestRunner::deterministic();
     let histories = prop::collection::vec(ops(), 100);
     let mut shapes = BTreeSet::new();
-    for _ in 0..3_000 {
+    for _ in 0..1_000 {
         let history = histories.new_tree(&mut runner).unwrap().current();
         shapes.extend(live(&history).checker.shapes);
     }

@@ -13,6 +13,7 @@ pub(super) struct TurnRow {
     pub(super) id: TurnId,
     pub(super) status: TurnStatus,
     pub(super) dispatched: Dispatched,
+    retried: bool,
     cancel: Option<Cancel>,
 }
 
@@ -66,11 +67,13 @@ impl Rows {
                     id: id.clone(),
                     status: TurnStatus::Accepted,
                     dispatched: Dispatched::No,
+                    retried: false,
                     cancel: None,
                 };
                 assert!(self.turns.insert(*no, row).is_none(), "turn {no} was opened twice");
             }
             Fact::TurnDispatching { no } => self.turn(*no).dispatched = Dispatched::Maybe,
+            Fact::TurnRetried { no } => self.turn(*no).retried = true,
             Fact::TurnCancel { no, cancel } => self.turn(*no).cancel = Some(cancel.clone()),
             Fact::TurnClosed { no, status, dispatched } => {
                 let row = self.turn(*no);
@@ -99,10 +102,17 @@ impl Rows {
 
     /// What a daemon that was started anew knows of the worker.
     pub(super) fn load(&self) -> Worker {
-        let mut open = self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted).map(|(no, row)| {
-            let dispatching = row.dispatched != Dispatched::No;
-            Turn { no: *no, id: row.id.clone(), dispatching, cancel: row.cancel.clone() }
-        });
+        let mut open =
+            self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted).map(|(no, row)| {
+                let dispatching = row.dispatched != Dispatched::No;
+                Turn {
+                    no: *no,
+                    id: row.id.clone(),
+                    dispatching,
+                    retried: row.retried,
+                    cancel: row.cancel.clone(),
+                }
+            });
         let turn = open.next();
         assert_eq!(open.next(), None, "two turns are open");
         let state = match (self.word, turn) {

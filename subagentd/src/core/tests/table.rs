@@ -77,28 +77,64 @@ fn how_a_turn_ends() {
         ("answered", with(running(), &[answered()]), Completed, Yes),
         ("failed", with(running(), &[failed()]), Failed, Maybe),
         ("the runtime dies", with(running(), &[GONE]), Failed, Maybe),
-        ("the runtime dies before the prompt", with(sent(), &[GONE]), Failed, No),
+        ("the runtime dies before the prompt", with(sent(), &[GONE]), Accepted, No),
+        ("and so does the next one", with(sent(), &[GONE, GONE]), Failed, No),
         ("power is lost before the prompt's record", with(sent(), &[restart(false)]), Failed, Maybe),
         ("canceled", with(running(), &[cancel(), cancel_requested(), answered()]), Canceled, Maybe),
-        ("canceled, the agent fails", with(running(), &[cancel(), cancel_requested(), failed()]), Canceled, Maybe),
-        ("canceled, the runtime dies", with(running(), &[cancel(), cancel_requested(), GONE]), Canceled, Maybe),
+        (
+            "canceled, the agent fails",
+            with(running(), &[cancel(), cancel_requested(), failed()]),
+            Canceled,
+            Maybe,
+        ),
+        (
+            "canceled, the runtime dies",
+            with(running(), &[cancel(), cancel_requested(), GONE]),
+            Canceled,
+            Maybe,
+        ),
         ("the runtime dies before it takes the cancel", with(running(), &[cancel(), GONE]), Canceled, Maybe),
         ("the cancel came too late", with(running(), &[cancel(), answered()]), Completed, Yes),
         ("the cancel came too late for a failure", with(running(), &[cancel(), failed()]), Failed, Maybe),
-        ("a cancel that only the journal knows", with(running(), &[cancel_requested(), answered()]), Canceled, Maybe),
+        (
+            "a cancel that only the journal knows",
+            with(running(), &[cancel_requested(), answered()]),
+            Canceled,
+            Maybe,
+        ),
         ("canceled before there is a runtime", with(old(), &[cancel()]), Canceled, No),
         ("canceled, and the prompt is refused", with(sent(), &[cancel(), refused(true)]), Canceled, No),
-        ("canceled, and the prompt never arrived", with(sent(), &[cancel(), attached(Link::Ready, 0)]), Canceled, No),
+        (
+            "canceled, and the prompt never arrived",
+            with(sent(), &[cancel(), attached(Link::Ready, 0)]),
+            Canceled,
+            No,
+        ),
         ("canceled while the prompt is under way", with(sent(), &[cancel()]), Accepted, No),
         ("the prompt is refused", with(sent(), &[refused(true)]), Failed, No),
         ("the prompt is refused by a runtime that ends", with(sent(), &[refused(false)]), Accepted, No),
         ("sent while the old runtime ends", old(), Accepted, No),
         ("which is gone", with(old(), &[CLEAN]), Accepted, No),
-        ("and the next one cannot start", with(old(), &[CLEAN, Input::StartFailed { error: failure() }]), Failed, No),
-        ("or is not even started", with(old(), &[CLEAN, Input::SpawnFailed { error: failure() }]), Failed, No),
+        (
+            "and the next one cannot start",
+            with(old(), &[CLEAN, Input::StartFailed { error: failure() }]),
+            Failed,
+            No,
+        ),
+        (
+            "or is not even started",
+            with(old(), &[CLEAN, Input::SpawnFailed { error: failure() }]),
+            Failed,
+            No,
+        ),
         ("or dies", with(old(), &[CLEAN, GONE]), Failed, No),
         ("stopped", with(running(), &[Input::Stop, Input::Ending, answered()]), Canceled, Maybe),
-        ("stopped, the agent does not listen", with(running(), &[Input::Stop, Input::Ending, failed()]), Canceled, Maybe),
+        (
+            "stopped, the agent does not listen",
+            with(running(), &[Input::Stop, Input::Ending, failed()]),
+            Canceled,
+            Maybe,
+        ),
         ("stopped, the runtime dies", with(running(), &[Input::Stop, GONE]), Canceled, Maybe),
         ("the stop came too late", with(running(), &[Input::Stop, answered()]), Completed, Yes),
         ("stopped before the prompt", with(sent(), &[Input::Stop, Input::Ending, CLEAN]), Canceled, No),
@@ -124,16 +160,26 @@ fn what_follows_from_an_input() {
         ("its session brings the prompt", vec![session(), CLEAN, send(1), session()], vec![prompt.clone()]),
         ("an old one must be gone first", old(), vec![]),
         ("then the next is started", with(old(), &[GONE]), vec![Action::StartRuntime]),
+        ("also for one that died at once", vec![session(), send(1), GONE], vec![Action::StartRuntime]),
+        ("but only once", vec![session(), send(1), GONE, GONE], vec![]),
         ("not for a worker that is stopped", with(old(), &[Input::Stop, GONE]), vec![]),
         ("a cancel is sent", with(running(), &[cancel()]), vec![cancels.clone()]),
         ("once", with(running(), &[cancel(), cancel()]), vec![]),
         ("not to a worker that is stopped", with(running(), &[Input::Stop, cancel()]), vec![]),
         ("a stop ends the runtime", with(running(), &[Input::Stop]), vec![Action::Terminate]),
         ("once", with(running(), &[Input::Stop, Input::Stop]), vec![]),
-        ("an answer is sent", with(running(), &[asks(), decide(request(1), Some("allow"))]), vec![allow.clone()]),
+        (
+            "an answer is sent",
+            with(running(), &[asks(), decide(request(1), Some("allow"))]),
+            vec![allow.clone()],
+        ),
         ("a lost prompt is sent again", vec![session(), send(1), attached(Link::Ready, 0)], vec![prompt]),
         ("a taken one is not", with(running(), &[attached(Link::Ready, 1)]), vec![]),
-        ("a lost cancel is sent again", with(running(), &[cancel(), attached(Link::Ready, 1)]), vec![cancels]),
+        (
+            "a lost cancel is sent again",
+            with(running(), &[cancel(), attached(Link::Ready, 1)]),
+            vec![cancels],
+        ),
         (
             "a taken one is not",
             with(running(), &[cancel(), cancel_requested(), attached(Link::Ready, 1)]),
@@ -144,7 +190,11 @@ fn what_follows_from_an_input() {
             with(running(), &[asks(), decide(request(1), Some("allow")), attached(Link::Ready, 1)]),
             vec![allow],
         ),
-        ("so is a lost stop", with(running(), &[Input::Stop, attached(Link::Ready, 1)]), vec![Action::Terminate]),
+        (
+            "so is a lost stop",
+            with(running(), &[Input::Stop, attached(Link::Ready, 1)]),
+            vec![Action::Terminate],
+        ),
     ];
     for (what, history, expected) in table {
         assert_eq!(after(&history).1, expected, "{what}");
@@ -176,7 +226,11 @@ fn what_users_see() {
     for (history, expected) in table {
         assert_eq!(after(&history).0.worker.public_state(), expected, "{history:?}");
     }
-    assert!(!may_follow(W::Stopped, W::Idle) && !may_follow(W::Idle, W::Canceling) && !may_follow(W::Canceling, W::Running));
+    assert!(
+        !may_follow(W::Stopped, W::Idle)
+            && !may_follow(W::Idle, W::Canceling)
+            && !may_follow(W::Canceling, W::Running)
+    );
 }
 
 #[test]
@@ -226,7 +280,10 @@ fn a_refusal_that_is_older_than_the_link_changes_nothing() {
 fn nothing_left_counts_only_without_a_runtime() {
     let (mut checker, _) = after(&[session(), Input::Stop, Input::NothingLeft]);
     assert_eq!(checker.worker.state, State::Stopping(None));
+    // A start that failed proves nothing: what an earlier agent left may be the reason.
     checker.step(&Input::SpawnFailed { error: failure() }).unwrap();
+    assert_eq!((&checker.worker.state, checker.worker.link), (&State::Stopping(None), Link::None));
+    checker.step(&Input::NothingLeft).unwrap();
     assert_eq!(checker.worker.state, State::Stopped);
 }
 
@@ -249,7 +306,8 @@ fn how_a_permission_request_ends() {
         (ApprovalInput::Lost, [S::Lost, S::Undelivered, S::Undelivered]),
     ];
     for (input, expected) in table {
-        let ends = [&Approval::Pending, &decided, &Approval::DecidedByCancel].map(|approval| approval.end(&input));
+        let ends =
+            [&Approval::Pending, &decided, &Approval::DecidedByCancel].map(|approval| approval.end(&input));
         assert_eq!(ends, expected, "{input:?}");
     }
 }
@@ -282,7 +340,7 @@ fn a_loss_says_what_to_do_next() {
             })
             .unwrap()
     };
-    let (unsent, sent, idle) = (told(&[session(), send(1)]), told(&running()), told(&[session()]));
+    let (unsent, sent, idle) = (told(&[session(), send(1), GONE]), told(&running()), told(&[session()]));
     assert!([&unsent, &sent, &idle].iter().all(|error| error.code == Code::RuntimeLost));
     assert_eq!((unsent.details["dispatched"].as_str(), unsent.retryable), (Some("no"), true));
     assert_eq!((sent.details["dispatched"].as_str(), sent.retryable), (Some("maybe"), false));

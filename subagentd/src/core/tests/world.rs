@@ -3,76 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use proptest::prelude::*;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::{Dispatched, TurnStatus};
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
+use super::ops::Op;
 use super::{decide, failure, is_stopped, request, send};
 use crate::core::worker::{Action, Input, Link, State};
-
-/// What happens next.
-#[derive(Debug, Clone)]
-pub(super) enum Op {
-    Send,
-    Cancel,
-    Stop,
-    Decide { which: usize, select: bool },
-    /// The runtime that is to be started is started, or the system refuses.
-    Spawn { works: bool },
-    SessionOpens,
-    StartFails,
-    /// The runtime takes the next command.
-    TakeCommand,
-    Ask,
-    Withdraw { which: usize },
-    TurnEnds { well: bool },
-    AgentExits,
-    /// The runtime ends without having been told by the daemon.
-    EndsItself,
-    /// The guard proved that nothing is left; the runtime exits.
-    Clean,
-    Kill,
-    /// The daemon reads so many records.
-    Read { records: usize },
-    ReadReply,
-    /// The daemon sees that the lock of the runtime is free.
-    SeeDeath,
-    GuardLockIsFree,
-    Reconnect,
-    /// The daemon dies; if `after_commit`, right after the next commit, before anything is done about it.
-    DaemonDies { after_commit: bool },
-    Reboot { lost: usize },
-}
-
-pub(super) fn ops() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        8 => Just(Op::Send),
-        2 => Just(Op::Cancel),
-        1 => Just(Op::Stop),
-        3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
-        6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
-        6 => Just(Op::SessionOpens),
-        1 => Just(Op::StartFails),
-        10 => Just(Op::TakeCommand),
-        4 => Just(Op::Ask),
-        1 => (0usize..3).prop_map(|which| Op::Withdraw { which }),
-        3 => any::<bool>().prop_map(|well| Op::TurnEnds { well }),
-        1 => Just(Op::AgentExits),
-        1 => Just(Op::EndsItself),
-        2 => Just(Op::Clean),
-        1 => Just(Op::Kill),
-        12 => (1usize..4).prop_map(|records| Op::Read { records }),
-        5 => Just(Op::ReadReply),
-        4 => Just(Op::SeeDeath),
-        2 => Just(Op::GuardLockIsFree),
-        1 => Just(Op::Reconnect),
-        2 => any::<bool>().prop_map(|after_commit| Op::DaemonDies { after_commit }),
-        1 => (0usize..4).prop_map(|lost| Op::Reboot { lost }),
-    ]
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -160,7 +99,9 @@ impl World {
                 self.rebooted |= self.may_live;
                 self.restart();
             }
-            Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => self.runtime_op(op),
+            Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => {
+                self.runtime_op(op)
+            }
             Op::TurnEnds { .. } | Op::AgentExits | Op::EndsItself | Op::Clean => self.runtime_op(op),
         }
         self.check_truth();
@@ -179,8 +120,12 @@ impl World {
         self.apply(&Op::Stop);
         self.apply(&Op::GuardLockIsFree);
         assert!(is_stopped(&self.checker.worker));
-        for late in [Input::Stop, Input::Ending, Input::NothingLeft, Input::RuntimeGone { clean: false, rebooted: false }]
-        {
+        for late in [
+            Input::Stop,
+            Input::Ending,
+            Input::NothingLeft,
+            Input::RuntimeGone { clean: false, rebooted: false },
+        ] {
             self.sure(late);
         }
         assert_eq!(self.checker.step(&send(99)), Err(Code::WorkerStopped));
@@ -223,7 +168,10 @@ impl World {
                 assert!(!self.taken.contains(no), "turn {no} was sent, and the opposite is told");
             }
             if row.status == TurnStatus::Completed {
-                assert!(self.taken.contains(no) && !self.cancel_taken.contains(no), "turn {no} was not completed");
+                assert!(
+                    self.taken.contains(no) && !self.cancel_taken.contains(no),
+                    "turn {no} was not completed"
+                );
             }
         }
     }
@@ -292,13 +240,19 @@ impl World {
             };
             self.sure(record);
             if let Some(no) = ended {
-                assert_eq!(self.checker.rows.turns[&no].status, TurnStatus::Completed, "a cancel that came too late");
+                assert_eq!(
+                    self.checker.rows.turns[&no].status,
+                    TurnStatus::Completed,
+                    "a cancel that came too late"
+                );
             }
         }
     }
 
     fn read_reply(&mut self) {
-        let Some(reply) = self.runtime.as_mut().and_then(|runtime| runtime.replies.pop_front()) else { return };
+        let Some(reply) = self.runtime.as_mut().and_then(|runtime| runtime.replies.pop_front()) else {
+            return;
+        };
         // What the runtime wrote before it refused comes first.
         self.read(usize::MAX);
         self.sure(reply);

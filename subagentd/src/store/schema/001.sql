@@ -73,6 +73,7 @@ CREATE TABLE turns (
     turn_id          TEXT    NOT NULL UNIQUE,
     status           TEXT    NOT NULL,
     dispatched       TEXT    NOT NULL,
+    retried          INTEGER NOT NULL DEFAULT 0,
     cancel_reason    TEXT,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     message_seq      INTEGER NOT NULL DEFAULT 0,

@@ -148,6 +148,12 @@ impl Actor {
             while let Some(action) = self.todo.pop_front() {
                 self.perform(action).await;
             }
+            if matches!(self.worker.state, State::Stopping(_))
+                && self.runtime.is_none()
+                && self.leftovers.is_none()
+            {
+                self.check_leftovers().await;
+            }
             self.publish();
             if self.worker.state == State::Stopped {
                 return;

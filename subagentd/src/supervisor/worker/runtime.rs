@@ -29,6 +29,8 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to reach a runtime that lives and cannot be reached.
 const RECONNECT: Duration = Duration::from_millis(250);
+/// Before what a runtime could not take for now is said again.
+const SAY_AGAIN: Duration = Duration::from_secs(1);
 /// How long what an earlier agent left may hold up the start of the next runtime.
 const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// From the demand to end until the runtime is killed (its own steps and the agent's grace are shorter).
@@ -88,13 +90,13 @@ impl Actor {
                 if self.may_live {
                     self.gone().await;
                 } else {
-                    self.resume_without_runtime().await;
+                    self.resume_without_runtime();
                 }
             }
             Err(_) if !locks::directory_exists(&self.directory) && self.may_live => self.gone().await,
             Err(_) if !locks::directory_exists(&self.directory) => {
                 self.settled = true;
-                self.resume_without_runtime().await;
+                self.resume_without_runtime();
             }
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
@@ -104,14 +106,12 @@ impl Actor {
     }
 
     /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
-    async fn resume_without_runtime(&mut self) {
-        match &self.worker.state {
-            State::Turn(turn) if !turn.dispatching => {
-                self.worker.link = LinkState::Starting;
-                self.todo.push_back(Action::StartRuntime);
-            }
-            State::Stopping(_) => self.check_leftovers().await,
-            _ => {}
+    fn resume_without_runtime(&mut self) {
+        if self.worker.turn().is_some_and(|turn| !turn.dispatching)
+            && matches!(self.worker.state, State::Turn(_))
+        {
+            self.worker.link = LinkState::Starting;
+            self.todo.push_back(Action::StartRuntime);
         }
     }
 
@@ -360,30 +360,40 @@ impl Actor {
     }
 
     async fn on_refusal(&mut self, asked: Asked, refusal: Refusal) {
-        // What the runtime wrote before it refused comes first.
-        self.ingest_or_retry(Goal::Some).await;
-        match asked {
-            Asked::Prompt { turn } => {
-                let error = match refusal {
-                    Refusal::NotReady | Refusal::Ending => None,
-                    Refusal::StorageFull => Some(
-                        Error::new(
-                            Code::StorageFull,
-                            "the worker's journal cannot be written: the disk is full",
-                        )
-                        .retryable(),
-                    ),
-                    refusal => Some(Error::new(
-                        Code::BackendRuntimeError,
-                        format!("the worker's runtime did not take the prompt: {refusal:?}"),
-                    )),
-                };
-                self.apply(Input::PromptRefused { turn, error }).await;
+        // What the runtime wrote before it refused comes first. Where that fails, or the refusal may pass, the next
+        // hello says everything again that is still wanted.
+        if !self.ingest_or_retry(Goal::End).await {
+            return self.say_again_later();
+        }
+        match (asked, refusal) {
+            (Asked::Prompt { turn }, Refusal::WrongTurn { last }) if last >= turn => {}
+            (Asked::Prompt { turn }, Refusal::NotReady | Refusal::Ending) => {
+                self.apply(Input::PromptRefused { turn, error: None }).await;
             }
-            Asked::Answer { request_id } => self.apply(Input::AnswerRefused { request_id }).await,
-            Asked::Other => {
+            (Asked::Prompt { turn }, Refusal::StorageFull) => {
+                let error =
+                    Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")
+                        .retryable();
+                self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
+            }
+            (Asked::Prompt { turn }, refusal) => {
+                let message = format!("the worker's runtime did not take the prompt: {refusal:?}");
+                let error = Error::new(Code::BackendRuntimeError, message);
+                self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
+            }
+            (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
+            (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
+            (Asked::Other, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");
             }
+        }
+    }
+
+    /// Begins the connection anew in a moment.
+    fn say_again_later(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.link = None;
+            runtime.reconnect_at = Some(Instant::now() + SAY_AGAIN);
         }
     }
 
@@ -434,13 +444,10 @@ impl Actor {
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str());
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
         let _ = std::fs::remove_file(&self.socket);
-        if matches!(self.worker.state, State::Stopping(_)) {
-            self.check_leftovers().await;
-        }
     }
 
     /// A stopped worker counts as stopped only when its guard has ended everything.
-    async fn check_leftovers(&mut self) {
+    pub(super) async fn check_leftovers(&mut self) {
         self.leftovers = None;
         let free = match locks::try_lock(&self.directory, locks::GUARD) {
             Ok(lock) => lock.is_some(),

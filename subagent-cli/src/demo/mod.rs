@@ -1,0 +1,127 @@
+//! `subagent demo`: the promises, shown on a real daemon, a real runtime and a scripted agent.
+//!
+//! Every step is a command that is printed and then run as its own process, as a user would type it. Must not know
+//! anything that a user could not find out: it reads what the commands print.
+
+mod shell;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use subagent_protocol::Code;
+
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+use shell::{Shell, said};
+
+/// The agent of the demo works this long on its own after the daemon was killed.
+const WORK: &str = "1200";
+/// How long what was killed may take to be gone.
+const GONE: Duration = Duration::from_secs(10);
+
+/// Runs the demo in a temporary workspace and removes it afterwards.
+///
+/// # Errors
+/// The first step whose outcome is not what was promised, with what it printed.
+pub fn run() -> Result<Outcome> {
+    let begun = Instant::now();
+    let folder = tempfile::Builder::new()
+        .prefix("subagent-demo-")
+        .tempdir()
+        .map_err(|error| Failure::internal(format!("no temporary folder can be made: {error}")))?;
+    let shell = Shell::new(folder.path())?;
+    said(&format!("A temporary workspace: {}", folder.path().display()));
+    let result = show(&shell, folder.path());
+    if result.is_err() {
+        // The failure is what counts; what was started must not stay behind all the same.
+        let _ = shell.run("subagentd", &["stop", "--workers"]);
+    }
+    result?;
+    said(&format!("\nDone in {:.1} s. Nothing is left.", begun.elapsed().as_secs_f64()));
+    Ok(Outcome::Printed)
+}
+
+fn show(shell: &Shell, folder: &Path) -> Result<()> {
+    said("\n# 1. A config file with one launcher: the scripted agent that is built into subagent");
+    shell.write(
+        ".subagent/config.yaml",
+        &format!(
+            "launchers:\n  demo:\n    command: \"{}\"\n    args: [demo-agent]\ndefaults:\n  launcher: demo\n",
+            shell.program("subagent").display()
+        ),
+    )?;
+    shell.run("subagent", &["launcher", "probe", "demo"])?;
+
+    said("\n# 2. Own the workspace. The first command starts the daemon");
+    shell.run("subagent", &["controller", "init"])?;
+
+    said("\n# 3. Start a worker: a runtime and a guard of its own, and the agent below them");
+    let started = shell.run("subagent", &["worker", "start"])?;
+    let worker = value(&started, "workerId")?;
+
+    said("\n# 4. A turn that streams. `send` waits for its end; `watch` shows it as it comes");
+    shell.write("story.txt", "Once\n!sleep 200\n!say upon\n!sleep 200\n!say a time.\n")?;
+    let watch = shell.follow(&worker)?;
+    let sent = shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "story.txt"])?;
+    expect(&sent, "matchedEvent", "turn.completed")?;
+    watch.end("Once upon a time.")?;
+
+    said("\n# 5. The agent asks for a permission. The turn waits for an answer, whoever dies in between");
+    shell.write("ask.txt", "!ask execute rm -rf build\n")?;
+    let asked = shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "ask.txt"])?;
+    let request = value(&asked, "requestId")?;
+    said("  The daemon dies while the question is open:");
+    shell.kill_daemon()?;
+    shell.run(
+        "subagent",
+        &["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow"],
+    )?;
+
+    said("\n# 6. The daemon is killed in the middle of a turn. The turn goes on");
+    shell.write("work.txt", &format!("Working.\n!sleep {WORK}\n!say Finished without a daemon.\n"))?;
+    let accepted =
+        shell.run("subagent", &["send", "--worker-id", &worker, "--text-file", "work.txt", "--no-wait"])?;
+    expect(&accepted, "state", "running")?;
+    let turn = value(&accepted, "turnId")?;
+    shell.kill_daemon()?;
+    said("  The next command starts another daemon, which takes the running worker over:");
+    shell.wait_for_end(&worker, &turn, "Finished without a daemon.")?;
+
+    said("\n# 7. Stop. `stopped` is said only when the guard has proved that nothing is left");
+    let pids = shell.processes(&worker)?;
+    shell.run("subagent", &["worker", "stop", &worker])?;
+    shell.run("subagentd", &["stop"])?;
+    let left = shell::wait_until_gone(&pids, GONE);
+    if !left.is_empty() {
+        return Err(Failure::internal(format!("these processes are still there: {left:?}")));
+    }
+    said(&format!(
+        "  Processes of the worker ({}): all gone.",
+        pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+    ));
+    fs::remove_dir_all(folder.join(".subagent"))
+        .map_err(|error| Failure::internal(format!("the demo's state cannot be removed: {error}")))?;
+    Ok(())
+}
+
+/// The value of a `key: value` line.
+fn value(text: &str, key: &str) -> Result<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+    line.map(str::to_owned)
+        .ok_or_else(|| Failure::internal(format!("the command did not print {key}:\n{text}")))
+}
+
+fn expect(text: &str, key: &str, wanted: &str) -> Result<()> {
+    let found = value(text, key)?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Failure::new(Code::Internal, format!("{key} is {found}, not {wanted}:\n{text}")))
+}
+
+/// Writes to the terminal at once, so that a slow step is seen to be one.
+fn flush() {
+    let _ = std::io::stdout().flush();
+}

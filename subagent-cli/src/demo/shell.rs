@@ -1,0 +1,236 @@
+//! What a person at a shell does: types commands, reads what they print, kills a process.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use subagent_config::proc;
+
+use super::flush;
+use crate::failure::{Failure, Result};
+
+/// No step takes longer.
+const STEP: Duration = Duration::from_secs(60);
+
+/// A folder, and the commands that are run in it.
+pub(super) struct Shell {
+    folder: PathBuf,
+    programs: PathBuf,
+}
+
+/// A `watch --follow` whose lines are shown as they come.
+pub(super) struct Watch {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+/// Prints a line for the person who watches.
+pub(super) fn said(line: &str) {
+    // A closed terminal is noticed by the next command.
+    let _ = writeln!(std::io::stdout(), "{line}");
+    flush();
+}
+
+impl Shell {
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::internal(format!("cannot find out where this program is: {error}")))?;
+        let programs = own.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Self { folder: folder.to_owned(), programs })
+    }
+
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        let failed = |error| Failure::internal(format!("cannot write {}: {error}", path.display()));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        fs::write(&path, text).map_err(failed)?;
+        said(&format!("$ cat {name}"));
+        for line in text.lines() {
+            said(&format!("  {line}"));
+        }
+        Ok(())
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(self.program(program));
+        command.args(args).current_dir(&self.folder).stdin(Stdio::null());
+        // The demo has a workspace of its own, whatever the shell is set up for.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SUBAGENT_") {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// Shows a command, runs it, shows what it prints.
+    pub(super) fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        said(&format!("$ {program} {}", args.join(" ")));
+        let begun = Instant::now();
+        let output = self
+            .command(program, args)
+            .output()
+            .map_err(|error| Failure::internal(format!("{program} cannot be run: {error}")))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        for line in text.lines() {
+            said(&format!("  {line}"));
+        }
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(Failure::internal(format!("{program} {} failed: {complaint}", args.join(" "))));
+        }
+        said(&format!("  ({:.0} ms)", begun.elapsed().as_secs_f64() * 1000.0));
+        Ok(text)
+    }
+
+    fn json(&self, args: &[&str]) -> Result<Value> {
+        let output = self
+            .command("subagent", args)
+            .arg("--json")
+            .output()
+            .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| Failure::internal(format!("subagent printed no JSON: {error}")))
+    }
+
+    pub(super) fn follow(&self, worker: &str) -> Result<Watch> {
+        let args = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "60"];
+        said(&format!("$ subagent {} &", args.join(" ")));
+        let mut child = self
+            .command("subagent", &args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
+        let Some(stdout) = child.stdout.take() else { return Err(Failure::internal("watch has no output")) };
+        let (sender, lines) = mpsc::channel();
+        let begun = Instant::now();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
+                let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+                if let Some(text) =
+                    event["data"]["text"].as_str().filter(|_| event["type"] == "progress.message")
+                {
+                    said(&format!("  [watch {:4.0} ms] {text}", begun.elapsed().as_secs_f64() * 1000.0));
+                    if sender.send(text.to_owned()).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Watch { child, lines })
+    }
+
+    /// Kills the daemon as a crash would.
+    pub(super) fn kill_daemon(&self) -> Result<()> {
+        let path = self.folder.join(".subagent/state/daemon.json");
+        let info: Option<Value> = fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let pid = info.and_then(|info| i32::try_from(info["process"]["pid"].as_i64()?).ok());
+        let Some(pid) = pid else { return Err(Failure::internal("no daemon is running")) };
+        said(&format!("$ kill -9 {pid}   # the daemon"));
+        kill(Pid::from_raw(pid), Signal::SIGKILL)
+            .map_err(|error| Failure::internal(format!("the daemon cannot be killed: {error}")))
+    }
+
+    /// Waits for the end of a turn and checks the last text of it.
+    pub(super) fn wait_for_end(&self, worker: &str, turn: &str, text: &str) -> Result<()> {
+        let deadline = Instant::now() + STEP;
+        said(&format!("$ subagent watch --worker-id {worker} --follow"));
+        let follow = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "30"];
+        let mut child = self
+            .command("subagent", &follow)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
+        let Some(stdout) = child.stdout.take() else { return Err(Failure::internal("watch has no output")) };
+        let mut heard = false;
+        let mut ended = false;
+        for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
+            let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+            if event["turnId"] != turn {
+                continue;
+            }
+            let shown =
+                event["data"]["text"].as_str().or(event["data"]["stopReason"].as_str()).unwrap_or_default();
+            said(&format!("  {}  {shown}", event["type"].as_str().unwrap_or_default()));
+            heard |= event["data"]["text"].as_str() == Some(text);
+            ended = event["type"] == "turn.completed";
+            if ended || Instant::now() > deadline {
+                break;
+            }
+        }
+        end(&mut child);
+        if heard && ended {
+            return Ok(());
+        }
+        Err(Failure::internal("the turn did not end as it should"))
+    }
+
+    /// The runtime of a worker and all that it started.
+    pub(super) fn processes(&self, worker: &str) -> Result<Vec<i32>> {
+        let shown = self.json(&["worker", "show", worker])?;
+        let runtime = shown["data"]["runtimePid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+        let Some(runtime) = runtime else { return Err(Failure::internal("the worker has no runtime")) };
+        let mut found = vec![runtime];
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+                continue;
+            };
+            if proc::ancestors(pid).is_ok_and(|chain| chain.iter().skip(1).any(|above| above.pid == runtime))
+            {
+                found.push(pid);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Watch {
+    /// Waits until all of the text was seen, then ends the watch.
+    pub(super) fn end(mut self, text: &str) -> Result<()> {
+        let deadline = Instant::now() + STEP;
+        let mut seen: Vec<String> = Vec::new();
+        while seen.join(" ") != text {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(piece) => seen.push(piece.trim().to_owned()),
+                Err(_) => {
+                    end(&mut self.child);
+                    return Err(Failure::internal(format!("watch showed {seen:?}, not {text:?}")));
+                }
+            }
+        }
+        end(&mut self.child);
+        Ok(())
+    }
+}
+
+fn end(child: &mut Child) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Waits until processes are gone; gives those that are not.
+pub(super) fn wait_until_gone(pids: &[i32], patience: Duration) -> Vec<i32> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left: Vec<i32> =
+            pids.iter().copied().filter(|pid| proc::process(*pid).is_ok_and(|found| !found.ended)).collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return left;
+        }
+        // They are nobody's children here, so nothing tells of their end.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,79 @@
+//! What may happen around the rules, in any order.
+
+use proptest::prelude::*;
+
+/// What happens next.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Send,
+    Cancel,
+    Stop,
+    Decide {
+        which: usize,
+        select: bool,
+    },
+    /// The runtime that is to be started is started, or the system refuses.
+    Spawn {
+        works: bool,
+    },
+    SessionOpens,
+    StartFails,
+    /// The runtime takes the next command.
+    TakeCommand,
+    Ask,
+    Withdraw {
+        which: usize,
+    },
+    TurnEnds {
+        well: bool,
+    },
+    AgentExits,
+    /// The runtime ends without having been told by the daemon.
+    EndsItself,
+    /// The guard proved that nothing is left; the runtime exits.
+    Clean,
+    Kill,
+    /// The daemon reads so many records.
+    Read {
+        records: usize,
+    },
+    ReadReply,
+    /// The daemon sees that the lock of the runtime is free.
+    SeeDeath,
+    GuardLockIsFree,
+    Reconnect,
+    /// The daemon dies; if `after_commit`, right after the next commit, before anything is done about it.
+    DaemonDies {
+        after_commit: bool,
+    },
+    Reboot {
+        lost: usize,
+    },
+}
+
+pub(super) fn ops() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => Just(Op::Send),
+        2 => Just(Op::Cancel),
+        1 => Just(Op::Stop),
+        3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
+        6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
+        6 => Just(Op::SessionOpens),
+        1 => Just(Op::StartFails),
+        10 => Just(Op::TakeCommand),
+        4 => Just(Op::Ask),
+        1 => (0usize..3).prop_map(|which| Op::Withdraw { which }),
+        3 => any::<bool>().prop_map(|well| Op::TurnEnds { well }),
+        1 => Just(Op::AgentExits),
+        1 => Just(Op::EndsItself),
+        2 => Just(Op::Clean),
+        1 => Just(Op::Kill),
+        12 => (1usize..4).prop_map(|records| Op::Read { records }),
+        5 => Just(Op::ReadReply),
+        4 => Just(Op::SeeDeath),
+        2 => Just(Op::GuardLockIsFree),
+        1 => Just(Op::Reconnect),
+        2 => any::<bool>().prop_map(|after_commit| Op::DaemonDies { after_commit }),
+        1 => (0usize..4).prop_map(|lost| Op::Reboot { lost }),
+    ]
+}
