@@ -82,7 +82,10 @@ fn a_request_is_decided_once() {
         assert!(code == "APPROVAL_NOT_PENDING" || code == "APPROVAL_NOT_FOUND", "{output}");
     }
     let _ = sandbox.turn_end(&waited);
-    assert_eq!(said(&sandbox, &worker), [format!("permission: {}", winners[0]["optionId"].as_str().unwrap())]);
+    assert_eq!(
+        said(&sandbox, &worker),
+        [format!("permission: {}", winners[0]["optionId"].as_str().unwrap())]
+    );
     let late = sandbox.approve(&worker, &request, "allow").any_error();
     assert!(late["code"] == "APPROVAL_NOT_PENDING" || late["code"] == "APPROVAL_NOT_FOUND", "{late}");
     sandbox.finish();
@@ -128,15 +131,27 @@ fn a_cancel_answers_what_is_open() {
 fn a_running_turn_is_canceled() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("never");
-    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!touch {}", gate.directive(), sandbox.file_name("touched")));
+    let accepted = sandbox.send_no_wait(
+        &worker,
+        &format!("!say begun\n{}\n!touch {}", gate.directive(), sandbox.file_name("touched")),
+    );
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     let sending_waits = sandbox
-        .subagent(&["wait", "--worker-id", &worker, "--from-event-id", accepted["acceptedEventId"].as_str().unwrap()])
+        .subagent(&[
+            "wait",
+            "--worker-id",
+            &worker,
+            "--from-event-id",
+            accepted["acceptedEventId"].as_str().unwrap(),
+        ])
         .spawn();
     let canceled = sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(canceled["turnId"], accepted["turnId"]);
     let matched = sending_waits.output().data_of("event.matched");
-    assert_eq!((&matched["type"], &matched["data"]["reason"]), (&json!("turn.canceled"), &json!("canceled by manager")));
+    assert_eq!(
+        (&matched["type"], &matched["data"]["reason"]),
+        (&json!("turn.canceled"), &json!("canceled by manager"))
+    );
     gate.open();
     assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
     assert_eq!(sandbox.touches("touched"), 0, "the canceled turn went on");
@@ -187,13 +202,15 @@ fn a_stop_ends_an_open_turn_and_its_request() {
     let (request, waited) = ask(&sandbox, &worker);
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let events = sandbox.events(&worker);
-    let ends: Vec<&Value> =
-        events.iter().filter(|event| event["turnId"] == waited["turnId"] && event["type"] == "turn.canceled").collect();
+    let ends: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["turnId"] == waited["turnId"] && event["type"] == "turn.canceled")
+        .collect();
     assert_eq!(ends.len(), 1, "{events:#?}");
     assert_eq!(ends[0]["data"]["reason"], "worker stopped by manager");
-    let closed = events.iter().filter(|event| {
-        event["type"] == "approval.canceled" && event["data"]["requestId"] == request
-    });
+    let closed = events
+        .iter()
+        .filter(|event| event["type"] == "approval.canceled" && event["data"]["requestId"] == request);
     assert_eq!(closed.count(), 1, "{events:#?}");
     sandbox.approve(&worker, &request, "allow").any_error();
     sandbox.finish();

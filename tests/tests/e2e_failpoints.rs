@@ -102,9 +102,13 @@ fn collect(folder: &Path, found: &mut BTreeSet<String>) {
         } else if path.extension().is_some_and(|end| end == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let names = text.split('"').filter(|literal| {
-                let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+                let word = |text: &str| {
+                    !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+                };
                 literal.split_once('.').is_some_and(|(place, moment)| {
-                    word(place) && word(moment) && (moment.starts_with("before") || moment.starts_with("after"))
+                    word(place)
+                        && word(moment)
+                        && (moment.starts_with("before") || moment.starts_with("after"))
                 })
             });
             found.extend(names.map(str::to_owned));

@@ -102,7 +102,8 @@ fn a_follower_ends_with_its_window_and_goes_on_from_a_cursor() {
     let (sandbox, worker) = Sandbox::with_worker();
     let waited = sandbox.send(&worker, "one");
     let cursor = waited["acceptedEventId"].as_str().unwrap();
-    let args = ["watch", "--worker-id", &worker, "--follow", "--from-event-id", cursor, "--timeout-seconds", "0.5"];
+    let args =
+        ["watch", "--worker-id", &worker, "--follow", "--from-event-id", cursor, "--timeout-seconds", "0.5"];
     let output = sandbox.command("subagent").args(args).run();
     let _ = output.text();
     let types: Vec<Value> = output.lines().into_iter().map(|event| event["type"].clone()).collect();
@@ -177,7 +178,8 @@ fn a_send_that_times_out_leaves_the_turn_running() {
 fn structured_input_does_what_flags_do() {
     let (sandbox, worker) = Sandbox::with_worker();
     let blocks = json!([{"type": "resource_link", "name": "n", "uri": "file:///tmp/n"}]);
-    let input = json!({"workerId": worker, "text": "!say \"quoted\" $(not run) `nor this`", "blocks": blocks});
+    let input =
+        json!({"workerId": worker, "text": "!say \"quoted\" $(not run) `nor this`", "blocks": blocks});
     fs::write(sandbox.file("input.json"), input.to_string()).unwrap();
     let waited = sandbox.run(&["send", "--input", &sandbox.file_name("input.json")]).data_of("turn.waited");
     let text = waited["assistantText"].as_str().unwrap();
@@ -223,7 +225,10 @@ fn an_agents_error_fails_the_turn_and_the_worker_goes_on() {
     let (sandbox, worker) = Sandbox::with_worker();
     let waited = sandbox.send(&worker, "!error -32603 broken inside");
     let event = &waited["matchedEvent"];
-    assert_eq!((&event["type"], &event["data"]["error"]["code"]), (&json!("turn.failed"), &json!("BACKEND_RPC_ERROR")));
+    assert_eq!(
+        (&event["type"], &event["data"]["error"]["code"]),
+        (&json!("turn.failed"), &json!("BACKEND_RPC_ERROR"))
+    );
     assert!(sandbox.show(&worker)["lastError"].as_str().unwrap().starts_with("BACKEND_RPC_ERROR"));
     let waited = sandbox.send(&worker, "!stop refusal");
     assert_eq!(waited["matchedEvent"]["data"]["stopReason"], "refusal");
@@ -241,7 +246,10 @@ fn strange_updates_are_kept_and_end_nothing() {
     let count = |key: &str, value: &str| events.iter().filter(|event| event["data"][key] == value).count();
     assert_eq!(count("method", "_demo/unknown_notification"), 1, "{events:#?}");
     assert_eq!(count("kind", "demo_unknown_update"), 1, "{events:#?}");
-    assert!(count("kind", "noise") >= 3, "text, invalid UTF-8, an array and an object are noise: {events:#?}");
+    assert!(
+        count("kind", "noise") >= 3,
+        "text, invalid UTF-8, an array and an object are noise: {events:#?}"
+    );
     assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
     sandbox.finish();
 }

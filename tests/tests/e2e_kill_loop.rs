@@ -28,7 +28,8 @@ enum Victim {
 impl Victim {
     fn find(self, sandbox: &Sandbox, random: &mut Random) -> Option<Process> {
         let all = sandbox.processes();
-        let named = |name: &str| all.iter().filter(|process| process.name == name).cloned().collect::<Vec<_>>();
+        let named =
+            |name: &str| all.iter().filter(|process| process.name == name).cloned().collect::<Vec<_>>();
         let found = match self {
             Self::Daemon => named("subagentd"),
             Self::Runtime => named("subagent-runtim"),
@@ -71,7 +72,9 @@ fn nothing_is_lost_or_done_twice_whatever_is_killed() {
     let factor: usize = std::env::var("SUBAGENT_KILLS").ok().map_or(1, |text| text.parse().unwrap());
     let mut random = Random::announced();
     let mut victims = Vec::new();
-    for (victim, times) in [(Victim::Daemon, 40), (Victim::Runtime, 30), (Victim::Guard, 15), (Victim::Agent, 15)] {
+    for (victim, times) in
+        [(Victim::Daemon, 40), (Victim::Runtime, 30), (Victim::Guard, 15), (Victim::Agent, 15)]
+    {
         victims.extend(std::iter::repeat_n(victim, times * factor));
     }
     random.shuffle(&mut victims);
@@ -115,7 +118,10 @@ fn nothing_is_lost_or_done_twice_whatever_is_killed() {
     assert!(completed >= WORKERS, "hardly anything was completed");
     for (file, completed) in &turns {
         let times = fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count();
-        assert!(if *completed { times == 1 } else { times <= 1 }, "{file}: executed {times} times, {completed}");
+        assert!(
+            if *completed { times == 1 } else { times <= 1 },
+            "{file}: executed {times} times, {completed}"
+        );
     }
     for worker in &workers {
         assert_eq!(sandbox.send(worker, "at last")["assistantText"], "at last");

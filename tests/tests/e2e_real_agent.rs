@@ -17,7 +17,8 @@ const DEADLINE: Duration = Duration::from_secs(150);
 
 fn launcher(agent: &RealAgent) -> Launcher {
     let command = agent.command.to_str().unwrap();
-    let mut launcher = Launcher::new(command, agent.args.clone()).startup_seconds(120.0).cancel_grace_seconds(30.0);
+    let mut launcher =
+        Launcher::new(command, agent.args.clone()).startup_seconds(120.0).cancel_grace_seconds(30.0);
     for (name, value) in &agent.env {
         launcher = launcher.env(name, value);
     }

@@ -11,7 +11,8 @@ use subagent_tests::harness::{Sandbox, wait_until};
 /// A turn that has said `begun` and stands at a gate.
 fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &str) -> Value {
     let gate = sandbox.gate(gate);
-    let prompt = format!("!touch {}\n!say begun\n{}\n!say done", sandbox.file_name("touched"), gate.directive());
+    let prompt =
+        format!("!touch {}\n!say begun\n{}\n!say done", sandbox.file_name("touched"), gate.directive());
     let accepted = sandbox.send_no_wait(worker, &prompt);
     let begun = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
     assert_eq!(begun["data"]["text"], "begun");
@@ -52,7 +53,10 @@ fn a_runtime_that_is_killed_loses_its_turn_and_the_next_send_works() {
     let restarted = of_type(&events, "worker.restarted");
     assert_eq!(restarted.len(), 1);
     assert_eq!(restarted[0]["data"]["contextLost"], false, "{restarted:?}");
-    assert!(["loaded", "resumed"].map(Value::from).contains(&restarted[0]["data"]["session"]), "{restarted:?}");
+    assert!(
+        ["loaded", "resumed"].map(Value::from).contains(&restarted[0]["data"]["session"]),
+        "{restarted:?}"
+    );
     sandbox.finish();
 }
 
@@ -62,7 +66,10 @@ fn an_open_approval_is_lost_with_its_runtime() {
     let waited = sandbox.send(&worker, "!ask execute something");
     sandbox.kill(&sandbox.runtime(&worker));
     let end = sandbox.turn_end(&waited);
-    assert_eq!((&end["type"], &end["data"]["error"]["code"]), (&json!("turn.failed"), &json!("RUNTIME_LOST")));
+    assert_eq!(
+        (&end["type"], &end["data"]["error"]["code"]),
+        (&json!("turn.failed"), &json!("RUNTIME_LOST"))
+    );
     let lost = of_type(&sandbox.events(&worker), "approval.lost");
     assert_eq!(lost.len(), 1);
     assert_eq!(lost[0]["data"]["requestId"], waited["requestId"]);
@@ -190,7 +197,9 @@ fn a_turn_that_ends_while_no_daemon_runs_has_ended() {
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update:thought");
     sandbox.kill_daemon();
     gate.open();
-    wait_until("the turn to be over", Duration::from_secs(10), || (sandbox.touches("done") == 1).then_some(()));
+    wait_until("the turn to be over", Duration::from_secs(10), || {
+        (sandbox.touches("done") == 1).then_some(())
+    });
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     let events = sandbox.events(&worker);
     assert_eq!(of_type(&events, "progress.message").len(), 50);
@@ -206,7 +215,11 @@ fn a_stopped_runtime_is_unresponsive_and_never_lost() {
     // A daemon that has to adopt it must not hang, and must not call it dead.
     sandbox.kill_daemon();
     let shown = sandbox.show(&worker);
-    assert_eq!((&shown["state"], &shown["activeTurnId"]), (&json!("running"), &accepted["turnId"]), "{shown}");
+    assert_eq!(
+        (&shown["state"], &shown["activeTurnId"]),
+        (&json!("running"), &accepted["turnId"]),
+        "{shown}"
+    );
     let other = sandbox.start("demo");
     assert_eq!(sandbox.send(&other, "not delayed")["assistantText"], "not delayed");
     runtime.signal(Signal::SIGCONT);

@@ -50,9 +50,15 @@ fn a_session_is_loaded_into_a_new_process_and_its_replay_is_not_taken_for_output
     assert_eq!(sandbox.show(&worker)["sessionId"], "sdk-1");
     let events = sandbox.events(&worker);
     let restarted = events.iter().find(|event| event["type"] == "worker.restarted").unwrap();
-    assert_eq!((&restarted["data"]["session"], &restarted["data"]["contextLost"]), (&json!("loaded"), &json!(false)));
-    let texts: Vec<&Value> =
-        events.iter().filter(|event| event["type"] == "progress.message").map(|event| &event["data"]["text"]).collect();
+    assert_eq!(
+        (&restarted["data"]["session"], &restarted["data"]["contextLost"]),
+        (&json!("loaded"), &json!(false))
+    );
+    let texts: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "progress.message")
+        .map(|event| &event["data"]["text"])
+        .collect();
     assert_eq!(texts, ["remember ", "this ", "again "]);
     sandbox.finish();
 }

@@ -27,7 +27,8 @@ fn files(endings: &[&str]) -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
-                let ours = name == ".github" || !(name.starts_with('.') || name == "target" || name == "node_modules");
+                let ours = name == ".github"
+                    || !(name.starts_with('.') || name == "target" || name == "node_modules");
                 if ours {
                     walk(&path, endings, found);
                 }
@@ -61,9 +62,22 @@ fn layers_depend_on_what_is_below_them() {
     let forbidden: &[(&str, &[&str])] = &[
         (
             "protocol",
-            &["tokio", "nix", "rusqlite", "hyper", "axum", "interprocess", "subagent-config", "subagent-runtime", "subagentd"],
+            &[
+                "tokio",
+                "nix",
+                "rusqlite",
+                "hyper",
+                "axum",
+                "interprocess",
+                "subagent-config",
+                "subagent-runtime",
+                "subagentd",
+            ],
         ),
-        ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-protocol", "subagent-runtime", "subagentd"]),
+        (
+            "config",
+            &["tokio", "rusqlite", "hyper", "axum", "subagent-protocol", "subagent-runtime", "subagentd"],
+        ),
         ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagentd", &["subagent-runtime", "subagent-cli"]),
         ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),
@@ -80,7 +94,18 @@ fn layers_depend_on_what_is_below_them() {
 
 #[test]
 fn the_rules_of_the_daemon_do_nothing_but_think() {
-    let effects = ["std::fs", "std::net", "std::process", "std::thread", "std::env", "tokio", "rusqlite", "nix::", "SystemTime", "Instant"];
+    let effects = [
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::env",
+        "tokio",
+        "rusqlite",
+        "nix::",
+        "SystemTime",
+        "Instant",
+    ];
     for (name, text) in files(&[".rs"]) {
         if name.starts_with("subagentd/src/core/") {
             for effect in effects {
@@ -111,8 +136,14 @@ fn files_are_small() {
     for (name, text) in files(&[".rs"]) {
         let lines = text.lines().count();
         let reason = LONG_FILES.iter().find(|(long, _)| *long == name);
-        assert!(lines <= MOST_LINES || reason.is_some(), "{name} has {lines} lines; split it, or give the reason");
-        assert!(lines > MOST_LINES || reason.is_none(), "{name} has only {lines} lines: it needs no reason any more");
+        assert!(
+            lines <= MOST_LINES || reason.is_some(),
+            "{name} has {lines} lines; split it, or give the reason"
+        );
+        assert!(
+            lines > MOST_LINES || reason.is_none(),
+            "{name} has only {lines} lines: it needs no reason any more"
+        );
     }
 }
 
@@ -128,7 +159,10 @@ fn a_dependency_has_a_reason() {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
         for name in dependencies(folder, "[dependencies]") {
             let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];
-            assert!(shared.iter().any(|form| manifest.contains(form)), "{folder}: {name} is not the workspace's");
+            assert!(
+                shared.iter().any(|form| manifest.contains(form)),
+                "{folder}: {name} is not the workspace's"
+            );
         }
     }
 }
@@ -137,14 +171,19 @@ fn a_dependency_has_a_reason() {
 fn no_file_knows_the_machine_it_was_written_on() {
     // Put together here, so that this file does not hold them.
     let places = ["work/", "root/", "home/user"].map(|place| format!("/{place}"));
-    for (name, text) in files(&[".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".sql", ".lock", "install"]) {
+    for (name, text) in files(&[".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".sql", ".lock", "install"])
+    {
         for place in &places {
             let mut parts = text.split(place.as_str());
             // As a part of a longer path it is somebody's folder of that name.
             let alone = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-}".contains(c));
             let mut before = parts.next().unwrap_or_default();
             for rest in parts {
-                assert!(!alone(before), "{name} mentions {place}: ...{}", &rest.lines().next().unwrap_or_default());
+                assert!(
+                    !alone(before),
+                    "{name} mentions {place}: ...{}",
+                    &rest.lines().next().unwrap_or_default()
+                );
                 before = rest;
             }
         }

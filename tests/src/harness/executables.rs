@@ -41,21 +41,23 @@ impl Executables {
 /// # Panics
 /// When they cannot be built or are not there.
 pub fn executables() -> &'static Executables {
-    static BUILT: OnceLock<Executables> = OnceLock::new();
-    BUILT.get_or_init(|| {
+    // A failure is kept too: one build that fails is enough.
+    static FOUND: OnceLock<Result<Executables, String>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
         let folder = match env::var_os(GIVEN).filter(|folder| !folder.is_empty()) {
             Some(folder) => PathBuf::from(folder),
-            None => build(),
+            None => build()?,
         };
-        let folder = folder.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        for name in NAMES {
-            assert!(folder.join(name).is_file(), "{name} is not in {}", folder.display());
+        let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+        match NAMES.iter().find(|name| !folder.join(name).is_file()) {
+            Some(name) => Err(format!("{name} is not in {}", folder.display())),
+            None => Ok(Executables { folder }),
         }
-        Executables { folder }
-    })
+    });
+    found.as_ref().unwrap_or_else(|why| panic!("no executables to test: {why}"))
 }
 
-fn build() -> PathBuf {
+fn build() -> Result<PathBuf, String> {
     let test = env::current_exe().unwrap();
     // TARGET/PROFILE/deps/TEST
     let profile_dir = test.ancestors().nth(2).unwrap();
@@ -64,21 +66,21 @@ fn build() -> PathBuf {
     let run = env::var_os("NEXTEST_RUN_ID");
     let stamp = folder.join("run-id");
     if run.as_ref().is_some_and(|run| fs::read(&stamp).is_ok_and(|known| known == run.as_encoded_bytes())) {
-        return folder;
+        return Ok(folder);
     }
-    cargo_build(profile_dir);
+    cargo_build(profile_dir)?;
     fs::create_dir_all(&folder).unwrap();
     for name in NAMES {
-        link(&profile_dir.join(name), &folder, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        link(&profile_dir.join(name), &folder, name).map_err(|error| format!("{name}: {error}"))?;
     }
     if let Some(run) = run {
         replace(&stamp, |path| fs::write(path, run.as_encoded_bytes())).unwrap();
     }
-    folder
+    Ok(folder)
 }
 
 /// Cargo has a lock of its own: of several processes one builds, the others find everything built.
-fn cargo_build(profile_dir: &Path) {
+fn cargo_build(profile_dir: &Path) -> Result<(), String> {
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()).unwrap() {
         "debug" => "dev",
         other => other,
@@ -96,9 +98,11 @@ fn cargo_build(profile_dir: &Path) {
             cargo.env_remove(&name);
         }
     }
-    let output = cargo.output().unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the executables cannot be built:\n{said}");
+    let output = cargo.output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("they cannot be built:\n{}", String::from_utf8_lossy(&output.stderr))),
+    }
 }
 
 /// A hard link, made under another name and renamed, so that nobody ever finds half of a folder.

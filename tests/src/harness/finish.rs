@@ -98,7 +98,8 @@ fn append_logs(folder: &Path, text: &mut String) {
         } else if path.extension().is_none_or(|end| end != "journal") {
             let bytes = fs::read(&path).unwrap_or_default();
             if !bytes.is_empty() {
-                let tail = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(LOG_TAIL)..]).into_owned();
+                let tail =
+                    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(LOG_TAIL)..]).into_owned();
                 text.push_str(&format!("--- {}\n{tail}\n", path.display()));
             }
         }

@@ -92,7 +92,8 @@ impl Output {
     #[must_use]
     #[track_caller]
     pub fn lines(&self) -> Vec<Value> {
-        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{self}"));
+        let parse =
+            |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{self}"));
         self.stdout.lines().map(parse).collect()
     }
 

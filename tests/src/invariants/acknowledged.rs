@@ -66,6 +66,9 @@ impl Acknowledged {
     /// Whether nothing was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.turns.is_empty() && self.decisions.is_empty() && self.started.is_empty()
+        self.events.is_empty()
+            && self.turns.is_empty()
+            && self.decisions.is_empty()
+            && self.started.is_empty()
     }
 }

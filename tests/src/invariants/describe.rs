@@ -59,7 +59,13 @@ fn describe_segment(path: &Path, text: &mut String) {
         records.push(String::from_utf8_lossy(json).chars().take(RECORD).collect::<String>());
         rest = &rest[size..];
     }
-    let _ = writeln!(text, "--- {}: {} bytes, {} at its end are no record", path.display(), bytes.len(), rest.len());
+    let _ = writeln!(
+        text,
+        "--- {}: {} bytes, {} at its end are no record",
+        path.display(),
+        bytes.len(),
+        rest.len()
+    );
     for record in records.iter().skip(records.len().saturating_sub(RECORDS)) {
         let _ = writeln!(text, "{record}");
     }

@@ -52,7 +52,8 @@ fn check_segment(
         };
         rest = &rest[size..];
         let Ok(record) = serde_json::from_slice::<Record>(json) else {
-            violations.push(format!("{name}: a record that cannot be read: {}", String::from_utf8_lossy(json)));
+            violations
+                .push(format!("{name}: a record that cannot be read: {}", String::from_utf8_lossy(json)));
             continue;
         };
         if last.is_some_and(|last| record.n != last + 1) {

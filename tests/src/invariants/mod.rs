@@ -54,7 +54,11 @@ const CHECKS: &[(&str, Check)] = &[
 pub fn check(evidence: &Evidence) -> Vec<String> {
     let Some(database) = evidence.database() else {
         let nothing = evidence.acknowledged.is_empty();
-        return if nothing { Vec::new() } else { vec!["things were acknowledged, but there is no database".into()] };
+        return if nothing {
+            Vec::new()
+        } else {
+            vec!["things were acknowledged, but there is no database".into()]
+        };
     };
     let mut violations = Vec::new();
     for (name, check) in CHECKS {

@@ -23,7 +23,8 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
             Process::find(known.pid).is_some_and(|process| process.start_time == known.start_time)
         });
         if open && !alive {
-            violations.push(format!("{worker} ({state}) has an open turn, but its runtime {process:?} is dead"));
+            violations
+                .push(format!("{worker} ({state}) has an open turn, but its runtime {process:?} is dead"));
         }
         if state == "stopped" && alive {
             violations.push(format!("{worker} is stopped, but its runtime {process:?} lives"));

@@ -32,7 +32,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for (id, (worker, message)) in &known.turns {
         match turn(id)? {
             Some((of, seq, _)) if of == *worker && seq == message.0 => {}
-            other => violations.push(format!("turn {id} of {worker} was accepted with {message}, stored is {other:?}")),
+            other => violations
+                .push(format!("turn {id} of {worker} was accepted with {message}, stored is {other:?}")),
         }
     }
     for id in &known.canceled {
@@ -68,7 +69,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     {
         let state: Option<String> = worker.query_row([id], |row| row.get(0)).optional()?;
         if state.is_none() || (expected.is_some() && state.as_deref() != expected) {
-            violations.push(format!("worker {id} was {}, stored is {state:?}", expected.unwrap_or("started")));
+            violations
+                .push(format!("worker {id} was {}, stored is {state:?}", expected.unwrap_or("started")));
         }
     }
     Ok(violations)

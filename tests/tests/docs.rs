@@ -1,0 +1,60 @@
+//! Every command in the documents works: the `console` blocks of a document are one shell session, and are run as one
+//! in a sandbox of their own.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use subagent_tests::harness::{Sandbox, executables};
+
+/// The lines that a person types: those behind `$ `, and behind `> ` where one goes on.
+fn session(document: &str) -> String {
+    let mut script = String::new();
+    let mut inside = false;
+    for line in document.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ if !inside => {}
+            _ => {
+                if let Some(typed) = line.strip_prefix("$ ").or_else(|| line.strip_prefix("> ")) {
+                    script.push_str(typed);
+                    script.push('\n');
+                }
+            }
+        }
+    }
+    script
+}
+
+fn run(document: &str, folder: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let typed = session(&fs::read_to_string(root.join(document)).unwrap());
+    assert!(typed.lines().count() >= 3, "{document} has no commands, or they are not marked as `console`");
+    let mut sandbox = Sandbox::new();
+    // Where the session makes its workspace, for the checks at the end.
+    sandbox.set_state_dir(sandbox.workspace().join(folder).join(".subagent/state"));
+    let file = sandbox.file("session.sh");
+    // What fails in the middle of a pipe counts as well, and a failure shows the commands before it.
+    fs::write(&file, format!("set -euxo pipefail\n{typed}")).unwrap();
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
+    let output = sandbox
+        .command("bash")
+        .args([file])
+        .env("PATH", path)
+        .without_env("SUBAGENT_STATE_DIR")
+        .deadline(Duration::from_secs(120))
+        .run();
+    assert!(output.status.success(), "{document}: {output}");
+    sandbox.finish();
+}
+
+#[test]
+fn the_readme() {
+    run("README.md", "try");
+}
+
+#[test]
+fn the_api() {
+    run("docs/api.md", "");
+}
