@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::libc::O_NOFOLLOW;
 use subagent_protocol::api::DaemonInfo;
@@ -37,6 +37,47 @@ pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Resul
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// What a running daemon says of itself in `daemon.json`, kept as it is for as long as it runs: clients find it in no
+/// other way.
+#[derive(Debug)]
+pub(super) struct Announcement {
+    state_dir: PathBuf,
+    content: Vec<u8>,
+}
+
+impl Announcement {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// When the state dir cannot be written.
+    pub(super) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
+        let content = serde_json::to_vec_pretty(info)?;
+        replace(state_dir, DAEMON_INFO, &content)?;
+        Ok(Self { state_dir: state_dir.to_owned(), content })
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.state_dir.join(DAEMON_INFO)
+    }
+
+    /// Writes the file again if it is gone or was changed; says whether it had to.
+    pub(super) fn restore(&self) -> bool {
+        if fs::read(self.path()).is_ok_and(|content| content == self.content) {
+            return false;
+        }
+        match replace(&self.state_dir, DAEMON_INFO, &self.content) {
+            Ok(()) => {
+                tracing::warn!("daemon.json was removed or changed and was written again");
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "daemon.json is gone and cannot be written");
+                false
+            }
+        }
+    }
 }
 
 /// What the running (or last) daemon says of itself; `None` if there is nothing that can be read.

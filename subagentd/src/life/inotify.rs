@@ -1,4 +1,4 @@
-//! Being told by the kernel that a file was removed or moved away. What exactly happened is not read: whoever is told
+//! Being told by the kernel that a file was removed, moved away or written. What exactly happened is not read: whoever is told
 //! looks for itself.
 
 use std::ffi::CString;
@@ -14,6 +14,8 @@ use tokio::io::unix::AsyncFd;
 
 /// The end of the file itself, its move, and (with `ATTRIB`) the loss of one of its names while it is still open.
 const LEAVES: u32 = libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_ATTRIB;
+/// Somebody who had it open for writing has closed it.
+const WRITTEN: u32 = libc::IN_CLOSE_WRITE;
 
 /// An inotify instance. Ends with its owner.
 #[derive(Debug)]
@@ -43,7 +45,8 @@ impl Inotify {
     pub(super) fn watch(&self, path: &Path) -> io::Result<()> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: the descriptor is open, and the string ends with a NUL and lives beyond the call.
-        let outcome = unsafe { libc::inotify_add_watch(self.0.get_ref().as_raw_fd(), name.as_ptr(), LEAVES) };
+        let outcome =
+            unsafe { libc::inotify_add_watch(self.0.get_ref().as_raw_fd(), name.as_ptr(), LEAVES | WRITTEN) };
         Errno::result(outcome)?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 
-use super::files::{self, DAEMON_INFO};
+use super::files::{Announcement, DAEMON_INFO};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
 use super::log::Log;
@@ -63,7 +63,9 @@ pub(super) async fn serve(
     let mut serving = tokio::spawn(api::serve(listening, router, async move {
         let _ = accepting.await;
     }));
-    write_info(options, &info)?;
+    let announcement = Announcement::write(&options.state_dir, &info).map_err(|cause| {
+        error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
+    })?;
 
     let mut heartbeat = Heartbeat::begin(options, &supervisor, &info).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
@@ -73,7 +75,7 @@ pub(super) async fn serve(
     drop(starting);
     tracing::info!(generation = info.generation, socket = %info.socket.display(), "ready");
 
-    let mut surroundings = Surroundings::new(lock, socket, replace);
+    let mut surroundings = Surroundings::new(lock, socket, announcement, replace);
     let again = || {
         let prepare = || RuntimeDir::prepare(&options.environment, &options.state_dir);
         remake_folder(prepare, &info.socket)
@@ -128,15 +130,6 @@ fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
             .map(|own| own.with_file_name("subagent-runtime"))
             .map_err(|cause| error::start_failed("it cannot find its own executable", &cause)),
     }
-}
-
-fn write_info(options: &RunOptions, info: &DaemonInfo) -> Result<()> {
-    serde_json::to_vec_pretty(info)
-        .map_err(std::io::Error::from)
-        .and_then(|text| files::replace(&options.state_dir, DAEMON_INFO, &text))
-        .map_err(|cause| {
-            error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
-        })
 }
 
 async fn when_idle(options: &RunOptions, supervisor: &Supervisor, connections: &api::Connections) {

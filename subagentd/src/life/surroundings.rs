@@ -1,4 +1,5 @@
-//! The files around a running daemon: its lock must stay its own, or it ends; its socket is made again if it vanishes.
+//! The files around a running daemon: its lock must stay its own, or it ends; its socket and `daemon.json` are made
+//! again if they vanish.
 //! Nothing is polled: inotify tells, and each new connection is a reason to look as well (a workspace that was moved
 //! as a whole is not told of).
 
@@ -9,6 +10,7 @@ use subagent_config::RuntimeDir;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
+use super::files::Announcement;
 use super::inotify::Inotify;
 use super::lock::FileLock;
 use super::socket::SocketFile;
@@ -20,19 +22,26 @@ use crate::api::Connections;
 pub(super) struct Surroundings {
     pub(super) lock: FileLock,
     pub(super) socket: SocketFile,
+    announcement: Announcement,
     inotify: Option<Inotify>,
     replace: mpsc::Sender<UnixListener>,
 }
 
 impl Surroundings {
     /// Begins to watch.
-    pub(super) fn new(lock: FileLock, socket: SocketFile, replace: mpsc::Sender<UnixListener>) -> Self {
+    pub(super) fn new(
+        lock: FileLock,
+        socket: SocketFile,
+        announcement: Announcement,
+        replace: mpsc::Sender<UnixListener>,
+    ) -> Self {
         let inotify = Inotify::new()
             .inspect_err(|error| tracing::warn!(%error, "no inotify: a lost lock or socket is noticed late"))
             .ok();
-        let surroundings = Self { lock, socket, inotify, replace };
+        let surroundings = Self { lock, socket, announcement, inotify, replace };
         surroundings.watch(surroundings.lock.path());
         surroundings.watch(surroundings.socket.path());
+        surroundings.watch(&surroundings.announcement.path());
         surroundings
     }
 
@@ -46,6 +55,9 @@ impl Surroundings {
             let found = self.socket.is_in_place() || (remake() && self.bind_again().await);
             if !found {
                 return Reason::SocketLost;
+            }
+            if self.announcement.restore() {
+                self.watch(&self.announcement.path());
             }
             tokio::select! {
                 () = changed(self.inotify.as_ref()) => {}
@@ -116,6 +128,9 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
+    use subagent_protocol::api::DaemonInfo;
+    use subagent_protocol::process::ProcessId;
+    use subagent_protocol::time::Timestamp;
     use tokio::sync::watch;
 
     use super::*;
@@ -138,7 +153,19 @@ mod tests {
             let (_listener, file) = SocketFile::bind(&socket, &held).unwrap();
             let (replace, replaced) = mpsc::channel(1);
             let (count, connections) = watch::channel(0);
-            let mut surroundings = Surroundings::new(held, file, replace);
+            let info = DaemonInfo {
+                protocol: 1,
+                oldest_protocol: 1,
+                version: String::new(),
+                process: ProcessId { pid: 1, start_time: 1 },
+                generation: 1,
+                socket: socket.clone(),
+                state_dir: dir.path().to_owned(),
+                mode: String::new(),
+                started_at: Timestamp(0),
+            };
+            let announcement = Announcement::write(dir.path(), &info).unwrap();
+            let mut surroundings = Surroundings::new(held, file, announcement, replace);
             if !inotify {
                 surroundings.inotify = None;
             }

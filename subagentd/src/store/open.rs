@@ -1,6 +1,7 @@
 //! Opening the database: whose it is, which version it has, and the settings that the promises rest on.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -67,7 +68,13 @@ enum Identity {
 
 fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let has_wal = wal_path(path).metadata().is_ok_and(|meta| meta.len() > 0);
+    let connection = if has_wal {
+        Connection::open_with_flags(path, flags)?
+    } else {
+        // Nothing but the file itself is looked at, so that not even an empty WAL is left beside it.
+        Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)?
+    };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -77,6 +84,27 @@ fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
         (_, 0) => Identity::Empty,
         _ => Identity::Foreign,
     })
+}
+
+fn wal_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    PathBuf::from(name)
+}
+
+/// <https://sqlite.org/uri.html>: what has a meaning of its own in a URI is escaped.
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte))
+            }
+            byte => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
 }
 
 fn configure(connection: &Connection, exists: bool) -> rusqlite::Result<()> {

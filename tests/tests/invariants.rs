@@ -1,0 +1,362 @@
+//! Every invariant turns red when what it guards is broken: a finished, good state is copied and broken on purpose,
+//! once for each thing that a check looks at. The break stands beside the name of the check that must notice it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use rusqlite::Connection;
+use serde_json::json;
+use subagent_protocol::codec;
+use subagent_protocol::ids::EventId;
+use subagent_tests::harness::process::{MARKER, Process, of_sandbox};
+use subagent_tests::harness::{Finished, Sandbox, wait_until};
+use subagent_tests::invariants::{Evidence, check};
+use tempfile::TempDir;
+
+/// A session with everything in it: turns that were completed, canceled and lost, permissions that were given,
+/// canceled and lost, a watcher, a second worker.
+fn good() -> &'static Finished {
+    static GOOD: OnceLock<Finished> = OnceLock::new();
+    GOOD.get_or_init(|| {
+        let (sandbox, worker) = Sandbox::with_worker();
+        let _ = sandbox.send(&worker, "!chunks 3 text");
+        let asked = sandbox.send(&worker, "!ask execute it");
+        sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+        let _ = sandbox.turn_end(&asked);
+        let _ = sandbox.send(&worker, "!ask execute it");
+        sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
+        let lost = sandbox.send(&worker, "!ask execute it");
+        sandbox.kill(&sandbox.runtime(&worker));
+        let _ = sandbox.turn_end(&lost);
+        let _ = sandbox.send(&worker, "again");
+        let other = sandbox.start("demo");
+        let _ = sandbox.send(&other, "hello");
+        let _ = sandbox.events(&worker);
+        sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+        sandbox.finish()
+    })
+}
+
+/// A copy of the good state that may be broken.
+struct Copy {
+    _folder: TempDir,
+    evidence: Evidence,
+}
+
+impl Copy {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = folder.path().join("state");
+        copy(&good().evidence.state_dir, &state_dir);
+        let sockets = folder.path().join("sockets");
+        fs::create_dir(&sockets).unwrap();
+        let mut evidence = good().evidence.moved_to(&state_dir);
+        evidence.socket_folders = vec![sockets];
+        let copy = Self { _folder: folder, evidence };
+        assert_eq!(check(&copy.evidence), Vec::<String>::new(), "the copy is as good as the original");
+        copy
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.evidence.state_dir.join(name)
+    }
+
+    fn database(&self) -> Connection {
+        let database = Connection::open(self.path("state.db")).unwrap();
+        database.pragma_update(None, "foreign_keys", false).unwrap();
+        database
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// The check of this name must turn red.
+#[track_caller]
+fn red(evidence: &Evidence, name: &str) {
+    let violations = check(evidence);
+    assert!(violations.iter().any(|violation| violation.starts_with(name)), "{name} stayed green: {violations:#?}");
+}
+
+/// Breaks a copy of the database with these statements.
+#[track_caller]
+fn red_after(name: &str, statements: &str) {
+    let copy = Copy::new();
+    let before = copy.database().total_changes();
+    let database = copy.database();
+    database.execute_batch(statements).unwrap_or_else(|error| panic!("{statements}: {error}"));
+    assert!(database.total_changes() > before || statements.starts_with("DROP"), "nothing was changed: {statements}");
+    drop(database);
+    red(&copy.evidence, name);
+}
+
+/// A turn that was completed, and one that was canceled.
+const COMPLETED: &str = "(SELECT min(id) FROM turns WHERE status = 'completed')";
+const CANCELED: &str = "(SELECT min(id) FROM turns WHERE status = 'canceled')";
+/// Takes the seq of a new event.
+const NEXT: &str = "(SELECT max(seq) + 1 FROM events)";
+
+#[test]
+fn what_is_acknowledged_must_be_stored() {
+    let name = "what was acknowledged is stored";
+    // An event that a watcher printed is lost, or another one has its number, or it is hidden.
+    red_after(name, "DELETE FROM events WHERE type = 'turn.completed'");
+    red_after(name, "UPDATE events SET type = 'progress.update' WHERE type = 'progress.message'");
+    red_after(name, "UPDATE events SET internal = 1 WHERE type = 'message.sent'");
+    // A turn that was accepted is lost, or a cancel that was confirmed did not happen.
+    red_after(name, &format!("DELETE FROM turns WHERE id = {COMPLETED}"));
+    red_after(name, &format!("UPDATE turns SET status = 'completed' WHERE id = {CANCELED}"));
+    // A decision is lost, or another option was chosen, or it was not delivered although that was said.
+    red_after(name, "DELETE FROM approvals WHERE status = 'delivered'");
+    red_after(name, "UPDATE approvals SET option_id = 'reject-once' WHERE option_id = 'allow-once'");
+    red_after(name, "UPDATE approvals SET status = 'undelivered' WHERE status = 'delivered' AND by_cancel = 0");
+    // A worker that was started is lost; one that was stopped runs.
+    red_after(name, "UPDATE workers SET worker_id = 'w_ffffffffff' WHERE id = 1");
+    red_after(name, "UPDATE workers SET state = 'idle' WHERE id = 1");
+    let copy = Copy::new();
+    fs::remove_file(copy.path("state.db")).unwrap();
+    red(&copy.evidence, "things were acknowledged");
+}
+
+#[test]
+fn a_watcher_must_miss_nothing() {
+    let name = "a watcher misses nothing";
+    // It left one out, printed one twice, or in another order.
+    let breaks: [fn(&mut Vec<EventId>); 3] =
+        [|events| drop(events.remove(3)), |events| events.insert(2, events[1]), |events| events.swap(1, 2)];
+    for break_it in breaks {
+        let mut copy = Copy::new();
+        let watched = copy.evidence.acknowledged.watched.iter_mut().find(|watched| watched.events.len() > 5);
+        break_it(&mut watched.unwrap().events);
+        red(&copy.evidence, name);
+    }
+}
+
+#[test]
+fn numbers_must_have_no_gap() {
+    let name = "numbers have no gap and no duplicate";
+    // A record was skipped, at the beginning, in the middle, at the end, or the cursor ran ahead.
+    for number in ["1", "5", "(SELECT max(number) FROM events WHERE worker = 1)"] {
+        red_after(name, &format!("DELETE FROM events WHERE worker = 1 AND number = {number}"));
+    }
+    red_after(name, "UPDATE workers SET number = number + 1 WHERE id = 1");
+    // A record was stored twice (the index that forbids it is taken away first), or in another order.
+    red_after(
+        name,
+        &format!(
+            "DROP INDEX record_once;
+             INSERT INTO events SELECT {NEXT}, worker, number, turn, at, type, kind, record, internal, payload
+               FROM events WHERE worker = 1 AND number = 3"
+        ),
+    );
+    red_after(name, "UPDATE events SET number = CASE number WHEN 3 THEN -4 ELSE -3 END WHERE worker = 1 AND number IN (3, 4);
+                     UPDATE events SET number = -number WHERE number < 0");
+    // A sequence number was given that was not reserved; a turn's number is missing.
+    red_after(name, "UPDATE meta SET value = 3 WHERE key = 'seq_reserved'");
+    red_after(name, "UPDATE workers SET last_turn = last_turn + 1 WHERE id = 1");
+}
+
+#[test]
+fn a_turn_must_have_one_end() {
+    let name = "a turn has one end";
+    let event = |turn: &str, event_type: &str| {
+        format!(
+            "INSERT INTO events SELECT {NEXT}, worker, NULL, id, 0, '{event_type}', NULL, NULL, 0, '{{}}'
+             FROM turns WHERE id = {turn}"
+        )
+    };
+    // A second end of the same kind and of another; an end that the events do not know; no end at all.
+    red_after(name, &event(COMPLETED, "turn.completed"));
+    red_after(name, &event(COMPLETED, "turn.failed"));
+    red_after(name, &format!("UPDATE turns SET status = 'failed' WHERE id = {COMPLETED}"));
+    red_after(name, &format!("UPDATE turns SET status = 'accepted' WHERE id = {COMPLETED}"));
+    red_after(name, &format!("UPDATE turns SET end_seq = end_seq - 1 WHERE id = {COMPLETED}"));
+    // It begins twice, or without its message.
+    red_after(name, &event(COMPLETED, "turn.started"));
+    red_after(name, &format!("DELETE FROM events WHERE type = 'message.sent' AND turn = {COMPLETED}"));
+    // Its prompt was sent twice, or although it says that it was not.
+    red_after(name, &event(COMPLETED, "runtime.turn_dispatching"));
+    red_after(name, &event(COMPLETED, "runtime.turn_end"));
+    red_after(name, &format!("UPDATE turns SET dispatched = 'no' WHERE id = {COMPLETED}"));
+    // It was completed although its cancel had been taken.
+    red_after(
+        name,
+        &format!(
+            "UPDATE turns SET status = 'completed' WHERE id = {CANCELED};
+             UPDATE events SET type = 'turn.completed' WHERE type = 'turn.canceled' AND turn = {CANCELED}"
+        ),
+    );
+}
+
+#[test]
+fn an_approval_must_have_one_end() {
+    let name = "an approval has one end";
+    // It stays open; it is given although it was lost; its event is missing, or there twice; it has no question.
+    red_after(name, "UPDATE approvals SET status = 'pending' WHERE status = 'delivered' AND by_cancel = 0");
+    red_after(name, "UPDATE approvals SET status = 'delivered' WHERE status = 'lost'");
+    red_after(name, "DELETE FROM events WHERE type = 'approval.lost'");
+    red_after(
+        name,
+        &format!(
+            "INSERT INTO events SELECT {NEXT}, worker, NULL, turn, at, type, kind, record, internal, payload
+               FROM events WHERE type = 'approval.decided' LIMIT 1"
+        ),
+    );
+    red_after(name, "UPDATE approvals SET asked_seq = asked_seq - 1 WHERE status = 'lost'");
+    red_after(name, "DELETE FROM approvals WHERE status = 'lost'");
+    // The answer was written twice, or before anybody had decided.
+    red_after(
+        name,
+        &format!(
+            "INSERT INTO events SELECT {NEXT}, worker, NULL, turn, at, type, kind, record, internal, payload
+               FROM events WHERE type = 'runtime.answer_written'"
+        ),
+    );
+    red_after(name, "UPDATE approvals SET decided_seq = NULL WHERE option_id = 'allow-once'");
+}
+
+#[test]
+fn nothing_may_run_without_a_runtime() {
+    let name = "nothing runs without a runtime";
+    // A turn is open and its runtime is dead; a worker is stopped and its runtime (here: this test) lives.
+    red_after(name, &format!("UPDATE turns SET status = 'accepted' WHERE id = {COMPLETED}"));
+    let me = Process::find(std::process::id().try_into().unwrap()).unwrap();
+    red_after(
+        name,
+        &format!("UPDATE workers SET runtime_pid = {}, runtime_start = {} WHERE id = 1", me.pid, me.start_time),
+    );
+}
+
+#[test]
+fn the_database_must_be_sound() {
+    let name = "the database is sound";
+    // A reference leads nowhere; an index lacks an entry of its table.
+    red_after(name, "UPDATE events SET turn = 99999 WHERE turn IS NOT NULL");
+    let copy = Copy::new();
+    let database = copy.database();
+    database.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE").unwrap();
+    let page: i64 = database
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'record_once'", [], |row| row.get(0))
+        .unwrap();
+    let size: i64 = database.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+    drop(database);
+    // Bytes of that index's page are overwritten.
+    let mut bytes = fs::read(copy.path("state.db")).unwrap();
+    let begin = usize::try_from((page - 1) * size).unwrap();
+    bytes[begin + 3..begin + 200].fill(0xff);
+    fs::write(copy.path("state.db"), bytes).unwrap();
+    red(&copy.evidence, name);
+}
+
+#[test]
+fn the_journal_must_be_stored() {
+    let name = "the journal is stored";
+    // A segment is found whose record was stored with another body, is missing in the database, or is damaged.
+    for (payload, number) in [("{\"another\":1}", 1), ("{}", 100_000)] {
+        let copy = Copy::new();
+        let record = json!({"n": number, "at": 1, "t": "ended", "b": serde_json::from_str::<serde_json::Value>(payload).unwrap()});
+        let mut bytes = Vec::new();
+        codec::encode(record.to_string().as_bytes(), &mut bytes);
+        write_segment(&copy, &bytes);
+        red(&copy.evidence, name);
+    }
+    let copy = Copy::new();
+    let mut bytes = Vec::new();
+    codec::encode(b"{\"n\":1,\"at\":1,\"t\":\"ended\",\"b\":{}}", &mut bytes);
+    bytes[30] ^= 1;
+    write_segment(&copy, &bytes);
+    red(&copy.evidence, name);
+}
+
+fn write_segment(copy: &Copy, bytes: &[u8]) {
+    let worker: String =
+        copy.database().query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0)).unwrap();
+    let folder = copy.path("runtimes").join(worker);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("1.journal"), bytes).unwrap();
+}
+
+#[test]
+fn secrets_must_stay_secret() {
+    let name = "secrets stay secret";
+    let copy = Copy::new();
+    let token = copy.evidence.acknowledged.secrets.first().expect("the owner's token was kept").clone();
+    // The token is in a log, or in the database itself.
+    fs::write(copy.path("logs/debug.log"), format!("the owner's token is {token}\n")).unwrap();
+    red(&copy.evidence, name);
+    red_after(name, &format!("UPDATE controllers SET label = '{token}'"));
+    // The text of a prompt is in the daemon's log.
+    let copy = Copy::new();
+    fs::write(copy.path("logs/debug.log"), format!("sent {}\n", subagent_tests::invariants::PROMPT_CANARY)).unwrap();
+    red(&copy.evidence, name);
+}
+
+#[test]
+fn an_ended_state_dir_must_be_at_rest() {
+    let name = "an ended state dir is at rest";
+    // A worker was forgotten; daemon.json was left; a socket was left; a lock is held.
+    red_after(name, "UPDATE workers SET state = 'idle' WHERE id = 2");
+    let copy = Copy::new();
+    fs::write(copy.path("daemon.json"), "{}").unwrap();
+    red(&copy.evidence, name);
+    let copy = Copy::new();
+    fs::write(copy.evidence.socket_folders[0].join("x.sock"), "").unwrap();
+    red(&copy.evidence, name);
+    let copy = Copy::new();
+    let file = fs::File::create(copy.path("daemon.lock")).unwrap();
+    let held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    red(&copy.evidence, name);
+    drop(held);
+}
+
+/// Ends what a test left on purpose.
+struct Stray(Child);
+
+impl Drop for Stray {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_that_is_left_is_found() {
+    let sandbox = Sandbox::new();
+    assert!(sandbox.processes().is_empty());
+    let id = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let stray = |command: &mut Command| Stray(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    // With its marker in the environment; with its folder on the command line and no environment; a grandchild with
+    // neither, below one that has the marker.
+    let strays = [
+        stray(Command::new("sleep").arg("60").env(MARKER, &id)),
+        stray(Command::new("tail").arg("-f").arg(sandbox.config_file()).env_clear()),
+        stray(Command::new("sh").args(["-c", "env -i sleep 61 & wait"]).env(MARKER, &id)),
+    ];
+    let found = wait_until("all four processes to be found", Duration::from_secs(10), || {
+        let found = of_sandbox(&id, sandbox.path(), sandbox.path());
+        (found.len() == 4).then_some(found)
+    });
+    // It ends them all, as after a test that failed: the grandchild too, which is nobody's child here.
+    drop(sandbox);
+    drop(strays);
+    for process in found {
+        assert!(!process.lives(), "{process:?}");
+    }
+}
