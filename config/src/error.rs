@@ -84,7 +84,7 @@ pub enum ConfigError {
     },
     /// No workspace marker above the working directory.
     #[error(
-        "no workspace found in {} or above it (no .subagent folder, no .git); go into a project, or name one with --cwd",
+        "no workspace found in {} or above it (no .subagent folder with a config.yaml, controller.json or state in it, and no .git); go into a project, or name one with --cwd",
         cwd.display()
     )]
     WorkspaceRootNotFound {

@@ -27,6 +27,7 @@ fn session(document: &str) -> String {
     script
 }
 
+#[allow(clippy::unwrap_used)]
 fn run(document: &str, folder: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let typed = session(&fs::read_to_string(root.join(document)).unwrap());

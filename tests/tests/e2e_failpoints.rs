@@ -29,7 +29,7 @@ fn abort_at(point: &str) {
         // A start whose runtime died may fail, but then because of that, and the next one is a new one.
         assert!(once.exists(), "{started}");
     }
-    let worker = worker.expect("a worker");
+    let worker = worker.unwrap();
     for number in 1..=3 {
         let file = format!("touched-{number}");
         let flood = if number == 2 && point == "journal.before_seal" { ABOVE_A_SEGMENT } else { "" };

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -21,26 +21,33 @@ use tempfile::TempDir;
 
 /// A session with everything in it: turns that were completed, canceled and lost, permissions that were given,
 /// canceled and lost, a watcher, a second worker.
-fn good() -> &'static Finished {
-    static GOOD: OnceLock<Finished> = OnceLock::new();
-    GOOD.get_or_init(|| {
-        let (sandbox, worker) = Sandbox::with_worker();
-        let _ = sandbox.send(&worker, "!chunks 3 text");
-        let asked = sandbox.send(&worker, "!ask execute it");
-        sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
-        let _ = sandbox.turn_end(&asked);
-        let _ = sandbox.send(&worker, "!ask execute it");
-        sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
-        let lost = sandbox.send(&worker, "!ask execute it");
-        sandbox.kill(&sandbox.runtime(&worker));
-        let _ = sandbox.turn_end(&lost);
-        let _ = sandbox.send(&worker, "again");
-        let other = sandbox.start("demo");
-        let _ = sandbox.send(&other, "hello");
-        let _ = sandbox.events(&worker);
-        sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-        sandbox.finish()
-    })
+///
+/// It is made once and goes with the last test that holds it.
+fn good() -> Arc<Finished> {
+    static GOOD: Mutex<Weak<Finished>> = Mutex::new(Weak::new());
+    let mut shared = GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+    let good = shared.upgrade().unwrap_or_else(|| Arc::new(make_good()));
+    *shared = Arc::downgrade(&good);
+    good
+}
+
+fn make_good() -> Finished {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "!chunks 3 text");
+    let asked = sandbox.send(&worker, "!ask execute it");
+    sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    let _ = sandbox.turn_end(&asked);
+    let _ = sandbox.send(&worker, "!ask execute it");
+    sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
+    let lost = sandbox.send(&worker, "!ask execute it");
+    sandbox.kill(&sandbox.runtime(&worker));
+    let _ = sandbox.turn_end(&lost);
+    let _ = sandbox.send(&worker, "again");
+    let other = sandbox.start("demo");
+    let _ = sandbox.send(&other, "hello");
+    let _ = sandbox.events(&worker);
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    sandbox.finish()
 }
 
 /// A copy of the good state that may be broken.
@@ -53,10 +60,11 @@ impl Copy {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = folder.path().join("state");
-        copy(&good().evidence.state_dir, &state_dir);
+        let good = good();
+        copy(&good.evidence.state_dir, &state_dir);
         let sockets = folder.path().join("sockets");
         fs::create_dir(&sockets).unwrap();
-        let mut evidence = good().evidence.moved_to(&state_dir);
+        let mut evidence = good.evidence.moved_to(&state_dir);
         evidence.socket_folders = vec![sockets];
         let copy = Self { _folder: folder, evidence };
         assert_eq!(check(&copy.evidence), Vec::<String>::new(), "the copy is as good as the original");
@@ -91,7 +99,10 @@ fn copy(from: &Path, to: &Path) {
 #[track_caller]
 fn red(evidence: &Evidence, name: &str) {
     let violations = check(evidence);
-    assert!(violations.iter().any(|violation| violation.starts_with(name)), "{name} stayed green: {violations:#?}");
+    assert!(
+        violations.iter().any(|violation| violation.starts_with(name)),
+        "{name} stayed green: {violations:#?}"
+    );
 }
 
 /// Breaks a copy of the database with these statements.
@@ -101,7 +112,10 @@ fn red_after(name: &str, statements: &str) {
     let before = copy.database().total_changes();
     let database = copy.database();
     database.execute_batch(statements).unwrap_or_else(|error| panic!("{statements}: {error}"));
-    assert!(database.total_changes() > before || statements.starts_with("DROP"), "nothing was changed: {statements}");
+    assert!(
+        database.total_changes() > before || statements.starts_with("DROP"),
+        "nothing was changed: {statements}"
+    );
     drop(database);
     red(&copy.evidence, name);
 }
@@ -114,6 +128,7 @@ const NEXT: &str = "(SELECT max(seq) + 1 FROM events)";
 
 #[test]
 fn what_is_acknowledged_must_be_stored() {
+    let _shared = good();
     let name = "what was acknowledged is stored";
     // An event that a watcher printed is lost, or another one has its number, or it is hidden.
     red_after(name, "DELETE FROM events WHERE type = 'turn.completed'");
@@ -125,7 +140,10 @@ fn what_is_acknowledged_must_be_stored() {
     // A decision is lost, or another option was chosen, or it was not delivered although that was said.
     red_after(name, "DELETE FROM approvals WHERE status = 'delivered'");
     red_after(name, "UPDATE approvals SET option_id = 'reject-once' WHERE option_id = 'allow-once'");
-    red_after(name, "UPDATE approvals SET status = 'undelivered' WHERE status = 'delivered' AND by_cancel = 0");
+    red_after(
+        name,
+        "UPDATE approvals SET status = 'undelivered' WHERE status = 'delivered' AND by_cancel = 0",
+    );
     // A worker that was started is lost; one that was stopped runs.
     red_after(name, "UPDATE workers SET worker_id = 'w_ffffffffff' WHERE id = 1");
     red_after(name, "UPDATE workers SET state = 'idle' WHERE id = 1");
@@ -136,10 +154,11 @@ fn what_is_acknowledged_must_be_stored() {
 
 #[test]
 fn a_watcher_must_miss_nothing() {
+    let _shared = good();
     let name = "a watcher misses nothing";
     // It left one out, printed one twice, or in another order.
     let breaks: [fn(&mut Vec<EventId>); 3] =
-        [|events| drop(events.remove(3)), |events| events.insert(2, events[1]), |events| events.swap(1, 2)];
+        [|events| _ = events.remove(3), |events| events.insert(2, events[1]), |events| events.swap(1, 2)];
     for break_it in breaks {
         let mut copy = Copy::new();
         let watched = copy.evidence.acknowledged.watched.iter_mut().find(|watched| watched.events.len() > 5);
@@ -150,6 +169,7 @@ fn a_watcher_must_miss_nothing() {
 
 #[test]
 fn numbers_must_have_no_gap() {
+    let _shared = good();
     let name = "numbers have no gap and no duplicate";
     // A record was skipped, at the beginning, in the middle, at the end, or the cursor ran ahead.
     for number in ["1", "5", "(SELECT max(number) FROM events WHERE worker = 1)"] {
@@ -174,6 +194,7 @@ fn numbers_must_have_no_gap() {
 
 #[test]
 fn a_turn_must_have_one_end() {
+    let _shared = good();
     let name = "a turn has one end";
     let event = |turn: &str, event_type: &str| {
         format!(
@@ -206,6 +227,7 @@ fn a_turn_must_have_one_end() {
 
 #[test]
 fn an_approval_must_have_one_end() {
+    let _shared = good();
     let name = "an approval has one end";
     // It stays open; it is given although it was lost; its event is missing, or there twice; it has no question.
     red_after(name, "UPDATE approvals SET status = 'pending' WHERE status = 'delivered' AND by_cancel = 0");
@@ -233,18 +255,23 @@ fn an_approval_must_have_one_end() {
 
 #[test]
 fn nothing_may_run_without_a_runtime() {
+    let _shared = good();
     let name = "nothing runs without a runtime";
     // A turn is open and its runtime is dead; a worker is stopped and its runtime (here: this test) lives.
     red_after(name, &format!("UPDATE turns SET status = 'accepted' WHERE id = {COMPLETED}"));
     let me = Process::find(std::process::id().try_into().unwrap()).unwrap();
     red_after(
         name,
-        &format!("UPDATE workers SET runtime_pid = {}, runtime_start = {} WHERE id = 1", me.pid, me.start_time),
+        &format!(
+            "UPDATE workers SET runtime_pid = {}, runtime_start = {} WHERE id = 1",
+            me.pid, me.start_time
+        ),
     );
 }
 
 #[test]
 fn the_database_must_be_sound() {
+    let _shared = good();
     let name = "the database is sound";
     // A reference leads nowhere; an index lacks an entry of its table.
     red_after(name, "UPDATE events SET turn = 99999 WHERE turn IS NOT NULL");
@@ -266,6 +293,7 @@ fn the_database_must_be_sound() {
 
 #[test]
 fn the_journal_must_be_stored() {
+    let _shared = good();
     let name = "the journal is stored";
     // A segment is found whose record was stored with another body, is missing in the database, or is damaged.
     for (payload, number) in [("{\"another\":1}", 1), ("{}", 100_000)] {
@@ -285,8 +313,10 @@ fn the_journal_must_be_stored() {
 }
 
 fn write_segment(copy: &Copy, bytes: &[u8]) {
-    let worker: String =
-        copy.database().query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0)).unwrap();
+    let worker: String = copy
+        .database()
+        .query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0))
+        .unwrap();
     let folder = copy.path("runtimes").join(worker);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
@@ -295,6 +325,7 @@ fn write_segment(copy: &Copy, bytes: &[u8]) {
 
 #[test]
 fn secrets_must_stay_secret() {
+    let _shared = good();
     let name = "secrets stay secret";
     let copy = Copy::new();
     let token = copy.evidence.acknowledged.secrets.first().expect("the owner's token was kept").clone();
@@ -304,12 +335,14 @@ fn secrets_must_stay_secret() {
     red_after(name, &format!("UPDATE controllers SET label = '{token}'"));
     // The text of a prompt is in the daemon's log.
     let copy = Copy::new();
-    fs::write(copy.path("logs/debug.log"), format!("sent {}\n", subagent_tests::invariants::PROMPT_CANARY)).unwrap();
+    fs::write(copy.path("logs/debug.log"), format!("sent {}\n", subagent_tests::invariants::PROMPT_CANARY))
+        .unwrap();
     red(&copy.evidence, name);
 }
 
 #[test]
 fn an_ended_state_dir_must_be_at_rest() {
+    let _shared = good();
     let name = "an ended state dir is at rest";
     // A worker was forgotten; daemon.json was left; a socket was left; a lock is held.
     red_after(name, "UPDATE workers SET state = 'idle' WHERE id = 2");
@@ -341,7 +374,8 @@ fn a_process_that_is_left_is_found() {
     let sandbox = Sandbox::new();
     assert!(sandbox.processes().is_empty());
     let id = sandbox.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let stray = |command: &mut Command| Stray(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let stray =
+        |command: &mut Command| Stray(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     // With its marker in the environment; with its folder on the command line and no environment; a grandchild with
     // neither, below one that has the marker.
     let strays = [

@@ -89,9 +89,7 @@ async fn stream(info: &DaemonInfo, deadline: Instant) -> Result<Option<UnixStrea
     match connected {
         Ok(Some(stream)) => Ok(Some(stream)),
         Ok(None) => Err(unresponsive(info, "it takes no connection")),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(None)
-        }
+        Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(Failure::new(
             Code::DaemonNotRunning,
             format!("cannot connect to the daemon's socket {}: {error}", info.socket.display()),
@@ -122,6 +120,12 @@ pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
         .recommend(format!(
             "see whether process {pid} is stopped or busy; ending it (kill {pid}) is safe: workers go on and the next command starts a new daemon"
         ))
+}
+
+/// Whether nobody listens there: also a daemon that dies with us in its backlog.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset)
 }
 
 #[cfg(test)]

@@ -399,7 +399,9 @@ impl Next {
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.
     fn attached(&mut self, link: Link, last_turn: u64) {
-        self.worker.link = link;
+        // A hello may be older than what was read of the journal since; a runtime only ever gets further.
+        self.worker.link = self.worker.link.max(link);
+        let link = self.worker.link;
         match &self.worker.state {
             State::Stopping(_) => self.actions.push(Action::Terminate),
             State::Turn(turn) if link == Link::Ready => {

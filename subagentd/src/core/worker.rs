@@ -66,8 +66,8 @@ pub struct Cancel {
     pub requested: bool,
 }
 
-/// What is known of the runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is known of the runtime, in the order in which it goes through it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Link {
     /// None lives.
     None,

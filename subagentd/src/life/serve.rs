@@ -115,10 +115,12 @@ pub(super) async fn serve(
 /// Of that folder or the store.
 pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir)> {
     let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
+    let monitors = options.mode == Mode::Foreground && options.monitor_workers;
     let setup = Setup {
         state_dir: options.state_dir.clone(),
         runtime_dir: dir.clone(),
         runtime_program: runtime_program(options)?,
+        restart_cooldown: monitors.then(|| Duration::from_secs(options.restart_cooldown_seconds)),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -16,7 +16,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rusqlite::{Connection, OpenFlags};
+pub use rusqlite::Connection;
+use rusqlite::OpenFlags;
 use subagent_protocol::Result;
 
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow};

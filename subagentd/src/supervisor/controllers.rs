@@ -10,7 +10,7 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Caller, Supervisor, entropy};
-use crate::store::{ControllerRow, Durability, NewOwner, OwnerRow, controllers};
+use crate::store::{Connection, ControllerRow, Durability, NewOwner, OwnerRow, controllers};
 
 impl Supervisor {
     /// Makes the caller the owner of a controller.
@@ -175,7 +175,7 @@ fn stale(row: &ControllerRow) -> Error {
 /// # Errors
 /// `CONTROLLER_NOT_FOUND` for a named one that does not exist.
 pub(super) fn find(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     choice: &ControllerChoice,
     handle: Option<&subagent_protocol::api::Handle>,
 ) -> Result<Option<ControllerRow>> {
@@ -201,7 +201,7 @@ pub(super) fn find(
 /// # Errors
 /// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`.
 pub(super) fn required(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     choice: &ControllerChoice,
     handle: Option<&subagent_protocol::api::Handle>,
     state_db: &str,

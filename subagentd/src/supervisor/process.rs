@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -52,17 +53,38 @@ pub(super) fn start(
     let mut child = command.spawn()?;
     // Drops our copies of the locks.
     drop(command);
+    match introduce(&mut child, start) {
+        Ok(process) => Ok(Started { process, child }),
+        Err(error) => {
+            end(&mut child)?;
+            Err(error)
+        }
+    }
+}
+
+/// Tells a new runtime what it must know.
+fn introduce(child: &mut Child, start: &RuntimeStart) -> io::Result<ProcessId> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let process = ProcessId { pid, start_time: proc::start_time(pid)? };
     let text = serde_json::to_vec(start).map_err(io::Error::other)?;
     let mut stdin =
         child.stdin.take().ok_or_else(|| io::Error::other("the runtime has no standard input"))?;
     stdin.write_all(&text)?;
-    Ok(Started { process, child })
+    Ok(process)
+}
+
+/// Kills what is left of a child, and reaps it.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    // It may have ended by itself.
+    let _ = child.kill();
+    child.wait()
 }
 
 impl Started {
     /// Waits until the runtime says that it listens. Blocking: for a thread of its own; it ends with the runtime.
+    ///
+    /// # Errors
+    /// `Interrupted` if a signal ended it, `UnexpectedEof` if it ended by itself; it is reaped then.
     pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
         let mut line = [0; 16];
         let mut stdout =
@@ -70,10 +92,13 @@ impl Started {
         if matches!(stdout.read(&mut line), Ok(1..)) {
             return Ok(self.child);
         }
-        // Already dead, or of no use: it is reaped here, because nobody else will.
-        let _ = self.child.kill();
-        let status = self.child.wait()?;
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("it ended before it listened ({status})")))
+        // Already dead, or of no use. It is reaped here, because nobody else will.
+        let status = end(&mut self.child)?;
+        let kind = match status.signal() {
+            Some(_) => io::ErrorKind::Interrupted,
+            None => io::ErrorKind::UnexpectedEof,
+        };
+        Err(io::Error::new(kind, format!("it ended before it listened ({status})")))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use subagent_config::RuntimeDir;
 use subagent_protocol::ids::WorkerId;
@@ -20,6 +21,9 @@ pub struct Setup {
     pub runtime_dir: RuntimeDir,
     /// The executable `subagent-runtime`.
     pub runtime_program: PathBuf,
+    /// Whether a runtime that died is started again at once, and how long after the last time at the earliest.
+    /// Otherwise the next message does it.
+    pub restart_cooldown: Option<Duration>,
 }
 
 pub(super) struct Shared {

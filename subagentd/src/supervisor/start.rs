@@ -200,17 +200,21 @@ impl Supervisor {
         input: Input,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
-        let last = handle.snapshot.borrow().worker.clone();
-        if last.state == State::Stopped {
-            // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
-            return match self.recall(&key).await? {
-                Some(response) => Ok(response),
-                None => Err(last.step(input).err().unwrap_or_else(worker::ending)),
-            };
-        }
         let (reply, answer) = tokio::sync::oneshot::channel();
-        handle.send(Message::Order(Box::new(Order { owner, key, input, respond, reply })))?;
-        answer.await.map_err(|_| worker::ending())?
+        let order = Order { owner, key: key.clone(), input: input.clone(), respond, reply };
+        let sent = handle.send(Message::Order(Box::new(order)));
+        if let (Ok(()), Ok(answer)) = (&sent, answer.await) {
+            return answer;
+        }
+        let last = handle.snapshot.borrow().worker.clone();
+        if last.state != State::Stopped {
+            return sent.and(Err(worker::ending()));
+        }
+        // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
+        match self.recall(&key).await? {
+            Some(response) => Ok(response),
+            None => last.step(input).and(Ok(serde_json::Value::Null)),
+        }
     }
 
     /// For requests that change nothing any more: whoever is not the owner is told so all the same.

@@ -287,6 +287,13 @@ fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
 }
 
 fn stopped(row: &crate::store::WorkerRow) -> Error {
+    if row.state != "stopped" {
+        let error = Error::new(
+            Code::StorageError,
+            "the worker's rows contradict each other; it was set aside and can only be looked at",
+        );
+        return error.with("workerId", row.worker_id.as_str());
+    }
     Error::new(
         Code::WorkerStopped,
         "the worker was stopped for good; start another one with `subagent worker start`",

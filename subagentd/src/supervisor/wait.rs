@@ -65,6 +65,13 @@ impl Supervisor {
                     break;
                 }
             }
+            if news.is_none() && patience.is_endless() {
+                return Err(Error::new(
+                    Code::WorkerStopped,
+                    "the worker is stopped: no further event can come, and the wait has no time limit",
+                )
+                .with("workerId", row.worker_id.as_str()));
+            }
             let changed = async {
                 match &mut news {
                     Some(news) => news.changed().await.is_ok(),
@@ -144,6 +151,10 @@ impl Patience {
 
     fn something_happened(&mut self) {
         self.quiet_until = self.quiet.map(|quiet| Instant::now() + quiet);
+    }
+
+    fn is_endless(&self) -> bool {
+        self.all.is_none() && self.quiet.is_none()
     }
 
     fn quiet_is_over(&self) -> bool {

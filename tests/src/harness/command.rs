@@ -17,7 +17,9 @@ use super::wait::poll;
 use crate::invariants::Recorder;
 
 /// For a command; it is generous because several tests share two cores.
-const DEADLINE: Duration = Duration::from_secs(40);
+const DEADLINE: Duration = Duration::from_secs(60);
+/// A command that takes so long is mentioned, also when its test is content: it may have waited for a deadline.
+const SLOW: Duration = Duration::from_secs(10);
 /// After a command has ended, its pipes must end too: whoever keeps them open would hang a caller's `$(...)`.
 const PIPES_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -214,6 +216,9 @@ impl Running {
         };
         let output = Output { command: self.command.clone(), status, stdout, stderr, elapsed };
         assert!(closed, "it has ended, but somebody keeps its stdout or stderr open\n{output}");
+        if elapsed > SLOW {
+            eprintln!("slow: {output}");
+        }
         self.recorder.learn(&self.args, &output.stdout);
         output
     }

@@ -88,6 +88,8 @@ pub(crate) enum Storage {
 pub(crate) enum Timer {
     /// From the start to a session.
     Startup,
+    /// A pause in the replay of a session.
+    Replay,
     /// A turn.
     Turn,
     /// From a cancel to the end of its turn.

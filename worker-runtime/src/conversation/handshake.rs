@@ -1,5 +1,7 @@
 //! From the start of the agent to its session.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use subagent_protocol::error::Error;
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
@@ -8,6 +10,10 @@ use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
+
+/// So long nothing of a replay must come, before it counts as over; and so often it may go on.
+const REPLAY_PAUSE: Duration = Duration::from_millis(200);
+const MOST_REPLAY_PAUSES: u32 = 10;
 
 /// How a session is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +65,7 @@ impl Conversation {
             State::Starting => ("initialize", "spawn"),
             State::Initializing { .. } => ("initialize", "initialize"),
             State::Opening(opening) => (opening.attempt.method(), opening.attempt.method()),
+            // The session is there; how long its history takes is bounded by itself.
             _ => return,
         };
         let seconds = self.config.timeouts.startup_ms as f64 / 1000.0;
@@ -174,12 +181,28 @@ impl Conversation {
                     let error = errors::no_session_id(raw.get());
                     self.fail_start(error, cx);
                 }
-                (Attempt::Load | Attempt::Resume, _) => {
+                (Attempt::Resume, _) => {
                     let id = self.config.session.clone().unwrap_or_default();
                     self.ready(id, attempt, &lost, cx);
                 }
+                (Attempt::Load, _) => {
+                    cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
+                    self.state = State::Replaying { looks: 0, seen: self.replayed };
+                }
             },
         }
+    }
+
+    /// The replay of a loaded session is over when nothing of it came for a while: some agents go on with it after
+    /// they have answered, and it must not be taken for what the next turn says.
+    pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
+        let State::Replaying { looks, seen } = &mut self.state else { return };
+        if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
+            (*looks, *seen) = (*looks + 1, self.replayed);
+            return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
+        }
+        let id = self.config.session.clone().unwrap_or_default();
+        self.ready(id, Attempt::Load, &[], cx);
     }
 
     fn ready(&mut self, id: String, attempt: Attempt, lost: &[String], cx: &mut Cx<'_>) {

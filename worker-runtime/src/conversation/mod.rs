@@ -71,6 +71,8 @@ enum State {
     Initializing { rpc: u64 },
     /// A session is asked for.
     Opening(Opening),
+    /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
+    Replaying { looks: u32, seen: u64 },
     /// There is a session.
     Ready { session: Session, turn: Option<OpenTurn> },
     /// The agent is being ended, or has ended.
@@ -141,6 +143,7 @@ impl Conversation {
     fn timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Startup => self.startup_timeout(cx),
+            Timer::Replay => self.replay_paused(cx),
             Timer::Turn => self.turn_timeout(cx),
             Timer::CancelGrace => self.cancel_ignored(cx),
             Timer::StopGrace => self.stop_grace_over(cx),
@@ -165,7 +168,10 @@ impl Conversation {
     pub(crate) fn phase(&self) -> Phase {
         match (&self.failed, &self.state) {
             (Some(error), _) => Phase::Failed { error: error.clone() },
-            (None, State::Starting | State::Initializing { .. } | State::Opening(_)) => Phase::Starting,
+            (
+                None,
+                State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. },
+            ) => Phase::Starting,
             (None, State::Ready { .. }) => Phase::Ready,
             (None, State::Ending(_) | State::Ended) => Phase::Ending,
         }
@@ -197,7 +203,10 @@ impl Conversation {
     }
 
     fn is_starting(&self) -> bool {
-        matches!(self.state, State::Starting | State::Initializing { .. } | State::Opening(_))
+        matches!(
+            self.state,
+            State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. }
+        )
     }
 
     fn turn(&self) -> Option<&OpenTurn> {

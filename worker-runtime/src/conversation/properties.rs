@@ -99,8 +99,14 @@ impl World {
             }
             Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
             Step::Timer(number) => {
-                let timers =
-                    [Timer::Startup, Timer::Turn, Timer::CancelGrace, Timer::StopGrace, Timer::StorageFull];
+                let timers = [
+                    Timer::Startup,
+                    Timer::Replay,
+                    Timer::Turn,
+                    Timer::CancelGrace,
+                    Timer::StopGrace,
+                    Timer::StorageFull,
+                ];
                 self.talk.input(Input::Timer(timers[usize::from(number)]));
             }
             Step::PipeClosed if lives => self.talk.input(Input::PipeClosed),

@@ -1,3 +1,5 @@
+//! Taking over, tried against daemons that behave and that do not.
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;

@@ -66,6 +66,10 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers: Option<Instant>,
     /// How long the last such wait was; each is longer.
     pub(super) leftovers_pause: Duration,
+    /// When a runtime was last started without a message that asked for it.
+    pub(super) revived: Option<Instant>,
+    /// When to start one again.
+    pub(super) revive_at: Option<Instant>,
 
     mailbox: mpsc::Receiver<Message>,
     snapshots: watch::Sender<Arc<Snapshot>>,
@@ -130,6 +134,8 @@ impl Actor {
             retry: None,
             leftovers: None,
             leftovers_pause: Duration::ZERO,
+            revived: None,
+            revive_at: None,
             mailbox,
             snapshots: watch::Sender::new(Arc::new(snapshot)),
             shared,

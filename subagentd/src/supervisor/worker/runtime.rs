@@ -172,6 +172,10 @@ impl Actor {
         let exit = ExitWatch::of(process).map_err(failed)?;
         let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
         let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
+            Ok(Ok(Err(error))) if error.kind() == std::io::ErrorKind::Interrupted => {
+                let message = "the worker's runtime was killed while it was being started; try again";
+                return Err(Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no"));
+            }
             Ok(Ok(result)) => result.map_err(failed)?,
             Ok(Err(error)) => return Err(failed(std::io::Error::other(error))),
             Err(_) => {
@@ -444,6 +448,21 @@ impl Actor {
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str());
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
         let _ = std::fs::remove_file(&self.socket);
+        if let Some(cooldown) = self.shared.setup.restart_cooldown {
+            let now = Instant::now();
+            self.revive_at = Some(self.revived.map_or(now, |last| now.max(last + cooldown)));
+        }
+    }
+
+    /// Starts a runtime for an idle worker whose last one died: only where a person watches over the daemon
+    /// (`subagentd run`), and never for a worker that is stopped. It repeats no prompt: no turn is open.
+    fn revive(&mut self) {
+        self.revive_at = None;
+        if self.worker.state == State::Idle && self.worker.link == LinkState::None && self.runtime.is_none() {
+            self.revived = Some(Instant::now());
+            self.worker.link = LinkState::Starting;
+            self.todo.push_back(Action::StartRuntime);
+        }
     }
 
     /// A stopped worker counts as stopped only when its guard has ended everything.
@@ -467,6 +486,7 @@ impl Actor {
         [
             self.retry,
             self.leftovers,
+            self.revive_at,
             runtime.and_then(|runtime| runtime.answer_by),
             runtime.and_then(|runtime| runtime.reconnect_at),
             runtime.and_then(|runtime| runtime.kill_at),
@@ -491,6 +511,9 @@ impl Actor {
         }
         if due(self.leftovers) {
             self.check_leftovers().await;
+        }
+        if due(self.revive_at) {
+            self.revive();
         }
         let Some(runtime) = &mut self.runtime else { return };
         if due(runtime.kill_at) {
