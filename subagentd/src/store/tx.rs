@@ -72,12 +72,12 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Raises the generation of the daemon and gives it.
+    /// Raises the generation of the daemon, at least above this one, and gives it.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub fn raise_generation(&self) -> Result<u64> {
-        self.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'", [])?;
+    pub fn raise_generation(&self, above: u64) -> Result<u64> {
+        self.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
         let generation: i64 = self
             .connection
             .query_row("SELECT value FROM meta WHERE key = 'generation'", [], |row| row.get(0))

@@ -352,6 +352,16 @@ const fn state_word(state: &State) -> &'static str {
     }
 }
 
+/// Whether the record with this number is the guard's proof: the runtime ended in order.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
+    let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2";
+    let proof = connection.query_row(sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
+    Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
+}
+
 /// A turn as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnRow {

@@ -5,12 +5,13 @@
 //! at latest [`SYNC_AFTER`] later a FULL commit follows. Sequence numbers come from blocks that were reserved by
 //! a FULL commit, so that none is ever given twice, not even after a power loss.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
-use subagent_protocol::{Error, Result};
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
@@ -39,7 +40,8 @@ pub enum Durability {
 }
 
 type Finish = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
-type Run = Box<dyn FnOnce(&mut Tx<'_>) -> Finish + Send>;
+/// Runs a job in a transaction; without one (it could not be begun) the job is only told so.
+type Run = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
 struct Job {
     durability: Durability,
@@ -55,7 +57,11 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection) -> Result<Self> {
         let reserved: i64 = connection
-            .query_row("SELECT value FROM meta WHERE key = 'seq_reserved'", [], |row| row.get(0))
+            .query_row(
+                "SELECT max(value, (SELECT coalesce(max(seq), 0) FROM events)) FROM meta WHERE key = 'seq_reserved'",
+                [],
+                |row| row.get(0),
+            )
             .map_err(StoreError::from)?;
         let (jobs, inbox) = mpsc::channel();
         let mut state = WriterState { connection, next_seq: reserved + 1, reserved, unsynced: None };
@@ -73,17 +79,24 @@ impl Writer {
     {
         let (answer, answered) = oneshot::channel();
         let run: Run = Box::new(move |tx| {
-            let result = job(tx);
-            let failed = result.is_err();
+            let result = match tx {
+                Some(tx) => {
+                    let result = job(tx);
+                    tx.failed = result.is_err();
+                    result
+                }
+                None => Err(StoreError::Closed.into()),
+            };
             let finish: Finish = Box::new(move |committed| {
-                let result = match committed {
-                    Err(error) if !failed => Err(error.clone()),
-                    _ => result,
+                let result = match (committed, result) {
+                    (Err(error), Ok(_)) => Err(error.clone()),
+                    // Never run: what kept it from that is the reason.
+                    (Err(error), Err(own)) if own.code == Code::DaemonNotRunning => Err(error.clone()),
+                    (_, result) => result,
                 };
                 // Whoever asked may have gone; what was committed stays.
                 let _ = answer.send(result);
             });
-            tx.failed = failed;
             finish
         });
         {
@@ -140,14 +153,14 @@ impl WriterState {
     fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Job>) -> bool {
         let mut weight = first.weight;
         let mut durability = first.durability;
-        let mut jobs = vec![first];
+        let mut jobs = VecDeque::from([first]);
         let mut idle = false;
         while weight < BATCH_WEIGHT {
             match inbox.try_recv() {
                 Ok(job) => {
                     weight += job.weight;
                     durability = durability.max(job.durability);
-                    jobs.push(job);
+                    jobs.push_back(job);
                 }
                 Err(_) => {
                     idle = true;
@@ -158,7 +171,9 @@ impl WriterState {
         let overdue = self.unsynced.is_some_and(|since| since.elapsed() >= SYNC_AFTER);
         let durability = if overdue { Durability::Full } else { durability };
         let mut finishes = Vec::with_capacity(jobs.len());
-        let result = self.transaction(durability, jobs, &mut finishes);
+        let result = self.transaction(durability, &mut jobs, &mut finishes);
+        // Those that were not run any more fail with the rest.
+        finishes.extend(jobs.into_iter().map(|job| (job.run)(None)));
         let result = result.map_err(|error| Error::from(StoreError::from(error)));
         if let Err(error) = &result {
             tracing::error!(%error, "a transaction failed");
@@ -172,18 +187,24 @@ impl WriterState {
     fn transaction(
         &mut self,
         durability: Durability,
-        jobs: Vec<Job>,
+        jobs: &mut VecDeque<Job>,
         finishes: &mut Vec<Finish>,
     ) -> rusqlite::Result<()> {
         self.reserve()?;
         set_synchronous(&self.connection, durability)?;
         let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for job in jobs {
+        while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
+            let Some(job) = jobs.pop_front() else { break };
             let mut job_tx = Tx { connection: &savepoint, next_seq: &mut self.next_seq, failed: false };
-            let finish = (job.run)(&mut job_tx);
+            let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
             finishes.push(finish);
+            if savepoint.is_autocommit() {
+                // SQLite has rolled everything back (a full disk, an I/O error). Going on would begin another
+                // transaction and commit a part of this one.
+                return Err(rolled_back());
+            }
             // A savepoint that is dropped without a commit is rolled back.
             if !failed {
                 savepoint.commit()?;
@@ -215,7 +236,7 @@ impl WriterState {
     /// A FULL commit that covers the progress before it: syncing the WAL syncs all of it.
     fn sync(&mut self) {
         let result = set_synchronous(&self.connection, Durability::Full).and_then(|()| {
-            self.connection.execute("UPDATE meta SET value = value WHERE key = 'seq_reserved'", [])
+            self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'syncs'", [])
         });
         match result {
             Ok(_) => self.unsynced = None,
@@ -235,6 +256,11 @@ impl WriterState {
             }
         }
     }
+}
+
+fn rolled_back() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+    rusqlite::Error::SqliteFailure(code, Some("the transaction was rolled back".to_owned()))
 }
 
 fn set_synchronous(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {

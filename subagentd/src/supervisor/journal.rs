@@ -37,6 +37,8 @@ pub(super) struct Batch {
     pub(super) next: Cursor,
     /// Whether there is nothing more for now.
     pub(super) end: bool,
+    /// Whether there was something that is no record: what stood there is not known.
+    pub(super) damaged: bool,
 }
 
 impl JournalReader {
@@ -46,11 +48,15 @@ impl JournalReader {
 
     /// Reads on from `cursor`. `last` says that the writer is gone: what is torn stays torn.
     pub(super) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
-        let mut batch = Batch { bytes: Vec::new(), records: Vec::new(), next: cursor, end: true };
+        let mut batch =
+            Batch { bytes: Vec::new(), records: Vec::new(), next: cursor, end: true, damaged: false };
         if cursor.segment == 0 {
             return Ok(batch);
         }
-        let Some(file) = self.open(cursor.segment)? else { return Ok(batch) };
+        let Some(file) = self.open(cursor.segment)? else {
+            self.skip_missing_segment(&mut batch);
+            return Ok(batch);
+        };
         batch.bytes = read_at(file, cursor.offset, READ_BYTES)?;
         let mut position = 0;
         loop {
@@ -89,6 +95,7 @@ impl JournalReader {
                 Decoded::Corrupt(why) => {
                     batch.end = batch.records.is_empty();
                     if batch.end {
+                        batch.damaged = true;
                         tracing::warn!(
                             directory = %self.directory.display(), segment = cursor.segment,
                             offset = cursor.offset, why, "a damaged record in a journal"
@@ -105,10 +112,27 @@ impl JournalReader {
     fn skip_torn_segment(&mut self, batch: &mut Batch, last: bool) {
         let next = batch.next.segment + 1;
         if segment_path(&self.directory, next).exists() {
-            batch.next = Cursor { segment: next, offset: 0, number: batch.next.number };
             batch.end = false;
+            // It may have grown between our look at it and the birth of the next one. Only now its length is final;
+            // what is damaged does not get better.
+            let seen = batch.next.offset + batch.bytes.len() as u64;
+            let length =
+                self.segment.as_ref().and_then(|(_, file)| file.metadata().ok()).map(|meta| meta.len());
+            if batch.damaged || length.is_none_or(|length| length <= seen) {
+                batch.next = Cursor { segment: next, offset: 0, number: batch.next.number };
+            }
         } else if last {
             self.segment = None;
+        }
+    }
+
+    /// A segment that is not there: if later ones are, it was taken away, and the gap in the numbers tells of it.
+    fn skip_missing_segment(&self, batch: &mut Batch) {
+        let next =
+            segments(&self.directory).map(|(number, _)| number).filter(|n| *n > batch.next.segment).min();
+        if let Some(segment) = next {
+            batch.next = Cursor { segment, offset: 0, number: batch.next.number };
+            batch.end = false;
         }
     }
 
@@ -152,24 +176,29 @@ fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn segment_path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number}.journal"))
+/// The segments that are there.
+fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| {
+        let path = entry.path();
+        let number = path.file_name()?.to_str()?.strip_suffix(".journal")?.parse().ok()?;
+        Some((number, path))
+    })
 }
 
 /// Removes the segments before `segment`: everything in them is stored.
 pub(super) fn remove_before(directory: &Path, segment: u64) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let number = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.strip_suffix(".journal"))
-            .and_then(|number| number.parse::<u64>().ok());
-        if number.is_some_and(|number| number < segment)
-            && let Err(error) = std::fs::remove_file(&path)
-        {
+    for (_, path) in segments(directory).filter(|(number, _)| *number < segment) {
+        if let Err(error) = std::fs::remove_file(&path) {
             tracing::warn!(path = %path.display(), %error, "a journal segment could not be removed");
         }
     }
+}
+
+/// Whether a runtime has begun this segment.
+pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
+    segment_path(directory, segment).exists()
+}
+
+fn segment_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number}.journal"))
 }

@@ -60,10 +60,11 @@ impl Supervisor {
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
     pub async fn open(setup: Setup) -> Result<Self> {
         let store = Store::open(&setup.state_dir.join("state.db"))?;
-        let generation = store.write(Durability::Full, 1, |tx| tx.raise_generation()).await?;
+        let generation = store.write(Durability::Full, 1, |tx| tx.raise_generation(0)).await?;
         let boot_id = proc::boot_id()
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
         let shared = Arc::new(Shared::new(setup, store, generation, boot_id));
+        environment::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         Ok(Self { shared, roster })
     }
@@ -71,7 +72,7 @@ impl Supervisor {
     /// The generation of this daemon.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.shared.generation
+        self.shared.generation()
     }
 
     /// The guards of all live workers: to find out who asks.

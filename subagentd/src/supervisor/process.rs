@@ -17,10 +17,12 @@ use tokio::io::unix::AsyncFd;
 /// What of our own variables a runtime gets. The rest of our environment it inherits and hands to nobody.
 const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_LOG"];
 
-/// A runtime that was just started: reads its own first line.
+/// A runtime that was just started.
 pub(super) struct Started {
     pub(super) process: ProcessId,
     child: Child,
+    /// What it must know; written to its standard input.
+    introduction: Vec<u8>,
 }
 
 /// Starts a runtime. The locks go over to it; ours are closed.
@@ -50,11 +52,12 @@ pub(super) fn start(
             FdMapping { parent_fd: OwnedFd::from(guard_lock), child_fd: GUARD_LOCK_FD },
         ])
         .map_err(io::Error::other)?;
+    let introduction = serde_json::to_vec(start).map_err(io::Error::other)?;
     let mut child = command.spawn()?;
     // Drops our copies of the locks.
     drop(command);
-    match introduce(&mut child, start) {
-        Ok(process) => Ok(Started { process, child }),
+    match identify(&child) {
+        Ok(process) => Ok(Started { process, child, introduction }),
         Err(error) => {
             end(&mut child)?;
             Err(error)
@@ -62,15 +65,9 @@ pub(super) fn start(
     }
 }
 
-/// Tells a new runtime what it must know.
-fn introduce(child: &mut Child, start: &RuntimeStart) -> io::Result<ProcessId> {
+fn identify(child: &Child) -> io::Result<ProcessId> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    let process = ProcessId { pid, start_time: proc::start_time(pid)? };
-    let text = serde_json::to_vec(start).map_err(io::Error::other)?;
-    let mut stdin =
-        child.stdin.take().ok_or_else(|| io::Error::other("the runtime has no standard input"))?;
-    stdin.write_all(&text)?;
-    Ok(process)
+    Ok(ProcessId { pid, start_time: proc::start_time(pid)? })
 }
 
 /// Kills what is left of a child, and reaps it.
@@ -81,11 +78,15 @@ fn end(child: &mut Child) -> io::Result<ExitStatus> {
 }
 
 impl Started {
-    /// Waits until the runtime says that it listens. Blocking: for a thread of its own; it ends with the runtime.
+    /// Tells the runtime what it must know and waits until it says that it listens. Blocking: for a thread of its own; it ends with the runtime.
     ///
     /// # Errors
     /// `Interrupted` if a signal ended it, `UnexpectedEof` if it ended by itself; it is reaped then.
     pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
+        // A runtime that does not read it has ended, or does not say that it listens either.
+        if let Some(mut stdin) = self.child.stdin.take() {
+            let _ = stdin.write_all(&self.introduction);
+        }
         let mut line = [0; 16];
         let mut stdout =
             self.child.stdout.take().ok_or_else(|| io::Error::other("the runtime has no standard output"))?;
@@ -106,6 +107,12 @@ impl Started {
 fn register(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and nothing here closes it early.
     unsafe { AsyncFd::register(pidfd) }.map_err(io::Error::from)
+}
+
+/// Reaps a child that will end by itself, without anybody waiting for it.
+pub(super) fn reap_later(mut child: Child) {
+    // Blocks until the child has ended; the thread holds nothing else, and goes with the process.
+    std::thread::spawn(move || child.wait());
 }
 
 /// Tells when a process has ended, without asking again and again.

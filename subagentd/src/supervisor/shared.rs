@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::sync::watch;
 
-use crate::store::Store;
+use crate::store::{Durability, Store};
 
 /// Where the daemon keeps things.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct Setup {
 pub(super) struct Shared {
     pub(super) setup: Setup,
     pub(super) store: Store,
-    pub(super) generation: u64,
+    generation: AtomicU64,
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors return, waits end.
     pub(super) ending: watch::Sender<bool>,
@@ -42,11 +43,26 @@ impl Shared {
         Self {
             setup,
             store,
-            generation,
+            generation: AtomicU64::new(generation),
             boot_id,
             ending: watch::Sender::new(false),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
+        }
+    }
+
+    /// The number of this daemon, higher than that of every daemon before it.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// A runtime has heard a higher one: the store is older than it, as after a restore.
+    pub(super) async fn raise_generation(&self, above: u64) {
+        match self.store.write(Durability::Full, 1, move |tx| tx.raise_generation(above)).await {
+            Ok(generation) => {
+                self.generation.fetch_max(generation, Ordering::Relaxed);
+            }
+            Err(error) => tracing::error!(%error, "the daemon's generation cannot be raised"),
         }
     }
 

@@ -5,8 +5,8 @@ CREATE TABLE meta (
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Sequence numbers up to here may have been given; daemons that have been started.
-INSERT INTO meta VALUES ('seq_reserved', 0), ('generation', 0);
+-- Sequence numbers up to here may have been given; daemons that have been started; commits that only sync.
+INSERT INTO meta VALUES ('seq_reserved', 0), ('generation', 0), ('syncs', 0);
 
 CREATE TABLE controllers (
     id            INTEGER PRIMARY KEY,

@@ -54,6 +54,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) journal: JournalReader,
     /// Whether the last record of the runtime was the guard's proof.
     pub(super) clean_end: bool,
+    /// Whether a part of the journal of this runtime could not be read.
+    pub(super) damaged: bool,
     pub(super) runtime: Option<Runtime>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
@@ -127,6 +129,7 @@ impl Actor {
             last_error: row.last_error.clone(),
             last_seq,
             clean_end: false,
+            damaged: false,
             runtime: None,
             todo: VecDeque::new(),
             settled: false,
@@ -246,7 +249,7 @@ impl Actor {
                     self.todo.extend(actions);
                     return;
                 }
-                Err(error) if error.code == Code::DaemonNotRunning => return,
+                Err(_) if *self.shared.ending.borrow() => return,
                 // What has happened has happened: it is stored as soon as there is room.
                 Err(error) => {
                     tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");

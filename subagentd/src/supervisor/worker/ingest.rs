@@ -71,6 +71,7 @@ impl Actor {
                 )
             })?;
             let end = batch.end;
+            self.damaged |= batch.damaged;
             let moved = (batch.next.segment, batch.next.offset) != (self.cursor.segment, self.cursor.offset);
             if moved {
                 self.take(batch).await?;

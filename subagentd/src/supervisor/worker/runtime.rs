@@ -7,6 +7,7 @@ use std::time::Duration;
 use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::record::TurnEnd;
 use subagent_protocol::start::{AgentCommand, Limits, RuntimeStart};
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
@@ -16,8 +17,9 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, State};
 use crate::core::{Action, Input};
-use crate::store::{Cursor, Durability};
+use crate::store::{Cursor, Durability, workers};
 use crate::supervisor::environment;
+use crate::supervisor::journal;
 use crate::supervisor::link::Link;
 use crate::supervisor::locks;
 use crate::supervisor::process::{self, ExitWatch};
@@ -59,8 +61,9 @@ pub(super) struct Runtime {
 /// What a command was about, for when it is refused.
 enum Asked {
     Prompt { turn: u64 },
+    Cancel { turn: u64 },
     Answer { request_id: RequestId },
-    Other,
+    Terminate,
 }
 
 impl Actor {
@@ -87,7 +90,13 @@ impl Actor {
             Ok(Some(lock)) => {
                 drop(lock);
                 self.settled = true;
-                if self.may_live {
+                let begun = journal::is_begun(&self.directory, self.cursor.segment);
+                if self.may_live && self.worker.state == State::Starting && self.cursor.offset == 0 && !begun
+                {
+                    // The daemon died before the runtime was there.
+                    self.start_runtime().await;
+                } else if self.may_live {
+                    self.recall_proof().await;
                     self.gone().await;
                 } else {
                     self.resume_without_runtime();
@@ -101,6 +110,17 @@ impl Actor {
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
                 self.retry = Some(Instant::now() + Duration::from_secs(1));
+            }
+        }
+    }
+
+    /// Whether the last record that was taken before the daemon died is the guard's proof.
+    async fn recall_proof(&mut self) {
+        let (id, number) = (self.id, self.cursor.number);
+        match self.shared.store.read(move |connection| workers::is_proof(connection, id, number)).await {
+            Ok(proof) => self.clean_end = proof,
+            Err(error) => {
+                tracing::warn!(worker = %self.worker_id, %error, "the last record cannot be looked at")
             }
         }
     }
@@ -169,7 +189,8 @@ impl Actor {
             process::start(&self.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;
         subagent_failpoint::hit("spawn.after");
         let process = started.process;
-        let exit = ExitWatch::of(process).map_err(failed)?;
+        // Without a watch its end is found out by the lock.
+        let exit = ExitWatch::of(process).ok().flatten();
         let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
         let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
             Ok(Ok(Err(error))) if error.kind() == std::io::ErrorKind::Interrupted => {
@@ -190,10 +211,15 @@ impl Actor {
         };
         self.runtime = Some(self.new_runtime(exit, Some(child)));
         let id = self.id;
-        self.shared
+        let stored = self
+            .shared
             .store
             .write(Durability::Full, 1, move |tx| tx.update_processes(id, Some(process), None))
-            .await?;
+            .await;
+        if let Err(error) = stored {
+            // It lives. Its hello says it again.
+            tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
+        }
         self.connect().await;
         Ok(())
     }
@@ -210,18 +236,19 @@ impl Actor {
                 tx.update_cursor(id, cursor)
             })
             .await?;
-        crate::supervisor::journal::remove_before(&self.directory, cursor.segment);
+        journal::remove_before(&self.directory, cursor.segment);
         self.incarnation = incarnation;
         self.cursor = cursor;
         self.boot_id = Some(self.shared.boot_id.clone());
         self.may_live = true;
         self.clean_end = false;
+        self.damaged = false;
         let launcher = &self.spec.launcher;
         Ok(RuntimeStart {
             protocol: PROTOCOL,
             worker_id: self.worker_id.clone(),
             incarnation,
-            generation: self.shared.generation,
+            generation: self.shared.generation(),
             directory: self.directory.clone(),
             socket: self.socket.clone(),
             log: self.log.clone(),
@@ -254,7 +281,7 @@ impl Actor {
     }
 
     async fn connect(&mut self) {
-        let link = Link::connect(&self.socket, self.shared.generation, self.desired()).await;
+        let link = Link::connect(&self.socket, self.shared.generation(), self.desired()).await;
         let Some(runtime) = &mut self.runtime else { return };
         runtime.unanswered.clear();
         runtime.greeted = false;
@@ -280,7 +307,8 @@ impl Actor {
         let asked = match &command {
             Command::Prompt { turn, .. } => Asked::Prompt { turn: *turn },
             Command::Answer { request_id, .. } => Asked::Answer { request_id: request_id.clone() },
-            Command::Cancel { .. } | Command::Terminate { .. } => Asked::Other,
+            Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
+            Command::Terminate { .. } => Asked::Terminate,
         };
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
@@ -308,8 +336,10 @@ impl Actor {
             FromRuntime::Hello(hello) => self.on_hello(*hello).await,
             FromRuntime::Refused { refusal, generation } => {
                 tracing::error!(worker = %self.worker_id, ?refusal, generation, "a runtime refuses this daemon");
-                runtime.link = None;
-                runtime.reconnect_at = Some(Instant::now() + ANSWER_TIMEOUT);
+                self.not_served();
+                if refusal == Refusal::OldGeneration {
+                    self.shared.raise_generation(generation).await;
+                }
             }
             FromRuntime::End(_) => {
                 self.ingest_or_retry(Goal::Some).await;
@@ -332,7 +362,7 @@ impl Actor {
                 worker = %self.worker_id, other = %hello.worker_id, incarnation = hello.incarnation,
                 "another runtime answers on this worker's socket"
             );
-            return;
+            return self.not_served();
         }
         let exit = ExitWatch::of(hello.process).ok().flatten();
         if let Some(runtime) = &mut self.runtime {
@@ -343,7 +373,7 @@ impl Actor {
         }
         self.shared.set_guard(&self.worker_id, hello.guard);
         if !self.ingest_or_retry(Goal::Record(hello.journal_end.number)).await {
-            return;
+            return self.say_again_later();
         }
         let (id, process, guard) = (self.id, Some(hello.process), hello.guard);
         let stored = self
@@ -361,6 +391,14 @@ impl Actor {
         };
         self.settled = true;
         self.apply(Input::Attached { link, last_turn: hello.last_turn }).await;
+        let open = self.worker.turn().map(|turn| turn.no);
+        if let Some(open) = open
+            && hello.last_turn >= open
+            && hello.open_turn != Some(open)
+            && self.cursor.number >= hello.journal_end.number
+        {
+            self.end_unknown_turn(open).await;
+        }
     }
 
     async fn on_refusal(&mut self, asked: Asked, refusal: Refusal) {
@@ -387,15 +425,40 @@ impl Actor {
             }
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
-            (Asked::Other, refusal) => {
+            (Asked::Cancel { turn }, Refusal::NoSuchTurn) => self.end_unknown_turn(turn).await,
+            (Asked::Cancel { .. } | Asked::Terminate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");
             }
+        }
+    }
+
+    /// The runtime has no such turn open, and all of its journal was taken: the turn's end was in a part of the
+    /// journal that could not be read.
+    async fn end_unknown_turn(&mut self, turn: u64) {
+        if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
+            tracing::error!(worker = %self.worker_id, turn, "the end of a turn is missing in the journal");
+            let error = Error::new(
+                Code::RuntimeLost,
+                "the end of the turn could not be read; look at what it has done before sending again",
+            );
+            let end = TurnEnd::Failed { error: error.with("dispatched", "maybe") };
+            self.apply(Input::TurnEnd { turn, end }).await;
         }
     }
 
     /// Begins the connection anew in a moment.
     fn say_again_later(&mut self) {
         if let Some(runtime) = &mut self.runtime {
+            runtime.link = None;
+            runtime.reconnect_at = Some(Instant::now() + SAY_AGAIN);
+        }
+    }
+
+    /// The runtime lives and does not serve us. Orders are taken all the same, as from an unresponsive one.
+    fn not_served(&mut self) {
+        self.settled = true;
+        if let Some(runtime) = &mut self.runtime {
+            runtime.unresponsive = true;
             runtime.link = None;
             runtime.reconnect_at = Some(Instant::now() + SAY_AGAIN);
         }
@@ -437,16 +500,19 @@ impl Actor {
 
     /// No runtime lives: what it wrote is taken, and what was open is ended.
     async fn gone(&mut self) {
-        self.runtime = None;
+        if let Some(child) = self.runtime.take().and_then(|mut runtime| runtime.child.take()) {
+            process::reap_later(child);
+        }
         if !self.ingest_or_retry(Goal::End).await {
             return;
         }
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
         self.may_live = false;
-        self.shared.set_guard(&self.worker_id, None);
-        let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str());
+        // What cannot be read may have been the record of a prompt, as after a reboot.
+        let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
+        self.check_leftovers().await;
         let _ = std::fs::remove_file(&self.socket);
         if let Some(cooldown) = self.shared.setup.restart_cooldown {
             let now = Instant::now();
@@ -465,15 +531,22 @@ impl Actor {
         }
     }
 
-    /// A stopped worker counts as stopped only when its guard has ended everything.
+    /// A worker counts as stopped, and its guard as gone, only when that has ended everything.
     pub(super) async fn check_leftovers(&mut self) {
         self.leftovers = None;
+        if self.runtime.is_some() {
+            return;
+        }
         let free = match locks::try_lock(&self.directory, locks::GUARD) {
             Ok(lock) => lock.is_some(),
             Err(_) => !locks::directory_exists(&self.directory),
         };
         if free {
-            self.apply(Input::NothingLeft).await;
+            // Only now: until then what is left is still the agent's, not the owner's.
+            self.shared.set_guard(&self.worker_id, None);
+            if matches!(self.worker.state, State::Stopping(_)) {
+                self.apply(Input::NothingLeft).await;
+            }
         } else {
             self.leftovers_pause =
                 (self.leftovers_pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
