@@ -79,6 +79,28 @@ impl RuntimeDir {
     pub fn worker_environment(&self, worker_id: &str) -> PathBuf {
         self.folder.join(format!("{}-{worker_id}.env", self.hash))
     }
+
+    /// The sockets and environments of this state dir's workers that lie here, each with its worker's id, sorted.
+    ///
+    /// # Errors
+    /// Those of reading the folder.
+    pub fn worker_files(&self) -> io::Result<Vec<(String, PathBuf)>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(worker_id) = name.and_then(|name| self.worker_of(name)) {
+                files.push((worker_id.to_owned(), path));
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    fn worker_of<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let rest = name.strip_prefix(&self.hash)?.strip_prefix('-')?;
+        rest.strip_suffix(".env").or_else(|| rest.strip_suffix(".sock"))
+    }
 }
 
 /// 16 hex digits that stand for a state dir. SHA-256, which the project has anyway, because the name must be the same
@@ -191,6 +213,27 @@ mod tests {
     #[test]
     fn another_state_dir_has_other_names() {
         assert_ne!(hash(Path::new("/a")), hash(Path::new("/b")));
+    }
+
+    #[test]
+    fn the_files_of_the_workers_of_one_state_dir_are_told_from_others() {
+        let place = Place::new();
+        let dir = place.prepare(None).unwrap();
+        assert_eq!(dir.worker_files().unwrap(), []);
+        let (env, socket) =
+            (dir.worker_environment("w_0000000001"), dir.worker_socket("w_0000000002").unwrap());
+        let others = ["0123456789abcdef-w_0000000003.env", "notes.env", "942cb00159a8d10b-w_0000000004.tmp"];
+        for path in others.iter().map(|name| dir.path().join(name)).chain([
+            env.clone(),
+            socket.clone(),
+            dir.daemon_socket(),
+        ]) {
+            fs::write(path, "").unwrap();
+        }
+        let expected = [("w_0000000001".to_owned(), env), ("w_0000000002".to_owned(), socket)];
+        assert_eq!(dir.worker_files().unwrap(), expected);
+        fs::remove_dir_all(dir.path()).unwrap();
+        assert!(dir.worker_files().is_err());
     }
 
     #[test]

@@ -8,6 +8,10 @@ use std::io::Write as _;
 /// Bytes of the header: two numbers of 8 digits and two blanks.
 pub const HEADER_BYTES: usize = 18;
 
+/// The longest JSON of a record, in bytes: one line of the agent and what is added to it. A writer must not write a
+/// longer one, a reader takes a longer one for damage.
+pub const MAX_RECORD_BYTES: usize = crate::MAX_LINE_BYTES + 64 * 1024;
+
 /// Appends one record to a buffer.
 pub fn encode(json: &[u8], out: &mut Vec<u8>) {
     out.reserve(HEADER_BYTES + json.len() + 1);

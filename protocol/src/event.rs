@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::ids::{EventId, TurnId, WorkerId};
 use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session, SessionOrigin};
 use crate::state::words;
+use crate::surrogates;
 use crate::time::Timestamp;
 use crate::update;
 
@@ -157,29 +158,29 @@ impl StoredEvent {
     #[must_use]
     pub fn data(&self) -> Value {
         let Some(record) = self.record else {
-            return serde_json::from_str(&self.payload).unwrap_or_else(|_| json!({}));
+            return surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
         };
         match record {
             RecordType::Update => self.update_data(),
-            RecordType::Notification => match serde_json::from_str::<Notification>(&self.payload) {
+            RecordType::Notification => match surrogates::parse::<Notification>(&self.payload) {
                 Ok(notification) => json!({"method": notification.method, "kind": "notification"}),
                 Err(_) => json!({}),
             },
-            RecordType::Noise => match serde_json::from_str::<Noise>(&self.payload) {
+            RecordType::Noise => match surrogates::parse::<Noise>(&self.payload) {
                 Ok(noise) => json!({
                     "method": "stdout", "kind": "noise", "reason": noise.reason,
                     "bytes": noise.bytes, "digest": noise.digest, "head": noise.head,
                 }),
                 Err(_) => json!({}),
             },
-            RecordType::Session => match serde_json::from_str::<Session>(&self.payload) {
+            RecordType::Session => match surrogates::parse::<Session>(&self.payload) {
                 Ok(session) => json!({
                     "method": session_method(session.origin), "kind": "session",
                     "session": session.origin, "contextLost": session.context_lost,
                 }),
                 Err(_) => json!({}),
             },
-            RecordType::ApprovalRequested => match serde_json::from_str::<ApprovalRequested>(&self.payload) {
+            RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(&self.payload) {
                 Ok(asked) => {
                     let view = ApprovalView::of(asked.params.get());
                     json!({
@@ -189,12 +190,12 @@ impl StoredEvent {
                 }
                 Err(_) => json!({}),
             },
-            _ => serde_json::from_str(&self.payload).unwrap_or_else(|_| json!({})),
+            _ => surrogates::parse(&self.payload).unwrap_or_else(|_| json!({})),
         }
     }
 
     fn update_data(&self) -> Value {
-        let Ok(params) = serde_json::from_str::<Value>(&self.payload) else { return json!({}) };
+        let Ok(params) = surrogates::parse::<Value>(&self.payload) else { return json!({}) };
         if self.event_type == EventType::ProgressMessage {
             return json!({"role": "assistant", "text": update::text(&params)});
         }
@@ -207,7 +208,7 @@ impl StoredEvent {
     }
 
     fn raw(&self) -> Value {
-        let payload = || serde_json::from_str::<Value>(&self.payload).unwrap_or(Value::Null);
+        let payload = || surrogates::parse::<Value>(&self.payload).unwrap_or(Value::Null);
         match self.record {
             None => json!({"runtime": "acp-stdio", "phase": self.event_type}),
             Some(RecordType::Update) => {
@@ -273,7 +274,7 @@ impl ApprovalView {
     /// Reads the `params`; whatever is not understood is left out.
     #[must_use]
     pub fn of(params: &str) -> Self {
-        let params: Value = serde_json::from_str(params).unwrap_or(Value::Null);
+        let params: Value = surrogates::parse(params).unwrap_or(Value::Null);
         let call = &params["toolCall"];
         let kind = call["kind"].as_str().unwrap_or("other");
         let message = match call["title"].as_str().map(str::trim).filter(|title| !title.is_empty()) {
@@ -348,6 +349,24 @@ mod tests {
         assert_eq!(
             call.data(),
             json!({"method":"session/update","kind":"tool_call","toolCallId":"1","title":"ls","toolKind":"execute","status":"pending"})
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_one_character() {
+        let message = stored(
+            Some(RecordType::Update),
+            EventType::ProgressMessage,
+            Some(update::MESSAGE),
+            r#"{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hello \ud83d"}}}"#,
+        );
+        assert_eq!(message.data(), json!({"role": "assistant", "text": "hello \u{fffd}"}));
+        assert_eq!(message.raw()["update"]["content"]["text"], "hello \u{fffd}");
+        let view =
+            ApprovalView::of(r#"{"toolCall":{"kind":"edit","title":"\ud83d"},"options":[{"optionId":"a"}]}"#);
+        assert_eq!(
+            (view.message.as_str(), view.options.len()),
+            ("Permission requested for edit: \u{fffd}", 1)
         );
     }
 

@@ -39,7 +39,8 @@ pub enum ToRuntime {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "c", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Command {
-    /// Send a prompt. Taken only if `turn` is one more than the last one taken.
+    /// Send a prompt. Taken only if `turn` is higher than the last one taken: so each is taken at most once. Numbers may
+    /// be left out, as those of turns that were canceled before they were sent.
     Prompt {
         /// The worker's number of the turn.
         turn: u64,
@@ -104,7 +105,7 @@ pub enum Refusal {
     BelowGuard,
     /// The protocol is not understood.
     Protocol,
-    /// The turn is not the next one.
+    /// This turn, or a later one, was taken already.
     WrongTurn {
         /// The last turn that was taken.
         last: u64,

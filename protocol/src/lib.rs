@@ -15,6 +15,7 @@ pub mod process;
 pub mod record;
 pub mod start;
 pub mod state;
+pub mod surrogates;
 pub mod time;
 pub mod until;
 pub mod update;

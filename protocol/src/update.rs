@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::surrogates;
+
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
 
@@ -44,16 +46,25 @@ struct Typed<'a> {
 /// one keeps the agent's word, `unknown` stands for none at all.
 #[must_use]
 pub fn classify(params: &str) -> Cow<'static, str> {
-    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else { return Cow::Borrowed("unknown") };
+    let kind = read_kind(params).or_else(|| match surrogates::replaced(params) {
+        Cow::Owned(params) => read_kind(&params),
+        Cow::Borrowed(_) => None,
+    });
+    kind.unwrap_or(Cow::Borrowed("unknown"))
+}
+
+/// `None` for what cannot be read.
+fn read_kind(params: &str) -> Option<Cow<'static, str>> {
+    let params = serde_json::from_str::<Params<'_>>(params).ok()?;
     let update = params.update.get();
-    let Ok(tagged) = serde_json::from_str::<Tagged<'_>>(update) else { return Cow::Borrowed("unknown") };
-    match tagged.session_update.as_deref() {
+    let tagged = serde_json::from_str::<Tagged<'_>>(update).ok()?;
+    let kind = match tagged.session_update.as_deref() {
         Some("agent_message_chunk") => {
-            let is_text = tagged
-                .content
-                .and_then(|content| serde_json::from_str::<Typed<'_>>(content.get()).ok())
-                .is_some_and(|typed| typed.content_type.as_deref() == Some("text"));
-            if is_text { Cow::Borrowed(MESSAGE) } else { Cow::Borrowed("agent_message_chunk") }
+            if tagged.content.is_some_and(|content| is_text(content.get())) {
+                Cow::Borrowed(MESSAGE)
+            } else {
+                Cow::Borrowed("agent_message_chunk")
+            }
         }
         Some("agent_thought_chunk") => Cow::Borrowed("thought"),
         Some("user_message_chunk") => Cow::Borrowed("user_message"),
@@ -69,11 +80,20 @@ pub fn classify(params: &str) -> Cow<'static, str> {
         Some(MESSAGE) => Cow::Borrowed("unknown"),
         Some(other) => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
         None => classify_nested(update),
-    }
+    };
+    Some(kind)
+}
+
+/// Whether this `content` is one block of text.
+fn is_text(content: &str) -> bool {
+    let read = |content: &str| {
+        serde_json::from_str::<Typed<'_>>(content).map(|typed| typed.content_type.as_deref() == Some("text"))
+    };
+    read(content).or_else(|_| read(&surrogates::replaced(content))).unwrap_or(false)
 }
 
 fn classify_nested(update: &str) -> Cow<'static, str> {
-    let Ok(Value::Object(update)) = serde_json::from_str::<Value>(update) else {
+    let Ok(Value::Object(update)) = surrogates::parse::<Value>(update) else {
         return Cow::Borrowed("unknown");
     };
     match update.keys().next().map(String::as_str) {
@@ -176,6 +196,22 @@ mod tests {
             (json!("text"), "unknown"),
         ] {
             assert_eq!(classify(&json!({"sessionId":"s","update":update}).to_string()), kind, "{update}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_hides_nothing() {
+        for (update, kind) in [
+            (r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\ud83d"}}"#, MESSAGE),
+            (
+                r#"{"sessionUpdate":"agent_message_chunk","content":{"\ud83d":1,"type":"text","text":"x"}}"#,
+                MESSAGE,
+            ),
+            (r#"{"agent_message_chunk":{"content":[{"type":"text","text":"\ude00"}]}}"#, MESSAGE),
+            (r#"{"\ud83d":1,"sessionUpdate":"plan"}"#, "plan"),
+            (r#"{"sessionUpdate":"new\ud83d"}"#, "new\u{fffd}"),
+        ] {
+            assert_eq!(classify(&format!(r#"{{"sessionId":"\ud83d","update":{update}}}"#)), kind, "{update}");
         }
     }
 

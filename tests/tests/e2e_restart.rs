@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{Launcher, Sandbox, wait_until};
 
 /// A turn that has said `begun` and stands at a gate.
 fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &str) -> Value {
@@ -241,5 +241,86 @@ fn a_send_while_the_old_runtime_ends_is_run_once() {
         let completed = waited["matchedEvent"]["type"] == "turn.completed";
         assert!(if completed { runs == 1 } else { runs <= 1 }, "run {runs} times: {waited}");
     }
+    sandbox.finish();
+}
+
+#[test]
+fn a_send_right_after_its_runtime_was_killed_is_answered_by_the_next() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let session = sandbox.show(&worker)["sessionId"].clone();
+    for round in 0..5 {
+        let runtime = sandbox.runtime(&worker);
+        // Nothing is waited for: the daemon may hear of the death before the message, or after it.
+        runtime.signal(Signal::SIGKILL);
+        let text = format!("round {round}");
+        let waited = sandbox.send(&worker, &text);
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+        assert_eq!(waited["assistantText"], text.as_str(), "{waited}");
+        let shown = sandbox.show(&worker);
+        assert_eq!(shown["sessionId"], session, "{shown}");
+        assert_ne!(shown["runtimePid"], runtime.pid);
+        assert!(shown["runtimePid"].is_i64(), "{shown}");
+    }
+    assert_eq!(of_type(&sandbox.events(&worker), "turn.started").len(), 5);
+    sandbox.finish();
+}
+
+#[test]
+fn a_watching_daemon_restarts_a_dead_runtime_at_once_and_not_again_within_the_cooldown() {
+    let sandbox = Sandbox::new();
+    let daemon = sandbox
+        .command("subagentd")
+        .args(["run", "--monitor-workers", "--restart-cooldown-seconds", "3600", "--json"])
+        .deadline(Duration::from_secs(120))
+        .spawn();
+    wait_until("the foreground daemon", Duration::from_secs(20), || {
+        sandbox.daemon_info().filter(|info| info.mode == "foreground")
+    });
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let session = sandbox.show(&worker)["sessionId"].clone();
+    let first = sandbox.runtime(&worker);
+    let last = |event_type| of_type(&sandbox.events(&worker), event_type).pop().map(|e| e["eventId"].clone());
+    let start = sandbox.events(&worker).pop().unwrap()["eventId"].clone();
+    sandbox.kill(&first);
+    let _ = sandbox.wait_after(&worker, &start, "worker.restarted");
+    let second = sandbox.runtime(&worker);
+    assert_ne!(second.pid, first.pid);
+    let before = last("worker.restarted").unwrap();
+    sandbox.kill(&second);
+    let lost = sandbox.wait_after(&worker, &before, "worker.lost");
+    let lost = lost["eventId"].as_str().unwrap();
+    let next = ["wait", "--worker-id", &worker, "--from-event-id", lost, "--until", "any"];
+    sandbox.run(&[&next[..], &["--timeout-seconds", "2"]].concat()).error("WAIT_TIMEOUT");
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["state"], &shown["runtimePid"]), (&json!("idle"), &Value::Null), "{shown}");
+    // A message is never made to wait for the cooldown.
+    assert_eq!(sandbox.send(&worker, "on")["assistantText"], "on");
+    let shown = sandbox.show(&worker);
+    assert_eq!(shown["sessionId"], session, "{shown}");
+    assert_eq!(of_type(&sandbox.events(&worker), "worker.restarted").len(), 2);
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.output().status.code(), Some(0));
+    sandbox.finish();
+}
+
+#[test]
+fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_its_marker() {
+    let mut sandbox = Sandbox::new();
+    let agent = format!("setsid sleep 1000 & exec '{}' demo-agent", sandbox.executable("subagent"));
+    sandbox.launcher("demo", Launcher::new("sh", ["-c".to_owned(), agent]));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let sleeper = || sandbox.processes().into_iter().find(|process| process.name == "sleep");
+    let left = wait_until("the process that will be left", Duration::from_secs(10), sleeper);
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    // Stopped first, so that neither can do its duty when the other dies.
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        runtime.signal(signal);
+        guard.signal(signal);
+    }
+    wait_until("it to be gone", Duration::from_secs(10), || (!left.lives()).then_some(()));
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     sandbox.finish();
 }

@@ -23,6 +23,7 @@ mod driver;
 pub mod guard;
 mod journal;
 mod memory;
+mod shorten;
 mod socket;
 mod spawn;
 mod startup;

@@ -12,7 +12,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::Api;
 use super::reply::Failure;
-use crate::peer::{Origin, Peer};
+use crate::peer::{Origin, Peer, PeerError};
 use crate::supervisor::Caller;
 
 /// The longest idempotency key, in bytes.
@@ -77,10 +77,16 @@ fn origin(parts: &Parts, api: &Api) -> Result<Origin, Failure> {
     };
     peer.origin(&api.supervisor.guards()).map_err(|error| {
         tracing::warn!(peer = ?peer.process(), %error, "a request was refused");
-        let message = format!("it cannot be told who sent this request: {error}");
-        Error::new(Code::ForbiddenOrigin, message)
+        let (code, advice) = match error {
+            PeerError::BelowUnknown => (
+                Code::ForbiddenFromWorker,
+                "ask the person or program that manages the worker above this process",
+            ),
+            _ => (Code::ForbiddenOrigin, "send the request from the process that opened the connection"),
+        };
+        Error::new(code, format!("the request is refused: {error}"))
             .with("peerPid", peer.process().pid)
-            .recommend("Send the request from the process that opened the connection.")
+            .recommend(advice)
             .into()
     })
 }

@@ -79,7 +79,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             next.open_turn(turn)?;
             next.close_turn(Some(end));
         }
-        Input::Ending => next.ending(),
+        Input::Ending => next.ending(None),
+        Input::Terminating { reason } => next.ending(Some(reason)),
         Input::RuntimeGone { clean, rebooted } => next.runtime_gone(clean, rebooted),
         Input::Attached { link, last_turn } => next.attached(link, last_turn),
         Input::NothingLeft => next.stopped_if_stopping(),
@@ -383,18 +384,24 @@ impl Next {
         self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
     }
 
-    fn ending(&mut self) {
+    fn ending(&mut self, reason: Option<String>) {
         if self.worker.link != Link::None {
             self.worker.link = Link::Ending;
         }
         // The runtime ends a turn without a cancel of its own when it is told to end. Written down, because a daemon
         // that is started anew before the end of the turn must come to the same result.
-        if let State::Stopping(Some(Turn { no, cancel: Some(cancel), .. })) = &mut self.worker.state
-            && !cancel.requested
-        {
-            cancel.requested = true;
-            self.facts.push(Fact::TurnCancel { no: *no, cancel: cancel.clone() });
-        }
+        let stopping = matches!(self.worker.state, State::Stopping(_));
+        let (State::Stopping(Some(turn)) | State::Turn(turn)) = &mut self.worker.state else { return };
+        let cancel = match (&turn.cancel, reason) {
+            (Some(cancel), _) if cancel.requested => return,
+            (Some(cancel), told) if stopping || told.is_some() => cancel.reason.clone(),
+            (None, Some(reason)) if turn.dispatching => reason,
+            // An agent that ended by itself: its turn failed, or was canceled before.
+            _ => return,
+        };
+        let cancel = Cancel { reason: cancel, requested: true };
+        turn.cancel = Some(cancel.clone());
+        self.facts.push(Fact::TurnCancel { no: turn.no, cancel });
     }
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.

@@ -172,8 +172,13 @@ pub enum Input {
         /// How.
         end: TurnEnd,
     },
-    /// Journal: the agent's process ended, or the end was asked for.
+    /// Journal: the agent's process ended.
     Ending,
+    /// Journal: the runtime was told to end, by us or by somebody else (SIGTERM).
+    Terminating {
+        /// Why.
+        reason: String,
+    },
     /// The runtime's lock is free and its journal was read to the end.
     RuntimeGone {
         /// Whether its last record is the guard's proof.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
-use subagent_config::proc;
+use subagent_config::proc::{self, Process};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
@@ -32,6 +32,10 @@ pub enum PeerError {
     /// Its ancestors cannot be told.
     #[error("the ancestors of the peer cannot be told")]
     Ancestors(#[source] std::io::Error),
+    /// It is below a guard of which this daemon does not know the worker: one that is only just being started, or
+    /// one of another daemon. Nobody below a guard is an owner.
+    #[error("the peer is the agent of a worker that this daemon does not know (yet), or was started by one")]
+    BelowUnknown,
 }
 
 /// The process that opened a connection. Cheap to clone; all clones share what was found out.
@@ -43,7 +47,7 @@ struct Inner {
     process: PeerProcess,
     /// The peer and its ancestors. Read once: a process that was started below a guard stays below it, and who is not
     /// below one cannot get there later.
-    chain: OnceLock<Vec<ProcessId>>,
+    chain: OnceLock<Vec<Process>>,
 }
 
 impl Peer {
@@ -67,15 +71,12 @@ impl Peer {
         self.0.process.id()
     }
 
-    /// Whether the peer is one of the guards, or below one. Reads `/proc` at the first call that has guards to
-    /// compare with.
+    /// Whether the peer is one of the guards, or below one. Reads `/proc` at the first call.
     ///
     /// # Errors
-    /// [`PeerError::Ended`] and [`PeerError::Ancestors`]; nobody who cannot be placed may act.
+    /// [`PeerError::Ended`], [`PeerError::Ancestors`] and [`PeerError::BelowUnknown`]; nobody who cannot be placed may
+    /// act.
     pub fn origin(&self, guards: &[(WorkerId, ProcessId)]) -> Result<Origin, PeerError> {
-        if guards.is_empty() {
-            return Ok(Origin::Owner);
-        }
         let chain = match self.0.chain.get() {
             Some(chain) => chain,
             None => {
@@ -83,10 +84,10 @@ impl Peer {
                 self.0.chain.get_or_init(|| chain)
             }
         };
-        Ok(origin::origin(chain, guards))
+        origin::origin(chain, guards, above_us()?).ok_or(PeerError::BelowUnknown)
     }
 
-    fn ancestors(&self) -> Result<Vec<ProcessId>, PeerError> {
+    fn ancestors(&self) -> Result<Vec<Process>, PeerError> {
         let id = self.process();
         let chain = proc::ancestors(id.pid).map_err(|error| {
             if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
@@ -97,8 +98,20 @@ impl Peer {
         if !same || !self.0.process.is_alive() {
             return Err(PeerError::Ended);
         }
-        Ok(chain.iter().map(|found| ProcessId { pid: found.pid, start_time: found.start_time }).collect())
+        Ok(chain)
     }
+}
+
+/// The daemon itself and its ancestors, read once. A guard among them is above everything that the daemon can meet, so
+/// it says nothing about a peer; and when it ends, the daemon ends.
+fn above_us() -> Result<&'static [Process], PeerError> {
+    static ABOVE: OnceLock<Vec<Process>> = OnceLock::new();
+    if let Some(above) = ABOVE.get() {
+        return Ok(above);
+    }
+    let own = nix::unistd::getpid().as_raw();
+    let above = proc::ancestors(own).map_err(PeerError::Ancestors)?;
+    Ok(ABOVE.get_or_init(|| above))
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! The comparison of a peer's ancestors with the guards. Pure.
 
+use subagent_config::proc::Process;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
+
+/// The name that a guard gives itself.
+const GUARD_NAME: &str = "subagent-guard";
 
 /// On whose behalf a request comes, as far as processes tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,27 +16,46 @@ pub enum Origin {
     BelowWorker(WorkerId),
 }
 
-/// Places a peer, given itself and its ancestors, nearest first.
-pub(super) fn origin(chain: &[ProcessId], guards: &[(WorkerId, ProcessId)]) -> Origin {
+/// Places a peer, given itself and its ancestors, nearest first; `above` are the daemon and its ancestors. `None` is
+/// somebody below a guard that is none of ours: a runtime starts its agent before it can tell us of the guard.
+pub(super) fn origin(
+    chain: &[Process],
+    guards: &[(WorkerId, ProcessId)],
+    above: &[Process],
+) -> Option<Origin> {
+    let is = |process: &Process, id: ProcessId| (process.pid, process.start_time) == (id.pid, id.start_time);
     // The nearest guard counts: an agent may itself have started workers.
-    chain
+    let known = chain.iter().find_map(|process| guards.iter().find(|(_, guard)| is(process, *guard)));
+    if let Some((worker, _)) = known {
+        return Some(Origin::BelowWorker(worker.clone()));
+    }
+    let same = |one: &Process, other: &Process| (one.pid, one.start_time) == (other.pid, other.start_time);
+    let unknown = chain
         .iter()
-        .find_map(|process| guards.iter().find(|(_, guard)| guard == process))
-        .map_or(Origin::Owner, |(worker, _)| Origin::BelowWorker(worker.clone()))
+        .any(|process| process.name == GUARD_NAME && !above.iter().any(|above| same(above, process)));
+    (!unknown).then_some(Origin::Owner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn process(pid: i32, start_time: u64) -> ProcessId {
+    fn id(pid: i32, start_time: u64) -> ProcessId {
         ProcessId { pid, start_time }
+    }
+
+    fn named(name: &str, pid: i32, start_time: u64) -> Process {
+        Process { pid, parent: 1, session: 1, start_time, name: name.to_owned(), ended: false }
+    }
+
+    fn process(pid: i32, start_time: u64) -> Process {
+        named("sh", pid, start_time)
     }
 
     #[test]
     fn the_nearest_guard_counts_and_only_with_its_start_time() {
         let (outer, inner) = (WorkerId::from_random([1; 5]), WorkerId::from_random([2; 5]));
-        let guards = [(outer.clone(), process(10, 100)), (inner.clone(), process(20, 200))];
+        let guards = [(outer.clone(), id(10, 100)), (inner.clone(), id(20, 200))];
         let below = Origin::BelowWorker;
         for (chain, expected) in [
             (vec![], Origin::Owner),
@@ -43,7 +66,25 @@ mod tests {
             // The number was given to somebody else.
             (vec![process(30, 300), process(10, 101)], Origin::Owner),
         ] {
-            assert_eq!(origin(&chain, &guards), expected, "{chain:?}");
+            assert_eq!(origin(&chain, &guards, &[]), Some(expected), "{chain:?}");
         }
+    }
+
+    #[test]
+    fn nobody_below_an_unknown_guard_is_an_owner_unless_the_daemon_is_below_it_too() {
+        let guard = |pid| named(GUARD_NAME, pid, 100);
+        let (worker, known) = (WorkerId::from_random([1; 5]), id(10, 100));
+        let guards = [(worker.clone(), known)];
+        let chain = [process(30, 300), guard(20), process(1, 1)];
+        assert_eq!(origin(&chain, &guards, &[process(5, 5), process(1, 1)]), None);
+        assert_eq!(origin(&chain, &[], &[]), None);
+        assert_eq!(origin(&chain[1..], &guards, &[]), None, "the guard itself");
+        // The daemon was started below this guard, as everything that it can meet may have been.
+        assert_eq!(origin(&chain, &guards, &[process(5, 5), guard(20)]), Some(Origin::Owner));
+        // The number of the guard above us means another process by now.
+        assert_eq!(origin(&chain, &guards, &[named(GUARD_NAME, 20, 99)]), None);
+        // One of our own further up says whose it is.
+        let nested = [process(30, 300), guard(20), guard(10)];
+        assert_eq!(origin(&nested, &guards, &[]), Some(Origin::BelowWorker(worker)));
     }
 }

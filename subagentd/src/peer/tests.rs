@@ -1,3 +1,5 @@
+//! Peers on real sockets: this test executable is started again to play them.
+
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,11 +11,17 @@ use super::*;
 
 /// Names the socket in the environment of the process that plays the peer.
 const SOCKET: &str = "SUBAGENTD_TEST_SOCKET";
+/// Names that process, before it connects.
+const NAME: &str = "SUBAGENTD_TEST_NAME";
 
 /// Not a test of its own: the tests below start this executable again with only this one in it.
 #[test]
 fn plays_the_peer() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
+    if let Some(name) = std::env::var_os(NAME) {
+        // The name of the process is that of its main thread, whichever thread this is.
+        std::fs::write("/proc/self/comm", name.as_encoded_bytes()).unwrap();
+    }
     let _stream = StdStream::connect(socket).unwrap();
     // Until the test closes our standard input.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
@@ -23,9 +31,14 @@ struct PeerChild(Child);
 
 impl PeerChild {
     fn start(socket: &Path) -> Self {
+        Self::start_as(socket, "plain-peer")
+    }
+
+    fn start_as(socket: &Path, name: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "peer::tests::plays_the_peer", "--nocapture"])
             .env(SOCKET, socket)
+            .env(NAME, name)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -84,6 +97,19 @@ async fn a_child_of_a_guard_is_below_its_worker() {
     assert_eq!(peer.origin(&guards).unwrap(), Origin::BelowWorker(worker.clone()));
     let earlier = ProcessId { start_time: own_process().start_time - 1, ..own_process() };
     assert_eq!(peer.origin(&[(worker, earlier)]).unwrap(), Origin::Owner);
+    child.end();
+}
+
+#[tokio::test]
+async fn whoever_is_below_a_guard_that_nobody_has_told_us_of_is_not_served() {
+    let (_dir, path, listener) = socket();
+    let mut child = PeerChild::start_as(&path, "subagent-guard");
+    let peer = Peer::of(&accept(&listener).await).unwrap();
+    assert!(matches!(peer.origin(&[]), Err(PeerError::BelowUnknown)), "{:?}", peer.origin(&[]));
+    // As soon as it is known, it is known whose it is.
+    let worker = WorkerId::from_random([7; 5]);
+    let guards = [(worker.clone(), peer.process())];
+    assert_eq!(peer.origin(&guards).unwrap(), Origin::BelowWorker(worker));
     child.end();
 }
 

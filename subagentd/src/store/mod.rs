@@ -9,6 +9,8 @@ pub(crate) mod events;
 mod open;
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod tx;
 pub(crate) mod workers;
 mod writer;

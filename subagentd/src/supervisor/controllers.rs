@@ -15,25 +15,34 @@ use crate::store::{Connection, ControllerRow, Durability, NewOwner, OwnerRow, co
 impl Supervisor {
     /// Makes the caller the owner of a controller.
     ///
-    /// The result holds the secret, so it is not kept for repetitions: a request that is repeated with the handle or
-    /// by the same owner makes a new epoch.
+    /// The result holds the secret, so it is not kept for repetitions: a request that is repeated with its key, whose
+    /// answer may have been lost, makes a new epoch with a new secret, as long as the ownership is still that of its
+    /// process. Another request of the owner needs the handle.
     ///
     /// # Errors
     /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or when the workspace belongs to another controller;
-    /// `INVALID_ARGUMENT` for an id that is none.
+    /// `INVALID_ARGUMENT` for an id that is none; `IDEMPOTENCY_CONFLICT`.
     pub async fn init_controller(
         &self,
         caller: Caller,
         request: InitController,
     ) -> Result<ControllerInitialized> {
+        let what = serde_json::to_string(&request).map_err(|error| {
+            Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
+        })?;
+        let (check, key) = self.guarded(caller, &format!("controller init {what}"));
+        let handle = check.0;
         let InitController { choice, label, owner } = request;
         let fresh = ControllerId::from_random(entropy::random()?);
         let instance_id = InstanceId::from_random(entropy::random()?);
         let (token, now) = (entropy::token()?, entropy::now());
-        let handle = caller.handle;
         self.shared
             .store
             .write(Durability::Full, 1, move |tx| {
+                let repeated = match &key {
+                    Some((key, fingerprint)) => tx.recall(key, fingerprint)?.is_some(),
+                    None => false,
+                };
                 let named = choice.controller_id.as_deref().or(choice.hinted_controller_id.as_deref());
                 let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
                 let controller_id = match (named, &holder) {
@@ -60,6 +69,8 @@ impl Supervisor {
                         Some(handle) => controllers::verify(tx.connection(), handle, &existing)?,
                         None => false,
                     };
+                    // The key tells that it was this very request that made this process the owner.
+                    let owns = owns || (repeated && current.process == owner);
                     if !owns {
                         return Err(Error::new(
                             Code::ControllerOwnershipConflict,
@@ -78,6 +89,9 @@ impl Supervisor {
                     tx.upsert_controller(&controller_id, label.as_deref(), &choice.workspace_key, now)?;
                 let new = NewOwner { instance_id: instance_id.clone(), process: owner, token: token.clone() };
                 let epoch = tx.insert_owner(row.id, &new, now)?;
+                if let (Some((key, fingerprint)), false) = (&key, repeated) {
+                    tx.remember(key, fingerprint, instance_id.as_str(), now)?;
+                }
                 Ok(ControllerInitialized {
                     controller_id: controller_id.clone(),
                     label: row.label,
@@ -229,4 +243,70 @@ fn owner_view(owner: OwnerRow) -> OwnerView {
 
 fn is_alive(process: ProcessId) -> bool {
     proc::process(process.pid).is_ok_and(|found| found.start_time == process.start_time && !found.ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::api::Handle;
+
+    use super::super::testing::{folder, init, own_process, setup};
+    use super::*;
+
+    fn handle(granted: &ControllerInitialized) -> Handle {
+        Handle {
+            controller_id: granted.controller_id.to_string(),
+            epoch: granted.owner.epoch.to_string(),
+            token: granted.owner.token.clone(),
+        }
+    }
+
+    async fn is_owner(
+        supervisor: &Supervisor,
+        dir: &std::path::Path,
+        granted: &ControllerInitialized,
+    ) -> bool {
+        let caller = Caller { handle: Some(handle(granted)), idempotency_key: None };
+        supervisor.resolve_controller(caller, super::super::testing::choice(dir)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_repetition_owns_again_and_another_request_of_the_same_process_does_not() {
+        let dir = folder();
+        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
+        let me = own_process();
+        let first = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        let again = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        let third = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        assert_eq!((first.owner.epoch, again.owner.epoch, third.owner.epoch), (1, 2, 3));
+        assert_eq!(first.controller_id, third.controller_id);
+        assert!(!is_owner(&supervisor, dir.path(), &first).await, "whoever has the lost answer owns nothing");
+        assert!(!is_owner(&supervisor, dir.path(), &again).await);
+        assert!(is_owner(&supervisor, dir.path(), &third).await);
+        for key in [Some("other"), None] {
+            let error = init(&supervisor, dir.path(), me, key).await.unwrap_err();
+            assert_eq!(error.code, Code::ControllerOwnershipConflict, "{key:?}");
+        }
+        // Another process has another request, even if it uses the same key.
+        let other = ProcessId { start_time: me.start_time + 1, ..me };
+        let error = init(&supervisor, dir.path(), other, Some("key")).await.unwrap_err();
+        assert_eq!(error.code, Code::IdempotencyConflict);
+        assert!(is_owner(&supervisor, dir.path(), &third).await);
+        supervisor.shutdown(false).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_repetition_does_not_take_from_the_next_owner() {
+        let dir = folder();
+        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
+        let me = own_process();
+        // An owner that has ended: nobody has this number and this start time.
+        let gone = ProcessId { start_time: me.start_time + 1, ..me };
+        let first = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap();
+        let next = init(&supervisor, dir.path(), me, Some("next")).await.unwrap();
+        assert_eq!((first.owner.epoch, next.owner.epoch), (1, 2));
+        let error = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap_err();
+        assert_eq!(error.code, Code::ControllerOwnershipConflict);
+        assert!(is_owner(&supervisor, dir.path(), &next).await);
+        supervisor.shutdown(false).await.unwrap();
+    }
 }

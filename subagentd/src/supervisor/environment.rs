@@ -1,13 +1,17 @@
 //! The environment of a worker's agent, kept for restarts: a 0600 file beside the sockets, on a file system that
-//! does not outlive a reboot, never inside a checkout. Removed when the worker stops.
+//! does not outlive a reboot, never inside a checkout. Removed when the worker stops, or, where a crash came between, at
+//! the daemon's next start.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::{Code, Error, Result};
+
+use super::shared::Shared;
+use crate::store::workers;
 
 pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 
@@ -48,12 +52,69 @@ pub(super) fn read(path: &Path) -> Result<Variables> {
     serde_json::from_slice(&text).map_err(|error| required(error.to_string()))
 }
 
+/// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while no
+/// request is served: a worker's environment is written before the worker is stored.
+pub(super) async fn remove_strays(shared: &Shared) {
+    let files = match shared.setup.runtime_dir.worker_files() {
+        Ok(files) if files.is_empty() => return,
+        Ok(files) => files,
+        Err(error) => {
+            let path = shared.setup.runtime_dir.path().display();
+            return tracing::warn!(%path, %error, "the folder of the sockets cannot be read");
+        }
+    };
+    let strays = shared.store.read(move |connection| {
+        let is_stray = |worker_id: &str| match workers::get(connection, worker_id) {
+            Ok(row) => row.is_none_or(|row| row.state == "stopped"),
+            // It is there, whatever is wrong with it.
+            Err(error) => {
+                tracing::warn!(worker = worker_id, %error, "the files of a worker are kept");
+                false
+            }
+        };
+        let strays = files.into_iter().filter(|(worker_id, _)| is_stray(worker_id));
+        Ok(strays.map(|(_, path)| path).collect::<Vec<PathBuf>>())
+    });
+    match strays.await {
+        Ok(strays) => strays.iter().for_each(|path| remove(path)),
+        Err(error) => tracing::warn!(%error, "it cannot be told which files of workers are left over"),
+    }
+}
+
 /// Removes the file.
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "a worker's environment could not be removed");
+            tracing::warn!(path = %path.display(), %error, "a worker's file could not be removed");
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{folder, setup};
+    use super::*;
+    use crate::supervisor::Supervisor;
+
+    #[tokio::test]
+    async fn what_workers_left_that_were_never_stored_is_removed_at_the_start() {
+        let dir = folder();
+        let setup = setup(dir.path());
+        let folder = &setup.runtime_dir;
+        let strays =
+            [folder.worker_environment("w_0000000001"), folder.worker_socket("w_0000000001").unwrap()];
+        let kept = [folder.daemon_socket(), folder.path().join("0000000000000000-w_0000000001.env")];
+        for path in strays.iter().chain(&kept) {
+            write(path, &vec![]).unwrap();
+        }
+        let supervisor = Supervisor::open(setup.clone()).await.unwrap();
+        for path in strays {
+            assert!(!path.exists(), "{}", path.display());
+        }
+        for path in kept {
+            assert!(path.exists(), "{}", path.display());
+        }
+        supervisor.shutdown(false).await.unwrap();
     }
 }

@@ -17,8 +17,6 @@ use crate::store::Cursor;
 
 /// How much is read at once; a longer record is read whole.
 const READ_BYTES: usize = 1024 * 1024;
-/// A record holds at most one line of the agent and what is added to it.
-const MAX_RECORD_BYTES: usize = subagent_protocol::MAX_LINE_BYTES + 64 * 1024;
 /// How many records a batch has at the most.
 const BATCH_RECORDS: usize = 256;
 
@@ -60,7 +58,7 @@ impl JournalReader {
         batch.bytes = read_at(file, cursor.offset, READ_BYTES)?;
         let mut position = 0;
         loop {
-            match codec::decode(&batch.bytes[position..], MAX_RECORD_BYTES) {
+            match codec::decode(&batch.bytes[position..], codec::MAX_RECORD_BYTES) {
                 Decoded::Record { json, size } => {
                     let start = position + codec::HEADER_BYTES;
                     let range = start..start + json.len();
@@ -201,4 +199,119 @@ pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
 
 fn segment_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number}.journal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use subagent_protocol::record::Segment;
+
+    fn record(number: u64, t: RecordType, body: &serde_json::Value) -> Vec<u8> {
+        let json = serde_json::json!({"n": number, "at": 0, "t": t, "b": body}).to_string();
+        let mut bytes = Vec::new();
+        codec::encode(json.as_bytes(), &mut bytes);
+        bytes
+    }
+
+    fn noise(number: u64) -> Vec<u8> {
+        record(number, RecordType::Noise, &serde_json::json!({"text": "x".repeat(100)}))
+    }
+
+    fn start() -> Cursor {
+        Cursor { segment: 1, offset: 0, number: 0 }
+    }
+
+    /// Everything that a reader gets from the cursor on, as the numbers of the records.
+    fn read_all(reader: &mut JournalReader, mut cursor: Cursor) -> (Vec<u64>, Cursor, bool) {
+        let (mut numbers, mut damaged) = (Vec::new(), false);
+        loop {
+            let batch = reader.read(cursor, false).unwrap();
+            for (range, _) in &batch.records {
+                let record: Record<'_> = serde_json::from_slice(&batch.bytes[range.clone()]).unwrap();
+                numbers.push(record.n);
+            }
+            cursor = batch.next;
+            damaged |= batch.damaged;
+            if batch.end {
+                return (numbers, cursor, damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn segments_follow_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let sealed = record(3, RecordType::Sealed, &serde_json::json!({"next": 2}));
+        std::fs::write(segment_path(dir.path(), 1), [noise(1), noise(2), sealed].concat()).unwrap();
+        std::fs::write(segment_path(dir.path(), 2), noise(4)).unwrap();
+        let mut reader = JournalReader::new(dir.path());
+        let (numbers, cursor, damaged) = read_all(&mut reader, start());
+        assert_eq!((numbers, damaged), (vec![1, 2, 3, 4], false));
+        assert_eq!((cursor.segment, cursor.offset), (2, noise(4).len() as u64));
+        remove_before(dir.path(), 2);
+        assert!(!is_begun(dir.path(), 1) && is_begun(dir.path(), 2));
+    }
+
+    #[test]
+    fn a_segment_that_grew_before_the_next_was_born_is_read_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(segment_path(dir.path(), 1), noise(1)).unwrap();
+        let mut reader = JournalReader::new(dir.path());
+        let first = reader.read(start(), false).unwrap();
+        let mut at_end = reader.read(first.next, false).unwrap();
+        assert!(at_end.end && at_end.records.is_empty());
+        // What the reader has seen is old by now: more was written, and another segment begun.
+        std::fs::write(segment_path(dir.path(), 1), [noise(1), noise(2)].concat()).unwrap();
+        std::fs::write(segment_path(dir.path(), 2), noise(3)).unwrap();
+        reader.skip_torn_segment(&mut at_end, false);
+        assert_eq!((at_end.next.segment, at_end.end), (1, false), "it must be looked at again");
+        assert_eq!(read_all(&mut reader, at_end.next).0, [2, 3]);
+    }
+
+    #[test]
+    fn a_torn_record_waits_and_a_damaged_one_ends_its_segment() {
+        let dir = tempfile::tempdir().unwrap();
+        let torn = noise(2);
+        std::fs::write(segment_path(dir.path(), 1), [noise(1), torn[..torn.len() - 5].to_vec()].concat())
+            .unwrap();
+        let mut reader = JournalReader::new(dir.path());
+        let (numbers, cursor, damaged) = read_all(&mut reader, start());
+        assert_eq!((numbers, damaged, cursor.offset), (vec![1], false, noise(1).len() as u64));
+        let mut broken = noise(2);
+        broken[30] ^= 1;
+        std::fs::write(segment_path(dir.path(), 1), [noise(1), broken, noise(3)].concat()).unwrap();
+        assert!(read_all(&mut reader, start()).2, "damage is told");
+        std::fs::write(segment_path(dir.path(), 2), noise(4)).unwrap();
+        assert_eq!(read_all(&mut reader, start()).0, [1, 4]);
+    }
+
+    #[test]
+    fn a_segment_that_was_taken_away_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(segment_path(dir.path(), 3), noise(9)).unwrap();
+        let mut reader = JournalReader::new(dir.path());
+        assert_eq!(read_all(&mut reader, start()).0, [9]);
+        std::fs::remove_file(segment_path(dir.path(), 3)).unwrap();
+        assert_eq!(read_all(&mut JournalReader::new(dir.path()), start()).0, [0u64; 0]);
+    }
+
+    #[test]
+    fn a_record_larger_than_a_read_is_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let body = serde_json::json!({"text": "y".repeat(3 * READ_BYTES)});
+        let segment = serde_json::to_value(Segment {
+            worker_id: "w_0000000000".parse().unwrap(),
+            incarnation: 1,
+            segment: 1,
+            boot_id: String::new(),
+            protocol: 1,
+        });
+        let bytes = [
+            record(1, RecordType::Segment, &segment.unwrap()),
+            record(2, RecordType::Update, &body),
+            noise(3),
+        ];
+        std::fs::write(segment_path(dir.path(), 1), bytes.concat()).unwrap();
+        assert_eq!(read_all(&mut JournalReader::new(dir.path()), start()).0, [1, 2, 3]);
+    }
 }

@@ -14,6 +14,9 @@ pub(super) const RUNTIME: &str = "lock";
 /// The file whose lock lives as long as the guard.
 pub(super) const GUARD: &str = "guard.lock";
 
+/// How long the lock of a runtime that has ended may still be held: its descriptors are closed before it is reaped.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Makes the directory of a worker.
 ///
 /// # Errors

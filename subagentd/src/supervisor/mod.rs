@@ -16,6 +16,7 @@ mod roster;
 mod shared;
 mod spec;
 mod start;
+mod strays;
 mod turns;
 mod views;
 mod wait;
@@ -90,7 +91,10 @@ impl Supervisor {
     /// Journals a refused request of somebody below a worker and gives the error for it.
     pub async fn forbidden(&self, worker: &WorkerId, what: &str) -> Error {
         tracing::warn!(%worker, what, "a request from below a worker was refused");
-        if let Ok(handle) = self.roster.live(worker.as_str()) {
+        // An agent that asks all the time must not keep its owner from being heard.
+        if let Ok(handle) = self.roster.live(worker.as_str())
+            && handle.has_room()
+        {
             // The event is for people; that it could not be queued changes nothing about the refusal.
             let _ = handle.send(worker::Message::Forbidden { what: what.to_owned() });
         }
@@ -126,4 +130,60 @@ impl Supervisor {
 fn fingerprint(what: &str) -> String {
     use sha2::{Digest as _, Sha256};
     Sha256::digest(what.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the unit tests below this module share: a control plane in a folder of its own, with a runtime that is none.
+#[cfg(test)]
+mod testing {
+    use std::path::Path;
+
+    use subagent_config::{Environment, RuntimeDir};
+    use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
+
+    use super::{Caller, ProcessId, Setup, Supervisor, proc};
+
+    pub(super) fn setup(dir: &Path) -> Setup {
+        let state_dir = dir.join("state");
+        std::fs::create_dir_all(&state_dir).unwrap();
+        let env = Environment::new([("XDG_RUNTIME_DIR".into(), dir.into())], dir);
+        Setup {
+            runtime_dir: RuntimeDir::prepare(&env, &state_dir).unwrap(),
+            state_dir,
+            runtime_program: dir.join("no-such-program"),
+            restart_cooldown: None,
+        }
+    }
+
+    pub(super) fn folder() -> tempfile::TempDir {
+        // Not in TMPDIR: the path of a socket has 107 bytes at most.
+        tempfile::tempdir_in("/tmp").unwrap()
+    }
+
+    pub(super) fn caller(key: Option<&str>) -> Caller {
+        Caller { handle: None, idempotency_key: key.map(str::to_owned) }
+    }
+
+    pub(super) fn choice(dir: &Path) -> ControllerChoice {
+        ControllerChoice {
+            controller_id: None,
+            hinted_controller_id: None,
+            workspace_key: dir.display().to_string(),
+        }
+    }
+
+    /// A process that lives as long as the test.
+    pub(super) fn own_process() -> ProcessId {
+        let pid = nix::unistd::getpid().as_raw();
+        ProcessId { pid, start_time: proc::start_time(pid).unwrap() }
+    }
+
+    pub(super) async fn init(
+        supervisor: &Supervisor,
+        dir: &Path,
+        owner: ProcessId,
+        key: Option<&str>,
+    ) -> subagent_protocol::Result<ControllerInitialized> {
+        let request = InitController { choice: choice(dir), label: None, owner };
+        supervisor.init_controller(caller(key), request).await
+    }
 }

@@ -80,10 +80,32 @@ impl Roster {
         Ok(handle)
     }
 
+    /// The actor of a worker that is not stopped. One that has none yet (its start was cut short, or its rows could not
+    /// be read when the daemon started) gets one, made of what is stored.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR` for a worker that is set aside: its rows still cannot be read.
+    pub(super) async fn adopted(&self, shared: &Arc<Shared>, row: &WorkerRow) -> Result<Handle> {
+        if let Ok(handle) = self.live(row.worker_id.as_str()) {
+            return Ok(handle);
+        }
+        let stored = row.clone();
+        let loaded = shared
+            .store
+            .read(move |connection| {
+                Ok((events::last_seq(connection, stored.id)?, workers::load(connection, &stored)?))
+            })
+            .await;
+        loaded.and_then(|(last_seq, worker)| self.start(shared, row, worker, last_seq)).map_err(|error| {
+            tracing::error!(worker = %row.worker_id, %error, "a worker is set aside");
+            set_aside(row, &error)
+        })
+    }
+
     /// The actor of a worker; its channel is closed once the worker is stopped.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND` for one that does not exist or was stopped before this daemon started.
+    /// `WORKER_NOT_FOUND` for one that does not exist, was stopped before this daemon started, or is set aside.
     pub(super) fn live(&self, worker_id: &str) -> Result<Handle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.get(worker_id).cloned().ok_or_else(|| self.not_found(worker_id))
@@ -101,4 +123,15 @@ impl Roster {
             .with("stateDbPath", self.state_db.as_str())
             .recommend("list the workers with `subagent worker list`; check --cwd and SUBAGENT_STATE_DIR")
     }
+}
+
+/// Nothing can be done with a worker whose rows cannot be read; why not is in the details.
+fn set_aside(row: &WorkerRow, why: &Error) -> Error {
+    Error::new(
+        Code::StorageError,
+        "what is stored of the worker cannot be used; it was set aside and can only be looked at",
+    )
+    .with("workerId", row.worker_id.as_str())
+    .with("error", why.message.as_str())
+    .recommend("start another worker; the events of this one can still be read with `subagent watch`")
 }

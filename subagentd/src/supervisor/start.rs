@@ -27,6 +27,15 @@ impl Supervisor {
     /// of the agent's start, with the worker left in state `error`.
     pub async fn start_worker(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
         check(&request)?;
+        // On its own: a client that goes away in the middle must not leave a stored worker without its actor, or an
+        // environment without its worker.
+        let this = self.clone();
+        tokio::spawn(async move { this.start_stored(caller, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn start_stored(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
         let what = format!(
             "start {} {} {} {}",
             request.launcher.name,
@@ -93,7 +102,7 @@ impl Supervisor {
             Ok(handle) => handle,
             // Stopped before this daemon started.
             Err(_) if row.state == "stopped" => return Ok(self.view(&row).await),
-            Err(_) => self.roster.start(&self.shared, &row, Worker::new(), 0)?,
+            Err(_) => self.roster.adopted(&self.shared, &row).await?,
         };
         let mut snapshots = handle.snapshot.clone();
         let decided =
@@ -120,31 +129,31 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`; `STOP_INCOMPLETE{pids}` when something does not end in time:
-    /// the guard goes on trying.
+    /// the guard goes on trying. `STORAGE_ERROR` for a worker that is set aside.
     pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
         let row = self.row(worker).await?;
-        match self.roster.live(worker) {
-            Ok(handle) => {
-                let stopping = handle.snapshot.borrow().worker.state != State::Stopped;
-                if stopping {
-                    let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
-                    let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-                    self.order(&handle, owner, key, Input::Stop, respond).await?;
-                    self.stopped(&handle).await?;
-                } else {
-                    self.check_owner_of(caller, &row).await?;
-                }
-            }
-            Err(_) => self.check_owner_of(caller, &row).await?,
+        if row.state == "stopped" {
+            self.check_owner_of(caller, &row).await?;
+            return Ok(worker_stopped(row));
+        }
+        let handle = self.roster.adopted(&self.shared, &row).await?;
+        let stopping = handle.snapshot.borrow().worker.state != State::Stopped;
+        if stopping {
+            let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
+            let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
+            self.order(&handle, owner, key, Input::Stop, respond).await?;
+            self.stopped(&handle).await?;
+        } else {
+            self.check_owner_of(caller, &row).await?;
         }
         let row = self.row(worker).await?;
-        Ok(WorkerStopped {
-            worker_id: row.worker_id.clone(),
-            controller_id: row.controller_id.clone(),
-            state: subagent_protocol::state::WorkerState::Stopped,
-            stopped_at: row.stopped_at.unwrap_or(row.updated_at),
-            updated_at: row.updated_at,
-        })
+        if row.state != "stopped" {
+            // Its actor says so only after the commit, so somebody else has changed the row.
+            return Err(Error::new(Code::Internal, "the worker has ended, but it is not stored as stopped")
+                .with("workerId", worker)
+                .with("state", row.state.as_str()));
+        }
+        Ok(worker_stopped(row))
     }
 
     async fn stopped(&self, handle: &Handle) -> Result<()> {
@@ -302,4 +311,146 @@ fn check(request: &StartWorker) -> Result<()> {
         .with("cwd", request.cwd.display().to_string()));
     }
     Ok(())
+}
+
+fn worker_stopped(row: crate::store::WorkerRow) -> WorkerStopped {
+    WorkerStopped {
+        worker_id: row.worker_id,
+        controller_id: row.controller_id,
+        state: subagent_protocol::state::WorkerState::Stopped,
+        stopped_at: row.stopped_at.unwrap_or(row.updated_at),
+        updated_at: row.updated_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::task::{Context, Poll, Waker};
+
+    use subagent_protocol::api::LauncherSpec;
+    use subagent_protocol::bytes64::Bytes64;
+    use subagent_protocol::state::WorkerState;
+
+    use super::super::testing::{caller, choice, folder, init, own_process, setup};
+    use super::*;
+
+    fn request(dir: &std::path::Path) -> StartWorker {
+        StartWorker {
+            choice: choice(dir),
+            launcher: LauncherSpec {
+                name: "none".into(),
+                backend_kind: "acp-stdio".into(),
+                program: "/bin/false".into(),
+                args: vec![],
+                timeouts: subagent_protocol::start::Timeouts::default(),
+            },
+            role: "default".into(),
+            cwd: dir.into(),
+            label: "worker".into(),
+            env: vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"secret".to_vec()))],
+            umask: 0o77,
+            nofile: None,
+        }
+    }
+
+    /// A supervisor with a controller.
+    async fn supervisor(dir: &std::path::Path) -> Supervisor {
+        let supervisor = Supervisor::open(setup(dir)).await.unwrap();
+        init(&supervisor, dir, own_process(), None).await.unwrap();
+        supervisor
+    }
+
+    #[tokio::test]
+    async fn a_start_whose_client_went_away_comes_to_its_end() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        {
+            let mut start = Box::pin(supervisor.start_worker(caller(None), request(dir.path())));
+            let polled = start.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Pending), "it cannot be stored yet");
+        }
+        let begun = async {
+            loop {
+                match supervisor.roster.all().pop() {
+                    Some(handle) => return handle,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let handle = tokio::time::timeout(Duration::from_secs(20), begun).await.expect("it has an actor");
+        let mut snapshots = handle.snapshot.clone();
+        let over = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Error);
+        // There is no runtime to be started here, and that is what the actor has found.
+        tokio::time::timeout(Duration::from_secs(20), over).await.expect("it has tried").unwrap();
+        supervisor.shutdown(false).await.unwrap();
+    }
+
+    /// Stores a worker for which nobody starts an actor.
+    async fn orphan(supervisor: &Supervisor, dir: &std::path::Path, spec: String) -> String {
+        let worker_id = WorkerId::from_random(entropy::random().unwrap());
+        let (id, key) = (worker_id.clone(), choice(dir).workspace_key);
+        let store = &supervisor.shared.store;
+        let added = store.write(Durability::Full, 1, move |tx| {
+            let controller = crate::store::controllers::by_workspace(tx.connection(), &key)?.unwrap();
+            let new = NewWorker {
+                worker_id: id,
+                controller: controller.id,
+                label: "worker".into(),
+                launcher: "none".into(),
+                role: "default".into(),
+                cwd: key,
+                spec,
+                placeholder: "sess_000000000000".into(),
+            };
+            tx.insert_worker(&new, entropy::now())
+        });
+        added.await.unwrap();
+        worker_id.as_str().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_worker_without_an_actor_is_stopped_all_the_same() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        let spec = serde_json::to_string(&Spec::of(&request(dir.path()))).unwrap();
+        let worker = orphan(&supervisor, dir.path(), spec).await;
+        let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
+        environment::write(&environment_file, &vec![]).unwrap();
+        let stopped = supervisor.stop_worker(caller(None), &worker).await.unwrap();
+        assert_eq!(stopped.worker_id.as_str(), worker);
+        assert_eq!(supervisor.row(&worker).await.unwrap().state, "stopped");
+        assert!(!environment_file.exists());
+        supervisor.stop_worker(caller(None), &worker).await.expect("as often as one likes");
+        supervisor.shutdown(false).await.unwrap();
+        // Its files would be removed by the next daemon, had this one been killed in between.
+        environment::write(&environment_file, &vec![]).unwrap();
+        let next = Supervisor::open(setup(dir.path())).await.unwrap();
+        assert!(!environment_file.exists());
+        next.shutdown(false).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nothing_is_said_to_be_done_with_a_worker_that_is_set_aside() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        let worker = orphan(&supervisor, dir.path(), "no spec".into()).await;
+        let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
+        environment::write(&environment_file, &vec![]).unwrap();
+        supervisor.shutdown(false).await.unwrap();
+        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
+        let message = subagent_protocol::api::SendTurn { text: "hi".into(), blocks: vec![] };
+        let cancel = subagent_protocol::api::CancelTurn { reason: None };
+        for error in [
+            supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),
+            supervisor.send(caller(None), &worker, message).await.unwrap_err(),
+            supervisor.cancel(caller(None), &worker, cancel).await.unwrap_err(),
+        ] {
+            assert_eq!(error.code, Code::StorageError, "{error}");
+            assert!(error.message.contains("set aside"), "{error}");
+        }
+        assert_eq!(supervisor.show_worker(&worker).await.unwrap().state, WorkerState::Error);
+        assert!(environment_file.exists(), "whoever repairs the worker needs it");
+        supervisor.shutdown(false).await.unwrap();
+    }
 }

@@ -7,32 +7,37 @@ use subagent_protocol::api::{ApprovalDecided, CancelTurn, Decide, SendTurn, Turn
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, TurnId};
 use subagent_protocol::state::ApprovalStatus;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
+use super::spec::Spec;
 use super::worker::Handle;
 use super::{Caller, Supervisor, entropy, views, worker};
 use crate::core::{Input, Worker, decision};
-use crate::store::{events, workers};
+use crate::store::{WorkerRow, events, workers};
 
 /// How long `approve` waits until the decision was written to the agent.
 const DELIVERY: Duration = Duration::from_secs(5);
 /// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
+/// The longest prompt, in bytes as JSON: with what a frame and a record have around it, it must fit into one line.
+const MOST_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 impl Supervisor {
     /// Accepts a message. It returns as soon as the turn is stored.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
-    /// `INVALID_INPUT` for a message without any content.
+    /// `INVALID_INPUT` for a message without any content, `PAYLOAD_TOO_LARGE{limitBytes}`; `STORAGE_ERROR` for a worker
+    /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, request: SendTurn) -> Result<TurnAccepted> {
         let row = self.row(worker).await?;
         if request.text.trim().is_empty() && request.blocks.is_empty() {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
         }
+        check_size(&request, MOST_PROMPT_BYTES)?;
         let what = format!("send {worker} {}\n{}", request.text, Value::from(request.blocks.clone()));
         let (owner, key) = self.guarded(caller, &what);
-        let Ok(handle) = self.roster.live(worker) else { return Err(stopped(&row)) };
+        let handle = self.actor(&row).await?;
         let input = Input::Send {
             turn_id: TurnId::from_random(entropy::random()?),
             input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
@@ -60,15 +65,20 @@ impl Supervisor {
     /// Cancels the open turn and waits for its end.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`, `INVALID_CONTROLLER_HANDLE`.
+    /// `WORKER_NOT_FOUND`, `WORKER_NOT_RUNNING{workerId,state,latestEvent}`, `INVALID_CONTROLLER_HANDLE`;
+    /// `STORAGE_ERROR` for a worker that is set aside.
     pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
         let reason = request.reason.unwrap_or_else(|| "canceled by manager".to_owned());
         let (owner, key) = self.guarded(caller, &format!("cancel {worker} {reason}"));
-        let Ok(handle) = self.roster.live(worker) else {
-            let error =
-                Error::new(Code::WorkerNotRunning, "the worker is stopped: there is no turn to cancel");
-            return Err(error.with("workerId", worker).with("state", "stopped"));
+        let handle = match self.actor(&row).await {
+            Ok(handle) => handle,
+            Err(error) if error.code == Code::WorkerStopped => {
+                let error =
+                    Error::new(Code::WorkerNotRunning, "the worker is stopped: there is no turn to cancel");
+                return Err(error.with("workerId", worker).with("state", "stopped"));
+            }
+            Err(error) => return Err(error),
         };
         // The turn that is open when the cancel is decided; its end is the answer.
         let open = handle.snapshot.borrow().worker.turn().map(|turn| turn.id.clone());
@@ -86,14 +96,20 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         let turn_id = response["turnId"].as_str().unwrap_or_default().to_owned();
-        self.canceled(&handle, worker, turn_id).await
+        self.canceled(&handle, cancel_grace(&row), worker, turn_id).await
     }
 
-    async fn canceled(&self, handle: &Handle, worker: &str, turn_id: String) -> Result<TurnCanceled> {
+    async fn canceled(
+        &self,
+        handle: &Handle,
+        grace: Duration,
+        worker: &str,
+        turn_id: String,
+    ) -> Result<TurnCanceled> {
         let mut snapshots = handle.snapshot.clone();
         let over = snapshots
             .wait_for(|snapshot| snapshot.worker.turn().is_none_or(|turn| turn.id.as_str() != turn_id));
-        let state = match tokio::time::timeout(CANCEL_MARGIN + self.cancel_grace(handle), over).await {
+        let state = match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
             Ok(Ok(snapshot)) => snapshot.worker.public_state(),
             Ok(Err(_)) => return Err(worker::ending()),
             Err(_) => {
@@ -133,11 +149,6 @@ impl Supervisor {
         })
     }
 
-    fn cancel_grace(&self, _handle: &Handle) -> Duration {
-        // The longest grace that a launcher may set is bounded by the config; the runtime ends the turn after it.
-        Duration::from_millis(subagent_protocol::start::Timeouts::default().cancel_grace_ms)
-    }
-
     /// Decides a permission request, and waits a moment until the agent was told.
     ///
     /// # Errors
@@ -170,7 +181,7 @@ impl Supervisor {
 
     async fn decide_now(
         &self,
-        row: &crate::store::WorkerRow,
+        row: &WorkerRow,
         worker: &str,
         request_id: &str,
         request: Decide,
@@ -199,7 +210,7 @@ impl Supervisor {
             return Err(not_pending(request_id, found.status));
         }
         let choice = decision::choose(&views::approval_view(&found.asked).options, &request)?;
-        let handle = self.roster.live(worker)?;
+        let handle = self.actor(row).await?;
         let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
         let (text, alias) = (choice.decision.clone(), choice.alias.clone());
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
@@ -221,6 +232,15 @@ impl Supervisor {
                 Err(now.map_or(error, |now| not_pending(request_id, now.status)))
             }
             result => result,
+        }
+    }
+
+    /// The actor of a worker that something is to be done with.
+    async fn actor(&self, row: &WorkerRow) -> Result<Handle> {
+        match self.roster.live(row.worker_id.as_str()) {
+            Ok(handle) => Ok(handle),
+            Err(_) if row.state == "stopped" => Err(stopped(row)),
+            Err(_) => self.roster.adopted(&self.shared, row).await,
         }
     }
 
@@ -286,18 +306,68 @@ fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
     .with("status", status.as_str())
 }
 
-fn stopped(row: &crate::store::WorkerRow) -> Error {
-    if row.state != "stopped" {
-        let error = Error::new(
-            Code::StorageError,
-            "the worker's rows contradict each other; it was set aside and can only be looked at",
-        );
-        return error.with("workerId", row.worker_id.as_str());
+/// How long the runtime leaves a canceled turn before it kills the agent: what the launcher says.
+fn cancel_grace(row: &WorkerRow) -> Duration {
+    // A worker whose spec cannot be read has no actor, and so nothing that could be canceled.
+    let timeouts = serde_json::from_str::<Spec>(&row.spec)
+        .map_or_else(|_| subagent_protocol::start::Timeouts::default(), |spec| spec.launcher.timeouts);
+    Duration::from_millis(timeouts.cancel_grace_ms)
+}
+
+/// Refuses a prompt that would not fit into one line for the runtime and for the agent.
+fn check_size(request: &SendTurn, most: usize) -> Result<()> {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
+    let mut size = Count(0);
+    serde_json::to_writer(&mut size, &(&request.text, &request.blocks))
+        .map_err(|error| Error::new(Code::InvalidInput, format!("the message cannot be sent: {error}")))?;
+    if size.0 <= most {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::PayloadTooLarge,
+        format!("the message has {} bytes as JSON; at most {most} can be sent", size.0),
+    )
+    .with("limitBytes", most)
+    .with("bytes", size.0)
+    .recommend("write it to a file in the worker's folder and send the file's path"))
+}
+
+fn stopped(row: &WorkerRow) -> Error {
     Error::new(
         Code::WorkerStopped,
         "the worker was stopped for good; start another one with `subagent worker start`",
     )
     .with("workerId", row.worker_id.as_str())
     .with("state", row.state.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_measured_as_it_is_sent() {
+        let check = |text: String, blocks| check_size(&SendTurn { text, blocks }, 1000);
+        let most = 1000 - "[\"\",[]]".len();
+        check("x".repeat(most), vec![]).unwrap();
+        let error = check("x".repeat(most + 1), vec![]).unwrap_err();
+        assert_eq!(error.code, Code::PayloadTooLarge);
+        assert_eq!(error.details["limitBytes"], 1000);
+        assert_eq!(error.details["bytes"], 1001);
+        // Each of these characters is two bytes on the wire.
+        check("\n".repeat(most / 2), vec![]).unwrap();
+        check("\n".repeat(most / 2 + 1), vec![]).unwrap_err();
+        let block = json!({"type": "text", "text": "x".repeat(most)});
+        let block = block.as_object().unwrap().clone();
+        check(String::new(), vec![block.into()]).unwrap_err();
+    }
 }

@@ -4,6 +4,12 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use subagent_protocol::surrogates;
+
+use crate::shorten;
+
+/// The longest id of a session.
+const MAX_SESSION_ID_BYTES: usize = 4096;
 
 /// What the answer to `initialize` says, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,9 +50,9 @@ pub(crate) fn auth_methods(result: &Value) -> Vec<String> {
     methods.filter_map(|method| method["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// `null` for what is nested too deep to be looked into.
+/// `null` for what is nested too deep to be looked into. Half of a surrogate pair costs one character, no more.
 pub(crate) fn value(raw: &RawValue) -> Value {
-    serde_json::from_str(raw.get()).unwrap_or(Value::Null)
+    surrogates::parse(raw.get()).unwrap_or(Value::Null)
 }
 
 /// The code of an error that an agent answered.
@@ -54,13 +60,20 @@ pub(crate) fn error_code(error: &Value) -> Option<i64> {
     error["code"].as_i64()
 }
 
-/// A sentence for an error that an agent answered: its message, with the detail that some put into `data`.
+/// The id of a session in the result of `session/new`; one that is too long is none that a program would choose.
+pub(crate) fn session_id(result: &Value) -> Option<&str> {
+    result["sessionId"].as_str().filter(|id| id.len() <= MAX_SESSION_ID_BYTES)
+}
+
+/// A sentence for an error that an agent answered: its message, with the detail that some put into `data`; at most 4 KiB.
 pub(crate) fn error_text(error: &Value) -> String {
     let message = error["message"].as_str().or(error.as_str()).unwrap_or("no message");
     let data = &error["data"];
     match data.as_str().or(data["details"].as_str()).or(data["message"].as_str()) {
-        Some(more) if !message.contains(more) => format!("{message}: {more}"),
-        _ => message.to_owned(),
+        Some(more) if !message.contains(more) => {
+            format!("{}: {}", shorten::text(message, 2000), shorten::text(more, 2000))
+        }
+        _ => shorten::text(message, 4000),
     }
 }
 
@@ -83,6 +96,20 @@ mod tests {
     fn capabilities_are_objects() {
         let result = json!({"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}, "close": null}}});
         assert_eq!(Capabilities::of(&result), Capabilities { load: Some(true), resume: true, close: false });
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_does_not_hide_a_result() {
+        let raw = RawValue::from_string(r#"{"stopReason":"end_turn","text":"a \ud83d"}"#.to_owned()).unwrap();
+        assert_eq!(value(&raw), json!({"stopReason": "end_turn", "text": "a \u{fffd}"}));
+    }
+
+    #[test]
+    fn an_endless_session_id_is_none() {
+        let id = "s".repeat(MAX_SESSION_ID_BYTES);
+        assert_eq!(session_id(&json!({"sessionId": id})), Some(&*id));
+        assert_eq!(session_id(&json!({"sessionId": id + "s"})), None);
+        assert_eq!(session_id(&json!({"sessionId": 7})), None);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::{Conversation, Cx, State};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 
+/// So many may be open: an agent that asks without end would fill the memory.
+pub(super) const MOST_OPEN: usize = 256;
+
 /// One of them.
 struct Open {
     id: RequestId,
@@ -43,6 +46,16 @@ impl Approvals {
 impl Conversation {
     /// The agent asks.
     pub(super) fn permission_requested(&mut self, rpc: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+        let over = match (&self.state, self.turn().map(|turn| turn.cancel)) {
+            (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
+            (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
+            _ => None,
+        };
+        if over.is_none() && self.approvals.open.len() >= MOST_OPEN {
+            let message = "too many open permission requests";
+            cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
+            return self.notified("session/request_permission", params, cx);
+        }
         let Some(id) = (self.config.make_request_id)() else {
             let message = "the client could not make an id for the request";
             return cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
@@ -51,11 +64,6 @@ impl Conversation {
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
         let body = ApprovalRequested { request_id: id.clone(), params };
         cx.record(RecordType::ApprovalRequested, turn, &body);
-        let over = match (&self.state, self.turn().map(|turn| turn.cancel)) {
-            (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
-            (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
-            _ => None,
-        };
         let open = Open { id, rpc: rpc.to_owned(), turn };
         match over {
             // Nobody can decide any more, and the agent waits.

@@ -113,6 +113,8 @@ pub(crate) enum Action {
     SetTimer(Timer, Duration),
     /// Forgets a timer. Done at once.
     ClearTimer(Timer),
+    /// Forgets a prompt that still waits for its record: its turn is over. Done at once.
+    DropPrompt,
     /// Closes the agent's input.
     CloseInput,
     /// Sends SIGTERM to the agent's group.

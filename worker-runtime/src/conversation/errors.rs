@@ -8,6 +8,11 @@ use subagent_protocol::error::{Code, Error};
 use super::Exit;
 use super::handshake::excerpt;
 use crate::acp::results;
+use crate::shorten;
+
+/// At most so much of each thing that the agent or the user chose is in an error, in bytes of JSON: the record of an
+/// error must fit into the room that is kept for it when the disk is full.
+const MOST_BYTES: usize = 8 * 1024;
 
 /// Exit status of a shell or of `env` that did not find the program.
 const NOT_FOUND: i32 = 127;
@@ -56,6 +61,7 @@ pub(super) fn startup_timeout(
 }
 
 pub(super) fn foreign_version(version: &Value) -> Error {
+    let version = &shorten::value(version, 256);
     Error::new(
         Code::BackendProtocolError,
         format!(
@@ -68,22 +74,22 @@ pub(super) fn foreign_version(version: &Value) -> Error {
 }
 
 pub(super) fn no_session_id(response: &str) -> Error {
-    Error::new(Code::BackendProtocolError, "the agent answered session/new without a sessionId")
+    Error::new(Code::BackendProtocolError, "the agent answered session/new without a usable sessionId")
         .with("method", "session/new")
         .with("response", excerpt(response))
-        .recommend("Report this to the agent's authors: sessionId is required by ACP.")
+        .recommend("Report this to the agent's authors: ACP requires sessionId, a text; here it may have 4,096 bytes.")
 }
 
 pub(super) fn rpc(method: &str, error: &Value) -> Error {
     Error::new(Code::BackendRpcError, format!("the agent rejected {method}: {}", results::error_text(error)))
         .with("method", method)
-        .with("error", error.clone())
+        .with("error", shorten::value(error, MOST_BYTES))
 }
 
 pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
     let action = "Log in with the agent's own command, or put its API key into the environment or the launcher's env, \
                   then start the worker again.";
-    rpc(method, error).with("authMethods", methods.to_vec()).recommend(action)
+    rpc(method, error).with("authMethods", shorten::value(&json!(methods), MOST_BYTES)).recommend(action)
 }
 
 pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
@@ -120,6 +126,7 @@ pub(super) fn cancel_ignored(seconds: f64) -> Error {
 }
 
 pub(super) fn stopped(reason: &str) -> Error {
+    let reason = shorten::text(reason, 1000);
     Error::new(Code::BackendUnavailable, format!("the worker was ended during the turn: {reason}"))
         .with("method", "session/prompt")
         .with("reason", reason)
@@ -141,7 +148,10 @@ const READ_STDERR: &str = "Read the agent's last lines in logTail, and run the l
 const TRY_AGAIN: &str = "Try again; the system refused for a reason of the moment.";
 
 fn started(error: Error, command: &[String], category: &str, action: &str) -> Error {
-    error.with("command", command.to_vec()).with("reasonCategory", category).recommend(action)
+    error
+        .with("command", shorten::value(&json!(command), MOST_BYTES))
+        .with("reasonCategory", category)
+        .recommend(action)
 }
 
 fn with_exit(mut error: Error, exit: Exit, tail: &str) -> Error {
@@ -159,5 +169,29 @@ fn describe(exit: Exit) -> String {
         (Some(code), _) => format!("exit status {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "exit status unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_short_whatever_they_quote() {
+        let long = "\u{1}".repeat(1_000_000);
+        let list = vec![long.clone(); 3];
+        let answered = json!({"code": -32000, "message": long, "data": {"details": list, "message": long}});
+        for error in [
+            rpc("session/prompt", &answered),
+            auth_required("session/new", &answered, &list),
+            stopped(&long),
+            foreign_version(&answered),
+            no_session_id(&long),
+            exited_at_start(&list, Exit::default(), ""),
+        ] {
+            let bytes = serde_json::to_string(&error).unwrap().len();
+            assert!(bytes <= 48 * 1024, "{}: {bytes}", error.code);
+        }
+        assert_eq!(rpc("m", &answered).details["error"]["code"], -32000);
     }
 }

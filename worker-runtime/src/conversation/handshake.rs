@@ -175,7 +175,7 @@ impl Conversation {
                 };
                 self.fail_start(error.with("logTail", cx.tail.text()), cx);
             }
-            Outcome::Result(raw) => match (attempt, results::value(raw)["sessionId"].as_str()) {
+            Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
                 (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, cx),
                 (Attempt::New, None) => {
                     let error = errors::no_session_id(raw.get());

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
-use subagent_protocol::update;
+use subagent_protocol::{MAX_LINE_BYTES, update};
 
 use super::{Conversation, Cx, State, handshake};
 use crate::acp::lines::Line;
@@ -34,6 +34,10 @@ impl Conversation {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(line),
         };
+        // A replacement character is three times as long as the byte that it stands for.
+        if text.len() > MAX_LINE_BYTES {
+            return self.noise(&noise::of_line(NoiseReason::TooLong, line), cx);
+        }
         let text = text.trim_start_matches('\u{feff}').trim_ascii();
         if text.is_empty() {
             return;
@@ -104,7 +108,7 @@ impl Conversation {
     }
 
     /// Keeps a notification, or a request that was not understood, to the letter.
-    fn notified(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+    pub(super) fn notified(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
         let body = Notification { method: method.to_owned(), params: params.map(ToOwned::to_owned) };
         cx.record(RecordType::Notification, self.attributed_turn(), &body);
     }

@@ -99,14 +99,8 @@ impl World {
             }
             Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
             Step::Timer(number) => {
-                let timers = [
-                    Timer::Startup,
-                    Timer::Replay,
-                    Timer::Turn,
-                    Timer::CancelGrace,
-                    Timer::StopGrace,
-                    Timer::StorageFull,
-                ];
+                let timers =
+                    [Timer::Startup, Timer::Turn, Timer::CancelGrace, Timer::StopGrace, Timer::StorageFull];
                 self.talk.input(Input::Timer(timers[usize::from(number)]));
             }
             Step::PipeClosed if lives => self.talk.input(Input::PipeClosed),
@@ -139,7 +133,10 @@ fn check(world: &World) -> Result<(), TestCaseError> {
         prop_assert_eq!(record.n, n);
         let turn = turns.entry(record.turn.unwrap_or(0)).or_default();
         match record.t {
-            T::Dispatching => prop_assert!(!std::mem::replace(&mut turn.dispatched, true)),
+            T::Dispatching => {
+                prop_assert!(!std::mem::replace(&mut turn.dispatched, true));
+                prop_assert!(turns.last_key_value().map(|(n, _)| *n) == record.turn, "a lower number");
+            }
             T::TurnEnd => prop_assert!(turn.dispatched && !std::mem::replace(&mut turn.ended, true)),
             T::CancelRequested => prop_assert!(turn.dispatched && !turn.ended),
             // Late progress is allowed; anything else after the end is not.

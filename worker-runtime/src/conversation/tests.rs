@@ -25,10 +25,11 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) fn new(session: Option<&str>, turn_ms: Option<u64>) -> Self {
-        let mut next = 0;
+        let mut next: u16 = 0;
         let make_request_id = Box::new(move || {
             next += 1;
-            Some(RequestId::from_random([next; 5]))
+            let [low, high] = next.to_le_bytes();
+            Some(RequestId::from_random([low, low, low, low, low ^ high]))
         });
         let config = Config {
             session: session.map(str::to_owned),
@@ -160,12 +161,16 @@ fn the_history_of_a_loaded_session_is_no_news() {
     talk.line(json!({"id": 2, "result": null}));
     talk.update("agent_message_chunk");
     talk.update("usage_update");
+    // It goes on after the answer: a pause without any of it is waited for.
+    talk.input(Input::Timer(Timer::Replay));
+    assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
+    talk.input(Input::Timer(Timer::Replay));
     let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
     assert_eq!(kinds, ["available_commands", "usage"]);
     talk.prompt(5).unwrap();
     talk.update("plan");
     assert_eq!(talk.records.last().unwrap().turn, Some(5));
-    assert!(talk.actions.contains(&Action::Note("session/load replayed 1 updates".to_owned())));
+    assert!(talk.actions.contains(&Action::Note("session/load replayed 2 updates".to_owned())));
 }
 
 #[test]
@@ -182,6 +187,41 @@ fn the_prompt_is_sent_after_its_record_and_reply() {
     assert!(talk.actions.contains(&Action::SetTimer(Timer::Turn, Duration::from_secs(1))));
     assert_eq!(talk.prompt(6), Err(Refusal::Busy));
     assert_eq!(talk.prompt(5), Err(Refusal::WrongTurn { last: 5 }));
+}
+
+#[test]
+fn numbers_of_turns_that_were_never_sent_may_be_left_out() {
+    let mut talk = Talk::ready(None, json!({}));
+    assert_eq!(talk.prompt(4), Err(Refusal::WrongTurn { last: 4 }));
+    talk.prompt(8).unwrap();
+    talk.line(json!({"id": 3, "result": {"stopReason": "end_turn"}}));
+    for taken in [4, 5, 7, 8] {
+        assert_eq!(talk.prompt(taken), Err(Refusal::WrongTurn { last: 8 }));
+    }
+    talk.prompt(9).unwrap();
+    assert_eq!(talk.conversation.open_turn(), Some(9));
+}
+
+#[test]
+fn an_agent_that_asks_without_end_gets_an_error() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    let ask = |id: usize| json!({"id": id, "method": "session/request_permission", "params": {"of": id}});
+    for id in 0..approvals::MOST_OPEN {
+        talk.line(ask(id));
+    }
+    assert_eq!(talk.conversation.open_approvals().len(), approvals::MOST_OPEN);
+    talk.forget();
+    talk.line(ask(1000));
+    assert_eq!(talk.types(), [T::Notification]);
+    let body = json!({"method": "session/request_permission", "params": {"of": 1000}});
+    assert_eq!((&talk.records[0].body, talk.records[0].turn), (&body, Some(5)));
+    let error = json!({"code": -32603, "message": "too many open permission requests"});
+    assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 1000, "error": error})]);
+    let request_id = talk.conversation.open_approvals().remove(0);
+    talk.command(Command::Answer { request_id, option_id: None }).unwrap();
+    talk.line(ask(1001));
+    assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested, "there is room again");
 }
 
 #[test]
@@ -272,6 +312,7 @@ fn a_full_disk_ends_the_turn_after_a_while() {
     talk.input(Input::Timer(Timer::StorageFull));
     assert_eq!(talk.types(), [T::TurnEnd, T::Terminating]);
     assert_eq!(talk.records[0].body["error"]["code"], "STORAGE_FULL");
+    assert!(talk.actions.contains(&Action::DropPrompt), "one that still waits must not be sent later");
     talk.input(Input::Timer(Timer::StorageFull));
     assert!(!talk.actions.contains(&Action::AbandonJournal));
     talk.input(Input::Timer(Timer::StorageFull));
@@ -303,4 +344,16 @@ fn invalid_text_is_kept_with_replacements() {
         talk.sent()[0],
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": talk.sent()[0]["error"]["message"]}})
     );
+}
+
+#[test]
+fn a_line_that_its_replacements_make_too_long_is_noise() {
+    let mut talk = Talk::ready(None, json!({}));
+    let mut line = br#"{"method":"session/update","params":{"update":{"x":""#.to_vec();
+    line.resize(subagent_protocol::MAX_LINE_BYTES / 3 + 1000, 0xff);
+    line.extend(br#""}}}"#);
+    talk.input(Input::Line(Line::Whole(&line)));
+    assert_eq!(talk.types(), [T::Noise]);
+    let body = &talk.records[0].body;
+    assert_eq!((&body["reason"], &body["bytes"]), (&json!("too_long"), &json!(line.len())));
 }

@@ -5,7 +5,7 @@ use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd};
 
-use super::{Conversation, Cx, State, Storage, Timer, errors};
+use super::{Action, Conversation, Cx, State, Storage, Timer, errors};
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
@@ -40,7 +40,8 @@ impl Conversation {
         let (last, full) = (self.last_turn, self.storage == Storage::Full);
         let rpc = self.next_rpc + 1;
         let State::Ready { session, turn } = &mut self.state else { return Err(Refusal::NotReady) };
-        if number != last + 1 {
+        // Not exactly the next one: numbers of turns that were canceled before they were sent never come.
+        if number <= last {
             return Err(Refusal::WrongTurn { last });
         }
         if turn.is_some() {
@@ -110,6 +111,7 @@ impl Conversation {
         cx.record(RecordType::TurnEnd, Some(turn.number), end);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
+        cx.push(Action::DropPrompt);
         self.late_turn = turn.cancel.is_some().then_some(turn.number);
     }
 
@@ -157,9 +159,7 @@ impl Conversation {
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) -> u64 {
         let dropped = cx.batch.shed();
         if dropped > 0 {
-            cx.push(super::Action::Note(format!(
-                "the disk is full: {dropped} updates of the agent were dropped"
-            )));
+            cx.push(Action::Note(format!("the disk is full: {dropped} updates of the agent were dropped")));
         }
         dropped
     }

@@ -6,6 +6,7 @@ use subagent_protocol::frame::FromRuntime;
 
 use super::Driver;
 use super::alarms::Alarm;
+use crate::acp::outgoing::Kind;
 use crate::conversation::{Action, Cx, Input, Storage};
 use crate::guard;
 
@@ -75,16 +76,8 @@ impl Driver {
 
     /// What needs no record is done at once, the rest waits.
     fn sort(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::SetTimer(..)
-                | Action::ClearTimer(_)
-                | Action::Refuse(..)
-                | Action::AbandonJournal => {
-                    self.perform(action);
-                }
-                _ => self.withheld.push(action),
-            }
+        for action in withhold(&mut self.withheld, actions) {
+            self.perform(action);
         }
     }
 
@@ -105,6 +98,8 @@ impl Driver {
                 self.abandoned = true;
                 self.alarms.set(Alarm::Retry, Duration::ZERO);
             }
+            // There is nothing to perform: what it forgets was never handed out.
+            Action::DropPrompt => {}
             Action::Note(message) => self.log.note(&message),
             Action::Exit => self.done = true,
         }
@@ -124,5 +119,48 @@ impl Driver {
         if self.journal.over_quota() {
             self.alarms.set(Alarm::Quota, Duration::from_secs(1));
         }
+    }
+}
+
+/// Adds what waits for its records to `withheld`; gives the rest, in order.
+fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<Action> {
+    let mut at_once = Vec::new();
+    for action in actions {
+        match action {
+            Action::SetTimer(..) | Action::ClearTimer(_) | Action::Refuse(..) | Action::AbandonJournal => {
+                at_once.push(action);
+            }
+            Action::DropPrompt => {
+                withheld.retain(|action| !matches!(action, Action::Send(line) if line.kind == Kind::Prompt));
+            }
+            _ => withheld.push(action),
+        }
+    }
+    at_once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acp::outgoing::OutgoingLine;
+    use crate::conversation::{ReplyTo, Timer};
+
+    fn send(kind: Kind) -> Action {
+        Action::Send(OutgoingLine { kind, bytes: b"x\n".to_vec() })
+    }
+
+    #[test]
+    fn a_prompt_that_waits_is_forgotten_with_its_turn() {
+        let accept = || Action::Accept(ReplyTo { connection: 1, id: 2 });
+        let mut withheld = Vec::new();
+        let begun = vec![accept(), send(Kind::Prompt), Action::SetTimer(Timer::Turn, Duration::ZERO)];
+        assert_eq!(withhold(&mut withheld, begun), [Action::SetTimer(Timer::Turn, Duration::ZERO)]);
+        assert_eq!(withheld, [accept(), send(Kind::Prompt)]);
+        let ended = vec![Action::ClearTimer(Timer::Turn), Action::DropPrompt, send(Kind::Plain)];
+        assert_eq!(withhold(&mut withheld, ended), [Action::ClearTimer(Timer::Turn)]);
+        assert_eq!(withheld, [accept(), send(Kind::Plain)]);
+        // The prompt of the next turn is another one.
+        withhold(&mut withheld, vec![send(Kind::Prompt)]);
+        assert_eq!(withheld.last(), Some(&send(Kind::Prompt)));
     }
 }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
+use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::frame::JournalEnd;
 use subagent_protocol::ids::{RequestId, WorkerId};
 use subagent_protocol::process::ProcessId;
@@ -181,7 +182,10 @@ impl Driver {
             log: Log::open(&start.log),
             agent: None,
             guard: None,
-            splitter: LineSplitter::new(usize::try_from(start.limits.max_line_bytes).unwrap_or(usize::MAX)),
+            splitter: LineSplitter::new(
+                usize::try_from(start.limits.max_line_bytes)
+                    .map_or(MAX_LINE_BYTES, |limit| limit.min(MAX_LINE_BYTES)),
+            ),
             outgoing: Outgoing::default(),
             closes_input: false,
             status_lines: LineSplitter::new(agent::STATUS_LINE_BYTES),

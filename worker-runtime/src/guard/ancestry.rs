@@ -5,14 +5,7 @@
 
 use std::io;
 
-/// A process that cannot be taken for a later one with the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProcessId {
-    /// The process number.
-    pub pid: i32,
-    /// When it started, in clock ticks since boot.
-    pub start_time: u64,
-}
+use subagent_protocol::process::ProcessId;
 
 /// When the process started, in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
 ///
@@ -63,8 +56,10 @@ struct Ancestor {
 mod platform {
     use std::io;
 
+    use subagent_protocol::process::ProcessId;
+
     use super::super::{PROCESS_NAME, procfs};
-    use super::{Ancestor, ProcessId};
+    use super::Ancestor;
 
     /// So often a chain is read anew when a process in it ends meanwhile.
     const ATTEMPTS: usize = 16;

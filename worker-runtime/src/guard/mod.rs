@@ -51,7 +51,6 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub use ancestry::ProcessId;
 pub use status::GuardStatus;
 
 /// The guard's process name (`/proc/<pid>/comm`), by which [`ancestry::guards_above`] finds it.

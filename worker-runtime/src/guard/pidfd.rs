@@ -1,38 +1,70 @@
-//! Process descriptors: a handle that keeps meaning the same process when its number is given to another one.
-//!
-//! Must not decide anything: two system calls that no library at hand wraps.
+//! Handles for processes: a number may be given to another process, a handle never is. Must not decide anything.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 
-use nix::libc;
 use nix::sys::signal::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
 /// A handle for the process that has this number now.
 ///
 /// # Errors
-/// ESRCH when there is none, ENOSYS before Linux 5.3.
-#[allow(unsafe_code)]
+/// ESRCH when there is none, EINVAL for what is no process number, ENOSYS before Linux 5.3.
 pub(super) fn open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: takes two numbers, touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match RawFd::try_from(fd) {
-        // SAFETY: the kernel just made this descriptor for us; nobody else owns it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let pid = process_number(pid)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Sends a signal to exactly the process of the handle.
 ///
 /// # Errors
 /// ESRCH when it has been reaped, EPERM when it is not ours to signal.
-#[allow(unsafe_code)]
 pub(super) fn send(process: impl AsFd, signal: Signal) -> io::Result<()> {
-    let fd = process.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for the whole call; without a siginfo the kernel fills in one as for kill().
-    let result = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, std::ptr::null::<libc::siginfo_t>(), 0)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // All signals that have a name here have one there.
+    let signal = rustix::process::Signal::from_named_raw(signal as i32).ok_or(rustix::io::Errno::INVAL)?;
+    Ok(pidfd_send_signal(process, signal)?)
+}
+
+/// The kernel takes only positive numbers.
+fn process_number(pid: i32) -> io::Result<Pid> {
+    let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
+    Ok(pid.ok_or(rustix::io::Errno::INVAL)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use nix::libc::{EINVAL, ESRCH};
+
+    use super::*;
+
+    #[test]
+    fn a_handle_reaches_its_process_until_that_is_reaped() {
+        // It would read its standard input for ever.
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let handle = open(i32::try_from(child.id()).unwrap()).unwrap();
+        for signal in [Signal::SIGSTOP, Signal::SIGCONT, Signal::SIGKILL] {
+            send(&handle, signal).unwrap();
+        }
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
+        assert_eq!(send(&handle, Signal::SIGKILL).unwrap_err().raw_os_error(), Some(ESRCH));
+    }
+
+    #[test]
+    fn what_is_no_process_number_is_an_error() {
+        for pid in [0, -1, i32::MIN] {
+            assert_eq!(open(pid).unwrap_err().raw_os_error(), Some(EINVAL), "{pid}");
+        }
+        assert_eq!(open(i32::MAX).unwrap_err().raw_os_error(), Some(ESRCH));
+    }
+
+    #[test]
+    fn every_signal_has_the_same_number() {
+        for signal in Signal::iterator() {
+            let named = rustix::process::Signal::from_named_raw(signal as i32);
+            assert_eq!(named.map(rustix::process::Signal::as_raw), Some(signal as i32), "{signal}");
+        }
+    }
 }

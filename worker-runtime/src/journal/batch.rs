@@ -9,6 +9,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::record::{Record, RecordType};
 
+use super::bound;
+
 /// A buffer that grew above this in a burst is given back.
 const KEPT_BYTES: usize = 16 * 1024;
 
@@ -34,9 +36,12 @@ impl Batch {
         self.at = now();
     }
 
-    /// Appends a record whose body is kept to the letter.
+    /// Appends a record whose body is kept to the letter; one that is too long for its reader is cut, or becomes noise.
     pub(crate) fn push(&mut self, t: RecordType, turn: Option<u64>, kind: Option<&str>, body: &RawValue) {
-        let record = Record { n: self.next, at: self.at, t, turn, k: kind.map(Into::into), b: Some(body) };
+        let (kept, body) = bound::fit(t, body, bound::MAX_BODY_BYTES);
+        let kind = kind.filter(|_| kept == t);
+        let t = kept;
+        let record = Record { n: self.next, at: self.at, t, turn, k: kind.map(Into::into), b: Some(&body) };
         self.scratch.clear();
         write_json(&mut self.scratch, &record);
         codec::encode(&self.scratch, &mut self.bytes);
@@ -71,7 +76,7 @@ impl Batch {
 
     /// Whether a record is in it that must get through although the disk is full.
     pub(crate) fn is_critical(&self) -> bool {
-        self.types & !ordinary() != 0
+        self.types & !ORDINARY != 0
     }
 
     /// Forgets what was written.
@@ -102,7 +107,7 @@ impl Batch {
     /// gives how many it dropped.
     pub(crate) fn shed(&mut self) -> u64 {
         let before = self.next - self.first;
-        self.rewrite(self.first, |t| bit(t) & ordinary() == 0);
+        self.rewrite(self.first, |t| !ordinary(t));
         before - (self.next - self.first)
     }
 
@@ -172,9 +177,11 @@ const fn bit(t: RecordType) -> u32 {
     1 << t as u32
 }
 
-/// What only tells of progress.
-const fn ordinary() -> u32 {
-    bit(RecordType::Update) | bit(RecordType::Notification) | bit(RecordType::Noise)
+const ORDINARY: u32 = bit(RecordType::Update) | bit(RecordType::Notification) | bit(RecordType::Noise);
+
+/// Whether it only tells of progress.
+pub(super) const fn ordinary(t: RecordType) -> bool {
+    bit(t) & ORDINARY != 0
 }
 
 fn now() -> i64 {
@@ -245,6 +252,22 @@ mod tests {
         batch.renumber(8);
         assert_eq!(reading::records(batch.bytes())[1].n, 9);
         assert_eq!(batch.next(), 10);
+    }
+
+    #[test]
+    fn no_record_is_larger_than_its_reader_takes() {
+        let largest = "x".repeat(bound::MAX_BODY_BYTES - 2);
+        let mut batch = Batch::new(u64::MAX - 9);
+        batch.push(RecordType::Update, Some(u64::MAX), Some(&"\u{1}".repeat(64)), &to_raw(&largest));
+        let Decoded::Record { json, size } = codec::decode(batch.bytes(), codec::MAX_RECORD_BYTES) else {
+            panic!("its reader does not take it");
+        };
+        assert!(size == batch.bytes().len() && json.ends_with(b"xxx\"}"));
+        batch.clear();
+        batch.push(RecordType::Update, Some(1), Some("plan"), &to_raw(&(largest + "x")));
+        let records = reading::records(batch.bytes());
+        assert_eq!((records[0].t, &records[0].kind, records[0].turn), (RecordType::Noise, &None, Some(1)));
+        assert_eq!(records[0].body["bytes"], bound::MAX_BODY_BYTES + 1);
     }
 
     #[test]

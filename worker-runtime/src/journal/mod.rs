@@ -4,6 +4,7 @@
 //! power is told by the boot id in each segment. Must not know ACP or decide what a full disk means for a turn.
 
 pub(crate) mod batch;
+mod bound;
 mod segment;
 
 use std::fs;

@@ -79,6 +79,7 @@ fn anything() -> impl Strategy<Value = Input> {
         2 => turn().prop_map(|turn| Input::CancelRequested { turn, reason: "the journal's".to_owned() }),
         2 => (turn(), end).prop_map(|(turn, end)| Input::TurnEnd { turn, end }),
         1 => Just(Input::Ending),
+        1 => Just(Input::Terminating { reason: "SIGTERM".to_owned() }),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| Input::RuntimeGone { clean, rebooted }),
         1 => (link, 0u64..5).prop_map(|(link, last_turn)| Input::Attached { link, last_turn }),
         1 => Just(Input::NothingLeft),
@@ -100,6 +101,7 @@ fn all_inputs() -> Vec<Input> {
         decide(request(1), Some("allow")),
         decide(request(1), None),
         Input::Ending,
+        Input::Terminating { reason: "SIGTERM".to_owned() },
         Input::NothingLeft,
     ];
     for reason in ApprovalClosedReason::ALL {

@@ -57,6 +57,10 @@ fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
 }
 
 /// A worker whose first turn is with the agent.
+fn told_to_end() -> Input {
+    Input::Terminating { reason: "SIGTERM".to_owned() }
+}
+
 fn running() -> Vec<Input> {
     vec![session(), send(1), Input::Dispatching { turn: 1 }]
 }
@@ -128,6 +132,9 @@ fn how_a_turn_ends() {
             No,
         ),
         ("or dies", with(old(), &[CLEAN, GONE]), Failed, No),
+        ("its runtime is told to end", with(running(), &[told_to_end(), answered()]), Canceled, Maybe),
+        ("told to end before the prompt", with(sent(), &[told_to_end(), CLEAN]), Accepted, No),
+        ("the agent ends by itself", with(running(), &[cancel(), Input::Ending, failed()]), Failed, Maybe),
         ("stopped", with(running(), &[Input::Stop, Input::Ending, answered()]), Canceled, Maybe),
         (
             "stopped, the agent does not listen",

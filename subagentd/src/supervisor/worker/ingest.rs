@@ -7,7 +7,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
     AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Record, RecordType,
-    Session, StartFailed,
+    Session, StartFailed, Terminating,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -240,7 +240,10 @@ impl Actor {
                 taken.guard = Some(body::<AgentStarted>(record)?.guard);
                 None
             }
-            RecordType::AgentExited | RecordType::Terminating => Some(Input::Ending),
+            RecordType::AgentExited => Some(Input::Ending),
+            RecordType::Terminating => {
+                Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
+            }
             RecordType::Ended => {
                 taken.ended = true;
                 None

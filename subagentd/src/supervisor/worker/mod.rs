@@ -4,10 +4,12 @@
 //! [`Order`] and waits; if its client goes away, the order is carried out all the same.
 
 mod actor;
+mod gone;
 mod ingest;
 mod order;
 mod runtime;
 mod snapshot;
+mod starting;
 
 use std::sync::Arc;
 
@@ -63,6 +65,11 @@ impl Handle {
         let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot };
         tokio::spawn(actor.run());
         Ok(handle)
+    }
+
+    /// Whether there is room for a message that nobody waits for, beside those of the owner.
+    pub(super) fn has_room(&self) -> bool {
+        self.mailbox.capacity() >= WAITING_ORDERS / 2
     }
 
     /// Hands a message over.

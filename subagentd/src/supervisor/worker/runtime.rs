@@ -1,4 +1,4 @@
-//! The runtime of a worker as its actor knows it: started, adopted, connected, heard, ended, gone.
+//! The runtime of a worker as its actor knows it while it lives: connected, told, heard, watched over.
 
 use std::collections::HashMap;
 use std::process::Child;
@@ -8,39 +8,29 @@ use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHell
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::TurnEnd;
-use subagent_protocol::start::{AgentCommand, Limits, RuntimeStart};
 use subagent_protocol::state::Desired;
-use subagent_protocol::{Code, Error, PROTOCOL, Result};
+use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::ingest::Goal;
+use crate::core::Input;
 use crate::core::worker::{Link as LinkState, State};
-use crate::core::{Action, Input};
-use crate::store::{Cursor, Durability, workers};
-use crate::supervisor::environment;
-use crate::supervisor::journal;
+use crate::store::Durability;
 use crate::supervisor::link::Link;
-use crate::supervisor::locks;
-use crate::supervisor::process::{self, ExitWatch};
+use crate::supervisor::process::ExitWatch;
 use crate::supervisor::shared::LiveToken;
 
-/// From a runtime's start until it listens.
-const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// From our hello or command to the runtime's answer, before it counts as unresponsive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to reach a runtime that lives and cannot be reached.
 const RECONNECT: Duration = Duration::from_millis(250);
 /// Before what a runtime could not take for now is said again.
 const SAY_AGAIN: Duration = Duration::from_secs(1);
-/// How long what an earlier agent left may hold up the start of the next runtime.
-const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// From the demand to end until the runtime is killed (its own steps and the agent's grace are shorter).
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The same for one that does not answer.
 const TERMINATE_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the lock of a runtime that has ended may still be held: its descriptors are closed before it is reaped.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A runtime that lives, as far as is known.
 pub(super) struct Runtime {
@@ -48,12 +38,12 @@ pub(super) struct Runtime {
     /// `None` while it is not known which process it is.
     pub(super) exit: Option<ExitWatch>,
     pub(super) unresponsive: bool,
-    child: Option<Child>,
+    pub(super) child: Option<Child>,
     greeted: bool,
     /// Commands without an answer.
     unanswered: HashMap<u64, Asked>,
     answer_by: Option<Instant>,
-    reconnect_at: Option<Instant>,
+    pub(super) reconnect_at: Option<Instant>,
     kill_at: Option<Instant>,
     _live: LiveToken,
 }
@@ -71,71 +61,7 @@ impl Actor {
         self.runtime.as_ref().and_then(|runtime| runtime.exit.as_ref()).map(ExitWatch::process)
     }
 
-    /// Finds out how things stand when the daemon starts.
-    pub(super) async fn recover(&mut self) {
-        if self.incarnation == 0 && self.worker.state == State::Starting {
-            // A new worker, or one whose daemon died before it could start a runtime.
-            self.settled = true;
-            self.start_runtime().await;
-            return;
-        }
-        match locks::try_lock(&self.directory, locks::RUNTIME) {
-            Ok(None) => {
-                self.worker.link = LinkState::Starting;
-                let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
-                self.runtime = Some(self.new_runtime(exit, None));
-                self.shared.set_guard(&self.worker_id, self.stored_guard);
-                self.connect().await;
-            }
-            Ok(Some(lock)) => {
-                drop(lock);
-                self.settled = true;
-                let begun = journal::is_begun(&self.directory, self.cursor.segment);
-                if self.may_live && self.worker.state == State::Starting && self.cursor.offset == 0 && !begun
-                {
-                    // The daemon died before the runtime was there.
-                    self.start_runtime().await;
-                } else if self.may_live {
-                    self.recall_proof().await;
-                    self.gone().await;
-                } else {
-                    self.resume_without_runtime();
-                }
-            }
-            Err(_) if !locks::directory_exists(&self.directory) && self.may_live => self.gone().await,
-            Err(_) if !locks::directory_exists(&self.directory) => {
-                self.settled = true;
-                self.resume_without_runtime();
-            }
-            Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
-                self.retry = Some(Instant::now() + Duration::from_secs(1));
-            }
-        }
-    }
-
-    /// Whether the last record that was taken before the daemon died is the guard's proof.
-    async fn recall_proof(&mut self) {
-        let (id, number) = (self.id, self.cursor.number);
-        match self.shared.store.read(move |connection| workers::is_proof(connection, id, number)).await {
-            Ok(proof) => self.clean_end = proof,
-            Err(error) => {
-                tracing::warn!(worker = %self.worker_id, %error, "the last record cannot be looked at")
-            }
-        }
-    }
-
-    /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
-    fn resume_without_runtime(&mut self) {
-        if self.worker.turn().is_some_and(|turn| !turn.dispatching)
-            && matches!(self.worker.state, State::Turn(_))
-        {
-            self.worker.link = LinkState::Starting;
-            self.todo.push_back(Action::StartRuntime);
-        }
-    }
-
-    fn new_runtime(&self, exit: Option<ExitWatch>, child: Option<Child>) -> Runtime {
+    pub(super) fn new_runtime(&self, exit: Option<ExitWatch>, child: Option<Child>) -> Runtime {
         Runtime {
             link: None,
             exit,
@@ -150,128 +76,6 @@ impl Actor {
         }
     }
 
-    /// Starts a runtime; a failure is what the rules make of it.
-    pub(super) async fn start_runtime(&mut self) {
-        if self.runtime.is_some() {
-            // It is still there; its hello or its end decides.
-            return;
-        }
-        if let Err(error) = self.try_start_runtime().await {
-            self.may_live = false;
-            self.runtime = None;
-            self.apply(Input::SpawnFailed { error }).await;
-        }
-    }
-
-    async fn try_start_runtime(&mut self) -> Result<()> {
-        locks::make_directory(&self.directory)?;
-        let held = |what: &str| {
-            Error::new(
-                Code::StopIncomplete,
-                format!("{what} of this worker still runs; try again in a moment"),
-            )
-            .retryable()
-        };
-        let lock = locks::lock_within(&self.directory, locks::RUNTIME, LOCK_TIMEOUT).await?;
-        let lock = lock.ok_or_else(|| held("an earlier runtime"))?;
-        let guard_lock = locks::lock_within(&self.directory, locks::GUARD, LEFTOVERS_TIMEOUT).await?;
-        let guard_lock = guard_lock.ok_or_else(|| held("what an earlier agent left"))?;
-        let env = environment::read(&self.environment)?;
-        let start = self.begin_incarnation(env).await?;
-        subagent_failpoint::hit("spawn.before");
-        let failed = |error: std::io::Error| {
-            Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
-                .with("reasonCategory", "worker")
-                .with("command", self.shared.setup.runtime_program.display().to_string())
-                .recommend("check that subagent-runtime is installed beside subagentd")
-        };
-        let started =
-            process::start(&self.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;
-        subagent_failpoint::hit("spawn.after");
-        let process = started.process;
-        // Without a watch its end is found out by the lock.
-        let exit = ExitWatch::of(process).ok().flatten();
-        let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
-        let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
-            Ok(Ok(Err(error))) if error.kind() == std::io::ErrorKind::Interrupted => {
-                let message = "the worker's runtime was killed while it was being started; try again";
-                return Err(Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no"));
-            }
-            Ok(Ok(result)) => result.map_err(failed)?,
-            Ok(Err(error)) => return Err(failed(std::io::Error::other(error))),
-            Err(_) => {
-                if let Some(exit) = &exit {
-                    exit.kill();
-                }
-                return Err(failed(std::io::Error::new(
-                    std::io::ErrorKind::TimedOut,
-                    "it does not listen in time",
-                )));
-            }
-        };
-        self.runtime = Some(self.new_runtime(exit, Some(child)));
-        let id = self.id;
-        let stored = self
-            .shared
-            .store
-            .write(Durability::Full, 1, move |tx| tx.update_processes(id, Some(process), None))
-            .await;
-        if let Err(error) = stored {
-            // It lives. Its hello says it again.
-            tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
-        }
-        self.connect().await;
-        Ok(())
-    }
-
-    /// Stores that a runtime may live from now on, and says what it must know.
-    async fn begin_incarnation(&mut self, env: environment::Variables) -> Result<RuntimeStart> {
-        let incarnation = self.incarnation + 1;
-        let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
-        let (id, boot_id) = (self.id, self.shared.boot_id.clone());
-        self.shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                tx.begin_incarnation(id, incarnation, &boot_id)?;
-                tx.update_cursor(id, cursor)
-            })
-            .await?;
-        journal::remove_before(&self.directory, cursor.segment);
-        self.incarnation = incarnation;
-        self.cursor = cursor;
-        self.boot_id = Some(self.shared.boot_id.clone());
-        self.may_live = true;
-        self.clean_end = false;
-        self.damaged = false;
-        let launcher = &self.spec.launcher;
-        Ok(RuntimeStart {
-            protocol: PROTOCOL,
-            worker_id: self.worker_id.clone(),
-            incarnation,
-            generation: self.shared.generation(),
-            directory: self.directory.clone(),
-            socket: self.socket.clone(),
-            log: self.log.clone(),
-            segment: cursor.segment,
-            first_record: cursor.number + 1,
-            // The turn that this runtime is started for was accepted and not sent.
-            last_turn: self.worker.turn().map_or(self.worker.last_turn, |turn| turn.no - 1),
-            boot_id: self.shared.boot_id.clone(),
-            marker: format!("{}.{incarnation}", self.worker_id),
-            agent: AgentCommand {
-                program: launcher.program.clone(),
-                args: launcher.args.clone(),
-                cwd: self.cwd.clone(),
-                env,
-                umask: self.spec.umask,
-                nofile: self.spec.nofile,
-            },
-            session: self.session_id.clone(),
-            timeouts: launcher.timeouts,
-            limits: Limits::default(),
-        })
-    }
-
     fn desired(&self) -> Desired {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             Desired::Stop
@@ -280,7 +84,7 @@ impl Actor {
         }
     }
 
-    async fn connect(&mut self) {
+    pub(super) async fn connect(&mut self) {
         let link = Link::connect(&self.socket, self.shared.generation(), self.desired()).await;
         let Some(runtime) = &mut self.runtime else { return };
         runtime.unanswered.clear();
@@ -464,96 +268,6 @@ impl Actor {
         }
     }
 
-    /// The runtime's process has ended.
-    pub(super) async fn on_exit(&mut self) {
-        if let Some(mut child) = self.runtime.as_mut().and_then(|runtime| runtime.child.take()) {
-            // It has ended, so this does not wait.
-            if let Err(error) = child.wait() {
-                tracing::warn!(worker = %self.worker_id, %error, "a runtime could not be reaped");
-            }
-        }
-        match locks::lock_within(&self.directory, locks::RUNTIME, LOCK_TIMEOUT).await {
-            Ok(Some(lock)) => {
-                drop(lock);
-                self.gone().await;
-            }
-            Ok(None) => {
-                tracing::error!(worker = %self.worker_id, "a runtime has ended and its lock is held; looking again");
-                self.look_again();
-            }
-            // The directory was removed under us: nobody can hold a lock in it.
-            Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
-            Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
-                self.look_again();
-            }
-        }
-    }
-
-    fn look_again(&mut self) {
-        if let Some(runtime) = &mut self.runtime {
-            runtime.exit = None;
-            runtime.link = None;
-            runtime.reconnect_at = Some(Instant::now() + Duration::from_secs(1));
-        }
-    }
-
-    /// No runtime lives: what it wrote is taken, and what was open is ended.
-    async fn gone(&mut self) {
-        if let Some(child) = self.runtime.take().and_then(|mut runtime| runtime.child.take()) {
-            process::reap_later(child);
-        }
-        if !self.ingest_or_retry(Goal::End).await {
-            return;
-        }
-        subagent_failpoint::hit("gone.before_commit");
-        self.settled = true;
-        self.may_live = false;
-        // What cannot be read may have been the record of a prompt, as after a reboot.
-        let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
-        self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
-        self.check_leftovers().await;
-        let _ = std::fs::remove_file(&self.socket);
-        if let Some(cooldown) = self.shared.setup.restart_cooldown {
-            let now = Instant::now();
-            self.revive_at = Some(self.revived.map_or(now, |last| now.max(last + cooldown)));
-        }
-    }
-
-    /// Starts a runtime for an idle worker whose last one died: only where a person watches over the daemon
-    /// (`subagentd run`), and never for a worker that is stopped. It repeats no prompt: no turn is open.
-    fn revive(&mut self) {
-        self.revive_at = None;
-        if self.worker.state == State::Idle && self.worker.link == LinkState::None && self.runtime.is_none() {
-            self.revived = Some(Instant::now());
-            self.worker.link = LinkState::Starting;
-            self.todo.push_back(Action::StartRuntime);
-        }
-    }
-
-    /// A worker counts as stopped, and its guard as gone, only when that has ended everything.
-    pub(super) async fn check_leftovers(&mut self) {
-        self.leftovers = None;
-        if self.runtime.is_some() {
-            return;
-        }
-        let free = match locks::try_lock(&self.directory, locks::GUARD) {
-            Ok(lock) => lock.is_some(),
-            Err(_) => !locks::directory_exists(&self.directory),
-        };
-        if free {
-            // Only now: until then what is left is still the agent's, not the owner's.
-            self.shared.set_guard(&self.worker_id, None);
-            if matches!(self.worker.state, State::Stopping(_)) {
-                self.apply(Input::NothingLeft).await;
-            }
-        } else {
-            self.leftovers_pause =
-                (self.leftovers_pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
-            self.leftovers = Some(Instant::now() + self.leftovers_pause);
-        }
-    }
-
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let runtime = self.runtime.as_ref();
         [
@@ -609,21 +323,6 @@ impl Actor {
         if due(runtime.reconnect_at) {
             runtime.reconnect_at = None;
             self.reconnect().await;
-        }
-    }
-
-    async fn reconnect(&mut self) {
-        match locks::try_lock(&self.directory, locks::RUNTIME) {
-            Ok(Some(lock)) => {
-                drop(lock);
-                self.on_exit().await;
-            }
-            Ok(None) => self.connect().await,
-            Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
-            Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
-                self.look_again();
-            }
         }
     }
 }

@@ -1,0 +1,162 @@
+//! The store on real files: what is committed together, what is never given twice, what is left alone.
+
+use std::time::Duration;
+
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::*;
+use crate::core::Fact;
+
+const NOW: Timestamp = Timestamp(1_000);
+
+fn event(payload: &str) -> NewEvent<'_> {
+    NewEvent {
+        number: None,
+        turn: None,
+        at: NOW,
+        event_type: EventType::TurnStarted,
+        kind: None,
+        record: None,
+        payload,
+    }
+}
+
+/// A store with one worker.
+async fn with_worker(path: &Path) -> (Store, RowId) {
+    let store = Store::open(path).unwrap();
+    let worker = store.write(Durability::Full, 1, |tx| {
+        let id = ControllerId::from_random([1; 5]);
+        let controller = tx.upsert_controller(&id, Some("label"), "/ws", NOW)?;
+        let worker = NewWorker {
+            worker_id: WorkerId::from_random([1; 5]),
+            controller: controller.id,
+            label: "worker".to_owned(),
+            launcher: "demo".to_owned(),
+            role: "default".to_owned(),
+            cwd: "/ws".to_owned(),
+            spec: "{}".to_owned(),
+            placeholder: "sess_0".to_owned(),
+        };
+        tx.insert_worker(&worker, NOW)
+    });
+    (store.clone(), worker.await.unwrap())
+}
+
+async fn seqs(store: &Store) -> Vec<i64> {
+    let query = |connection: &Connection| -> Result<Vec<i64>> {
+        let mut statement =
+            connection.prepare("SELECT seq FROM events ORDER BY seq").map_err(StoreError::from)?;
+        let rows = statement.query_map([], |row| row.get(0)).map_err(StoreError::from)?;
+        Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+    };
+    store.read(query).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_job_that_fails_undoes_only_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    let jobs = (0..20).map(|job| {
+        store.write(Durability::Progress, 1, move |tx| {
+            let seq = tx.insert_event(worker, &event("{}"))?;
+            if job % 3 == 0 { Err(Error::new(Code::InvalidInput, "no")) } else { Ok(seq) }
+        })
+    });
+    let results = futures_util::future::join_all(jobs).await;
+    let stored: Vec<i64> = results.iter().filter_map(|result| result.as_ref().ok()).copied().collect();
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 7);
+    assert_eq!(seqs(&store).await, stored);
+    store.close().await;
+    let late = store.write(Durability::Full, 1, |_| Ok(())).await.unwrap_err();
+    assert_eq!((late.code, late.retryable), (Code::DaemonNotRunning, true));
+}
+
+#[tokio::test]
+async fn a_sequence_number_is_never_given_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.db");
+    let (mut store, worker) = with_worker(&path).await;
+    let mut given = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..3 {
+            let add = store.write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &event("{}")));
+            given.push(add.await.unwrap());
+        }
+        // The newest rows are lost, as by a retention that has caught up or a power loss.
+        let delete = |tx: &mut Tx<'_>| tx.execute("DELETE FROM events", []).map(|_| ());
+        store.write(Durability::Full, 1, delete).await.unwrap();
+        store.close().await;
+        store = Store::open(&path).unwrap();
+    }
+    assert!(given.is_sorted_by(|a, b| a < b), "{given:?}");
+}
+
+#[tokio::test]
+async fn progress_is_synced_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    let syncs = || {
+        store.read(|connection| {
+            let sql = "SELECT value FROM meta WHERE key = 'syncs'";
+            Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(StoreError::from)?)
+        })
+    };
+    let before = syncs().await.unwrap();
+    store.write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &event("{}"))).await.unwrap();
+    let synced = async {
+        while syncs().await.unwrap() == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), synced).await.expect("a FULL commit after a second");
+}
+
+#[tokio::test]
+async fn a_turn_ends_once_and_only_one_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    let open = |no: u64| Fact::TurnOpened {
+        no,
+        id: subagent_protocol::ids::TurnId::from_random([u8::try_from(no).unwrap(); 5]),
+    };
+    let close = |no| Fact::TurnClosed {
+        no,
+        status: subagent_protocol::state::TurnStatus::Completed,
+        dispatched: subagent_protocol::state::Dispatched::Yes,
+    };
+    let store_facts = |facts: Vec<Fact>| {
+        store.write(Durability::Full, 1, move |tx| tx.store_facts(worker, &facts, None, NOW).map(|_| ()))
+    };
+    store_facts(vec![open(1)]).await.unwrap();
+    assert_eq!(store_facts(vec![open(2)]).await.unwrap_err().code, Code::StorageError);
+    store_facts(vec![close(1)]).await.unwrap();
+    assert_eq!(store_facts(vec![close(1)]).await.unwrap_err().code, Code::Internal);
+    store_facts(vec![open(2)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_means_one_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = with_worker(&dir.path().join("state.db")).await;
+    store.write(Durability::Full, 1, |tx| tx.remember("key", "a", "1", NOW)).await.unwrap();
+    let recall =
+        |fingerprint: &'static str| store.read(move |connection| recall(connection, "key", fingerprint));
+    assert_eq!(recall("a").await.unwrap().as_deref(), Some("1"));
+    assert_eq!(recall("b").await.unwrap_err().code, Code::IdempotencyConflict);
+}
+
+#[tokio::test]
+async fn names_with_a_meaning_in_uris_are_only_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("a?b#c%20d é");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("state.db");
+    for _ in 0..2 {
+        let store = Store::open(&path).unwrap();
+        store.close().await;
+    }
+    assert!(path.metadata().unwrap().len() > 0);
+}

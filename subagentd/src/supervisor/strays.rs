@@ -1,0 +1,88 @@
+//! The last resort: processes of a worker whose runtime and guard were killed in one stroke, so that nobody was left
+//! to end them. Found by the marker in their environment, which is the worker's and the runtime's own.
+//!
+//! Best effort: a process that has wiped its environment is not found. Must never touch a process without exactly
+//! this marker, nor one of our own executables.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use subagent_config::proc;
+
+/// The variable that every process of an agent inherits.
+const MARKER: &str = "SUBAGENT_MARKER";
+/// What forks while it is looked for is found by the next look; more looks than this are not worth it.
+const LOOKS: usize = 8;
+
+/// The value that only processes below this runtime of the worker have.
+pub(super) fn marker(worker_id: &str, incarnation: u64) -> String {
+    format!("{worker_id}.{incarnation}")
+}
+
+/// Kills what carries the marker; says how many processes that were.
+pub(super) async fn end(marker: String) -> usize {
+    // Reading all of /proc takes milliseconds: not on a thread that others wait for.
+    tokio::task::spawn_blocking(move || end_marked(&marker)).await.unwrap_or(0)
+}
+
+fn end_marked(marker: &str) -> usize {
+    let entry = format!("{MARKER}={marker}");
+    let mut killed = 0;
+    for _ in 0..LOOKS {
+        let found: Vec<i32> = pids().filter(|pid| is_marked(*pid, entry.as_bytes())).collect();
+        if found.is_empty() {
+            break;
+        }
+        for pid in found {
+            let Ok(before) = proc::start_time(pid) else { continue };
+            // Looked at again: the number may have been given to somebody else since.
+            if is_marked(pid, entry.as_bytes())
+                && proc::start_time(pid).is_ok_and(|now| now == before)
+                && kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok()
+            {
+                killed += 1;
+            }
+        }
+    }
+    killed
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn is_marked(pid: i32, entry: &[u8]) -> bool {
+    let folder = Path::new("/proc").join(pid.to_string());
+    let marked = fs::read(folder.join("environ"))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == entry));
+    let ended = || proc::process(pid).is_ok_and(|process| process.ended);
+    let ours = || {
+        fs::read_link(folder.join("exe")).is_ok_and(|exe| {
+            exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("subagent"))
+        })
+    };
+    marked && !ended() && !ours()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_what_carries_exactly_the_marker_is_ended() {
+        let own = std::process::id();
+        let sleeper = |value: String| Command::new("sleep").arg("60").env(MARKER, value).spawn().unwrap();
+        let mut marked = sleeper(format!("w_test{own}.1"));
+        let mut other = sleeper(format!("w_test{own}.10"));
+        assert_eq!(end_marked(&format!("w_test{own}.1")), 1);
+        assert!(!marked.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none(), "another runtime's process was ended");
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

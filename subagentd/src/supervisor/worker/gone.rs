@@ -1,0 +1,114 @@
+//! How a worker loses its runtime: its process ends, what it wrote is taken, and what it left behind is waited for.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::ingest::Goal;
+use crate::core::Input;
+use crate::core::worker::State;
+use crate::supervisor::{locks, process, strays};
+
+impl Actor {
+    /// The runtime's process has ended.
+    pub(super) async fn on_exit(&mut self) {
+        if let Some(mut child) = self.runtime.as_mut().and_then(|runtime| runtime.child.take()) {
+            // It has ended, so this does not wait.
+            if let Err(error) = child.wait() {
+                tracing::warn!(worker = %self.worker_id, %error, "a runtime could not be reaped");
+            }
+        }
+        match locks::lock_within(&self.directory, locks::RUNTIME, locks::LOCK_TIMEOUT).await {
+            Ok(Some(lock)) => {
+                drop(lock);
+                self.gone().await;
+            }
+            Ok(None) => {
+                tracing::error!(worker = %self.worker_id, "a runtime has ended and its lock is held; looking again");
+                self.look_again();
+            }
+            // The directory was removed under us: nobody can hold a lock in it.
+            Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
+                self.look_again();
+            }
+        }
+    }
+
+    fn look_again(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.exit = None;
+            runtime.link = None;
+            runtime.reconnect_at = Some(Instant::now() + Duration::from_secs(1));
+        }
+    }
+
+    /// No runtime lives: what it wrote is taken, and what was open is ended.
+    pub(super) async fn gone(&mut self) {
+        if let Some(child) = self.runtime.take().and_then(|mut runtime| runtime.child.take()) {
+            process::reap_later(child);
+        }
+        if !self.ingest_or_retry(Goal::End).await {
+            return;
+        }
+        subagent_failpoint::hit("gone.before_commit");
+        self.settled = true;
+        self.may_live = false;
+        // What cannot be read may have been the record of a prompt, as after a reboot.
+        let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
+        self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
+        self.check_leftovers().await;
+        let _ = std::fs::remove_file(&self.socket);
+        if let Some(cooldown) = self.shared.setup.restart_cooldown {
+            let now = Instant::now();
+            self.revive_at = Some(self.revived.map_or(now, |last| now.max(last + cooldown)));
+        }
+    }
+
+    /// A worker counts as stopped, and its guard as gone, only when that has ended everything.
+    pub(super) async fn check_leftovers(&mut self) {
+        self.leftovers = None;
+        if self.runtime.is_some() {
+            return;
+        }
+        let free = match locks::try_lock(&self.directory, locks::GUARD) {
+            Ok(lock) => lock.is_some(),
+            Err(_) => !locks::directory_exists(&self.directory),
+        };
+        if free && !self.clean_end {
+            // Nobody proved that nothing is left.
+            let killed = strays::end(strays::marker(self.worker_id.as_str(), self.incarnation)).await;
+            if killed > 0 {
+                tracing::warn!(worker = %self.worker_id, killed, "processes that runtime and guard left were ended");
+            }
+        }
+        if free {
+            // Only now: until then what is left is still the agent's, not the owner's.
+            self.shared.set_guard(&self.worker_id, None);
+            if matches!(self.worker.state, State::Stopping(_)) {
+                self.apply(Input::NothingLeft).await;
+            }
+        } else {
+            self.leftovers_pause =
+                (self.leftovers_pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
+            self.leftovers = Some(Instant::now() + self.leftovers_pause);
+        }
+    }
+
+    pub(super) async fn reconnect(&mut self) {
+        match locks::try_lock(&self.directory, locks::RUNTIME) {
+            Ok(Some(lock)) => {
+                drop(lock);
+                self.on_exit().await;
+            }
+            Ok(None) => self.connect().await,
+            Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
+                self.look_again();
+            }
+        }
+    }
+}

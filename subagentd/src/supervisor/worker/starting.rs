@@ -1,0 +1,218 @@
+//! How a worker comes to a runtime: started anew, or found alive by a daemon that was started anew.
+
+use std::time::Duration;
+
+use subagent_protocol::start::{AgentCommand, Limits, RuntimeStart};
+use subagent_protocol::{Code, Error, PROTOCOL, Result};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use crate::core::worker::{Link as LinkState, State};
+use crate::core::{Action, Input};
+use crate::store::{Cursor, Durability, workers};
+use crate::supervisor::process::{self, ExitWatch};
+use crate::supervisor::{environment, journal, locks, strays};
+
+/// From a runtime's start until it listens.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long what an earlier agent left may hold up the start of the next runtime.
+const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Actor {
+    /// Finds out how things stand when the daemon starts.
+    pub(super) async fn recover(&mut self) {
+        if self.incarnation == 0 && self.worker.state == State::Starting {
+            // A new worker, or one whose daemon died before it could start a runtime.
+            self.settled = true;
+            self.start_runtime().await;
+            return;
+        }
+        match locks::try_lock(&self.directory, locks::RUNTIME) {
+            Ok(None) => {
+                self.worker.link = LinkState::Starting;
+                let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
+                self.runtime = Some(self.new_runtime(exit, None));
+                self.shared.set_guard(&self.worker_id, self.stored_guard);
+                self.connect().await;
+            }
+            Ok(Some(lock)) => {
+                drop(lock);
+                self.settled = true;
+                let begun = journal::is_begun(&self.directory, self.cursor.segment);
+                if self.may_live && self.worker.state == State::Starting && self.cursor.offset == 0 && !begun
+                {
+                    // The daemon died before the runtime was there.
+                    self.start_runtime().await;
+                } else if self.may_live {
+                    self.recall_proof().await;
+                    self.gone().await;
+                } else {
+                    self.resume_without_runtime();
+                }
+            }
+            Err(_) if !locks::directory_exists(&self.directory) && self.may_live => self.gone().await,
+            Err(_) if !locks::directory_exists(&self.directory) => {
+                self.settled = true;
+                self.resume_without_runtime();
+            }
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
+                self.retry = Some(Instant::now() + Duration::from_secs(1));
+            }
+        }
+    }
+
+    /// Whether the last record that was taken before the daemon died is the guard's proof.
+    async fn recall_proof(&mut self) {
+        let (id, number) = (self.id, self.cursor.number);
+        match self.shared.store.read(move |connection| workers::is_proof(connection, id, number)).await {
+            Ok(proof) => self.clean_end = proof,
+            Err(error) => {
+                tracing::warn!(worker = %self.worker_id, %error, "the last record cannot be looked at")
+            }
+        }
+    }
+
+    /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
+    fn resume_without_runtime(&mut self) {
+        if self.worker.turn().is_some_and(|turn| !turn.dispatching)
+            && matches!(self.worker.state, State::Turn(_))
+        {
+            self.worker.link = LinkState::Starting;
+            self.todo.push_back(Action::StartRuntime);
+        }
+    }
+
+    /// Starts a runtime; a failure is what the rules make of it.
+    pub(super) async fn start_runtime(&mut self) {
+        if self.runtime.is_some() {
+            // It is still there; its hello or its end decides.
+            return;
+        }
+        if let Err(error) = self.try_start_runtime().await {
+            self.may_live = false;
+            self.runtime = None;
+            self.apply(Input::SpawnFailed { error }).await;
+        }
+    }
+
+    async fn try_start_runtime(&mut self) -> Result<()> {
+        locks::make_directory(&self.directory)?;
+        let held = |what: &str| {
+            Error::new(
+                Code::StopIncomplete,
+                format!("{what} of this worker still runs; try again in a moment"),
+            )
+            .retryable()
+        };
+        let lock = locks::lock_within(&self.directory, locks::RUNTIME, locks::LOCK_TIMEOUT).await?;
+        let lock = lock.ok_or_else(|| held("an earlier runtime"))?;
+        let guard_lock = locks::lock_within(&self.directory, locks::GUARD, LEFTOVERS_TIMEOUT).await?;
+        let guard_lock = guard_lock.ok_or_else(|| held("what an earlier agent left"))?;
+        let env = environment::read(&self.environment)?;
+        let start = self.begin_incarnation(env).await?;
+        subagent_failpoint::hit("spawn.before");
+        let failed = |error: std::io::Error| {
+            Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
+                .with("reasonCategory", "worker")
+                .with("command", self.shared.setup.runtime_program.display().to_string())
+                .recommend("check that subagent-runtime is installed beside subagentd")
+        };
+        let started =
+            process::start(&self.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;
+        subagent_failpoint::hit("spawn.after");
+        let process = started.process;
+        // Without a watch its end is found out by the lock.
+        let exit = ExitWatch::of(process).ok().flatten();
+        let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
+        let child = match tokio::time::timeout(LISTEN_TIMEOUT, listening).await {
+            Ok(Ok(Err(error))) if error.kind() == std::io::ErrorKind::Interrupted => {
+                let message = "the worker's runtime was killed while it was being started; try again";
+                return Err(Error::new(Code::RuntimeLost, message).retryable().with("dispatched", "no"));
+            }
+            Ok(Ok(result)) => result.map_err(failed)?,
+            Ok(Err(error)) => return Err(failed(std::io::Error::other(error))),
+            Err(_) => {
+                if let Some(exit) = &exit {
+                    exit.kill();
+                }
+                return Err(failed(std::io::Error::new(
+                    std::io::ErrorKind::TimedOut,
+                    "it does not listen in time",
+                )));
+            }
+        };
+        self.runtime = Some(self.new_runtime(exit, Some(child)));
+        let id = self.id;
+        let stored = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| tx.update_processes(id, Some(process), None))
+            .await;
+        if let Err(error) = stored {
+            // It lives. Its hello says it again.
+            tracing::warn!(worker = %self.worker_id, %error, "a runtime's process could not be stored");
+        }
+        self.connect().await;
+        Ok(())
+    }
+
+    /// Stores that a runtime may live from now on, and says what it must know.
+    async fn begin_incarnation(&mut self, env: environment::Variables) -> Result<RuntimeStart> {
+        let incarnation = self.incarnation + 1;
+        let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
+        let (id, boot_id) = (self.id, self.shared.boot_id.clone());
+        self.shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                tx.begin_incarnation(id, incarnation, &boot_id)?;
+                tx.update_cursor(id, cursor)
+            })
+            .await?;
+        journal::remove_before(&self.directory, cursor.segment);
+        self.incarnation = incarnation;
+        self.cursor = cursor;
+        self.boot_id = Some(self.shared.boot_id.clone());
+        self.may_live = true;
+        self.clean_end = false;
+        self.damaged = false;
+        let launcher = &self.spec.launcher;
+        Ok(RuntimeStart {
+            protocol: PROTOCOL,
+            worker_id: self.worker_id.clone(),
+            incarnation,
+            generation: self.shared.generation(),
+            directory: self.directory.clone(),
+            socket: self.socket.clone(),
+            log: self.log.clone(),
+            segment: cursor.segment,
+            first_record: cursor.number + 1,
+            // The turn that this runtime is started for was accepted and not sent.
+            last_turn: self.worker.turn().map_or(self.worker.last_turn, |turn| turn.no - 1),
+            boot_id: self.shared.boot_id.clone(),
+            marker: strays::marker(self.worker_id.as_str(), incarnation),
+            agent: AgentCommand {
+                program: launcher.program.clone(),
+                args: launcher.args.clone(),
+                cwd: self.cwd.clone(),
+                env,
+                umask: self.spec.umask,
+                nofile: self.spec.nofile,
+            },
+            session: self.session_id.clone(),
+            timeouts: launcher.timeouts,
+            limits: Limits::default(),
+        })
+    }
+
+    /// Starts a runtime for an idle worker whose last one died: only where a person watches over the daemon
+    /// (`subagentd run`), and never for a worker that is stopped. It repeats no prompt: no turn is open.
+    pub(super) fn revive(&mut self) {
+        self.revive_at = None;
+        if self.worker.state == State::Idle && self.worker.link == LinkState::None && self.runtime.is_none() {
+            self.revived = Some(Instant::now());
+            self.worker.link = LinkState::Starting;
+            self.todo.push_back(Action::StartRuntime);
+        }
+    }
+}

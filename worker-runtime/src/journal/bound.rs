@@ -1,0 +1,81 @@
+//! How large a record may be: never larger than its reader takes, or everything behind it would be lost with it.
+//!
+//! Pure. Must not change what is small enough.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use subagent_protocol::codec::MAX_RECORD_BYTES;
+use subagent_protocol::record::{Noise, NoiseReason, RecordType};
+
+use super::batch::{ordinary, to_raw};
+use crate::shorten;
+
+/// Room for what stands around a body: number, time, type, turn and kind.
+const HEAD_BYTES: usize = 4096;
+/// The longest body.
+pub(super) const MAX_BODY_BYTES: usize = MAX_RECORD_BYTES - HEAD_BYTES;
+/// What is kept of a body that is too long and must keep its shape: it fits into the room that is kept for such
+/// records when the disk is full.
+const SHORT_BYTES: usize = 32 * 1024;
+/// How much of any other one is shown.
+const SHOWN_BYTES: usize = 4096;
+
+/// The body as it is when it has at most `most` bytes.
+///
+/// Else progress becomes a record of its size, as a line that is too long does; a record that others depend on keeps its
+/// type, and the texts in it are cut.
+pub(super) fn fit(t: RecordType, body: &RawValue, most: usize) -> (RecordType, Cow<'_, RawValue>) {
+    let text = body.get();
+    if text.len() <= most {
+        return (t, Cow::Borrowed(body));
+    }
+    if !ordinary(t)
+        && let Ok(body) = serde_json::from_str::<Value>(text)
+    {
+        return (t, Cow::Owned(to_raw(&shorten::value(&body, SHORT_BYTES))));
+    }
+    let noise = Noise {
+        reason: NoiseReason::TooLong,
+        bytes: text.len() as u64,
+        digest: format!("{:08x}", crc32c::crc32c(text.as_bytes())),
+        head: text[..text.floor_char_boundary(SHOWN_BYTES)].to_owned(),
+    };
+    (RecordType::Noise, Cow::Owned(to_raw(&noise)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use subagent_protocol::error::{Code, Error};
+    use subagent_protocol::record::{StartFailed, TurnEnd};
+
+    use super::*;
+    use crate::shorten::tests::any_json;
+
+    proptest! {
+        #[test]
+        fn every_body_fits_and_keeps_its_shape(details in any_json(), message in any::<String>(), times in 0_usize..1_000) {
+            let most = SHORT_BYTES;
+            let error = Error::new(Code::BackendRpcError, message.repeat(times)).with("error", details).retryable();
+            let end = TurnEnd::Failed { error: error.clone() };
+            let body = to_raw(&end);
+            let (t, kept) = fit(RecordType::TurnEnd, &body, most);
+            prop_assert!(t == RecordType::TurnEnd && kept.get().len() <= most);
+            prop_assert_eq!(body.get().len() <= most, kept.get() == body.get());
+            let TurnEnd::Failed { error: read } = serde_json::from_str(kept.get()).unwrap() else { panic!("{kept}") };
+            prop_assert!(read.code == error.code && read.retryable);
+            let body = to_raw(&StartFailed { error });
+            let (t, kept) = fit(RecordType::StartFailed, &body, most);
+            prop_assert!(t == RecordType::StartFailed && kept.get().len() <= most);
+            prop_assert!(serde_json::from_str::<StartFailed>(kept.get()).is_ok());
+            let (t, kept) = fit(RecordType::Update, &body, most);
+            prop_assert!(kept.get().len() <= most);
+            match body.get().len() <= most {
+                true => prop_assert!(t == RecordType::Update),
+                false => prop_assert_eq!(serde_json::from_str::<Noise>(kept.get()).unwrap().bytes, body.get().len() as u64),
+            }
+        }
+    }
+}

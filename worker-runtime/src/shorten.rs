@@ -1,0 +1,139 @@
+//! Cutting what is too long to be kept: texts, and JSON whose shape must survive.
+//!
+//! Pure. Must not cut what is short enough.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Stands for what was cut off.
+const ELLIPSIS: &str = "…";
+/// The longest text inside of JSON that is cut, in bytes; encoded it may be twice as long.
+const TEXT_BYTES: usize = 4096;
+/// The most bytes that a byte of text takes as JSON: `\u0000`.
+const ESCAPED_BYTES: usize = 6;
+/// With less room than this a text is left out.
+const LEAST_BYTES: usize = 64;
+
+/// The text, or its beginning with an ellipsis: at most `most` bytes.
+pub(crate) fn text(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let kept = text.floor_char_boundary(most.saturating_sub(ELLIPSIS.len()));
+    format!("{}{}", &text[..kept], if most < ELLIPSIS.len() { "" } else { ELLIPSIS })
+}
+
+/// The value as it is when its JSON has at most `most` bytes; else with long texts cut and with the first entries of
+/// its lists and objects only, so that it has at most `most` bytes. Their order is kept.
+pub(crate) fn value(value: &Value, most: usize) -> Value {
+    if encoded_bytes(value) <= most {
+        return value.clone();
+    }
+    let mut left = most;
+    cut(value, &mut left).unwrap_or(Value::Null)
+}
+
+/// `None` when there is no room left for it.
+fn cut(value: &Value, left: &mut usize) -> Option<Value> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            *left = left.checked_sub(encoded_bytes(value))?;
+            Some(value.clone())
+        }
+        Value::String(long) => {
+            let most = (*left).min(2 * TEXT_BYTES);
+            let mut kept = text(long, TEXT_BYTES);
+            if encoded_bytes(&kept) > most {
+                kept = (most >= LEAST_BYTES).then(|| text(long, (most - 2) / ESCAPED_BYTES))?;
+            }
+            *left = left.checked_sub(encoded_bytes(&kept))?;
+            Some(kept.into())
+        }
+        Value::Array(items) => {
+            *left = left.checked_sub("[]".len())?;
+            Some(items.iter().map_while(|item| cut_entry(item, ",".len(), left)).collect())
+        }
+        Value::Object(entries) => {
+            *left = left.checked_sub("{}".len())?;
+            let entries = entries.iter().map_while(|(key, item)| {
+                Some((key.clone(), cut_entry(item, encoded_bytes(key) + ":,".len(), left)?))
+            });
+            Some(Value::Object(entries.collect()))
+        }
+    }
+}
+
+fn cut_entry(item: &Value, around: usize, left: &mut usize) -> Option<Value> {
+    *left = left.checked_sub(around)?;
+    cut(item, left)
+}
+
+/// The length of its JSON text.
+fn encoded_bytes<T: Serialize + ?Sized>(value: &T) -> usize {
+    struct Count(usize);
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, nor can text and JSON be anything but JSON.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// JSON of all shapes, some of it long.
+    pub(crate) fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            (any::<String>(), 0_usize..400).prop_map(|(text, times)| text.repeat(times).into()),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec((any::<String>(), inner), 0..6)
+                    .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn json_fits_and_what_fits_stays(long in any_json(), most in 4_usize..20_000) {
+            let short = value(&long, most);
+            prop_assert!(short.to_string().len() <= most);
+            prop_assert_eq!(long.to_string().len() <= most, short == long);
+        }
+
+        #[test]
+        fn text_fits_and_what_fits_stays(long in ".{0,80}", most in 0_usize..200) {
+            let short = text(&long, most);
+            prop_assert!(short.len() <= most);
+            prop_assert_eq!(long.len() <= most, short == long);
+        }
+    }
+
+    #[test]
+    fn the_first_fields_survive() {
+        let error = json!({"code": "X", "message": "m".repeat(100_000), "retryable": false, "details": {"a": "b".repeat(100_000)}});
+        let short = value(&error, 32 * 1024);
+        assert_eq!((&short["code"], &short["retryable"]), (&json!("X"), &json!(false)));
+        assert!(short["message"].as_str().unwrap().ends_with("m…"));
+        assert!(short["details"]["a"].as_str().unwrap().len() > 1000);
+    }
+}
