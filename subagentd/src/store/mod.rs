@@ -1,6 +1,6 @@
 //! SQLite: the only place that opens `state.db`.
 //!
-//! One thread writes (see [`writer`]); readers are short, run on tokio's blocking threads, and hold nothing
+//! One thread writes (see `writer`); readers are short, run on tokio's blocking threads, and hold nothing
 //! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
 
 pub(crate) mod controllers;

@@ -1,6 +1,6 @@
 //! The facade of the control plane: everything that the API can ask for.
 //!
-//! Architecture invariant: whatever changes a worker goes through its actor ([`worker`]); whatever is durable goes
+//! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
 mod controllers;

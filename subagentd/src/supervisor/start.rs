@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::spec::Spec;
 use super::worker::{Handle, Message, Order};
-use super::{Caller, Supervisor, controllers, entropy, environment, worker};
+use super::{Caller, Supervisor, controllers, entropy, environment, strays, worker};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -165,16 +165,16 @@ impl Supervisor {
             Ok(Err(_)) => Err(worker::ending()),
             Err(_) => {
                 let guards = self.shared.guards();
-                let guard =
-                    guards.iter().find(|(worker, _)| *worker == handle.worker_id).map(|(_, guard)| guard.pid);
+                let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
+                let left = guard.map(|(_, guard)| strays::below(guard.pid)).unwrap_or_default();
                 Err(Error::new(
                     Code::StopIncomplete,
                     "not all processes of the worker have ended yet; they are being killed again and again",
                 )
                 .retryable()
                 .with("workerId", handle.worker_id.as_str())
-                .with("pids", guard.into_iter().collect::<Vec<_>>())
-                .recommend("look at the processes below the guard; repeat the command to wait longer"))
+                .with("pids", left)
+                .recommend("look at these processes (of another user?); repeat the command to wait longer"))
             }
         }
     }

@@ -49,6 +49,14 @@ fn end_marked(marker: &str) -> usize {
     killed
 }
 
+/// The processes below this one, for people who want to know what does not end.
+pub(super) fn below(ancestor: i32) -> Vec<i32> {
+    let is_below = |pid: &i32| {
+        proc::ancestors(*pid).is_ok_and(|chain| chain.iter().skip(1).any(|above| above.pid == ancestor))
+    };
+    pids().filter(is_below).collect()
+}
+
 fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -72,6 +80,15 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn children_are_below_their_parent() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let (own, pid) = (i32::try_from(std::process::id()).unwrap(), i32::try_from(child.id()).unwrap());
+        assert!(below(own).contains(&pid) && !below(own).contains(&own));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn only_what_carries_exactly_the_marker_is_ended() {

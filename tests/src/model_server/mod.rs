@@ -1,11 +1,11 @@
 //! A model server of our own: what a real agent talks to instead of its vendor's service, so that it can be
 //! driven without network, key or cost. It listens on the loopback only and forgets everything when dropped.
 //!
-//! What it answers is scripted by the user's text ([`script`] has the list of directives), so a test
+//! What it answers is scripted by the user's text (`script` has the list of directives), so a test
 //! decides in the prompt what the model will do.
 //!
-//! One file per vendor translates between that vendor's wire format and the neutral [`script::Turn`] and
-//! [`reply::Piece`]; a further vendor is one more file with a `routes()` that is merged in [`routes`].
+//! One file per vendor translates between that vendor's wire format and the neutral `script::Turn` and
+//! `reply::Piece`; a further vendor is one more file with a `routes()` that is merged in `routes`.
 //! Nothing vendor-specific belongs into the other files, and nothing here knows ACP or our product.
 
 mod gemini;
