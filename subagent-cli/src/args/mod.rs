@@ -81,7 +81,10 @@ pub enum Command {
     Wait(Wait),
     Approve(Approve),
     Cancel(Cancel),
-    /// See it work: a daemon, a worker on a scripted agent, crashes, a clean end
+    /// See it work: a daemon, a worker, crashes, a clean end
+    #[command(after_help = "\
+Examples:
+  subagent demo")]
     Demo,
 }
 
