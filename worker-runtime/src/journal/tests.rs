@@ -1,3 +1,5 @@
+//! The journal on real files: what is written, cut off, sealed and held back.
+
 use std::process::Command;
 
 use serde_json::json;
