@@ -11,6 +11,7 @@ mod health;
 mod journal;
 mod link;
 mod locks;
+mod orders;
 mod process;
 mod roster;
 mod shared;
