@@ -161,8 +161,8 @@ impl Shell {
             if event["turnId"] != turn {
                 continue;
             }
-            let shown =
-                event["data"]["text"].as_str().or(event["data"]["stopReason"].as_str()).unwrap_or_default();
+            let shown = event["data"]["text"].as_str().or(event["data"]["stopReason"].as_str());
+            let shown = shown.and_then(|text| text.lines().next()).unwrap_or_default();
             said(&format!("  {}  {shown}", event["type"].as_str().unwrap_or_default()));
             heard |= event["data"]["text"].as_str() == Some(text);
             ended = event["type"] == "turn.completed";
