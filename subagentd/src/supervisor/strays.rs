@@ -4,6 +4,7 @@
 //! Best effort: a process that has wiped its environment is not found. Must never touch a process without exactly
 //! this marker, nor one of our own executables.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -13,8 +14,9 @@ use subagent_config::proc;
 
 /// The variable that every process of an agent inherits.
 const MARKER: &str = "SUBAGENT_MARKER";
-/// What forks while it is looked for is found by the next look; more looks than this are not worth it.
-const LOOKS: usize = 8;
+/// What forks while it is looked for is found by the next look, and what was killed takes a moment to die; more looks
+/// than this are not worth it.
+const LOOKS: usize = 64;
 
 /// The value that only processes below this runtime of the worker have.
 pub(super) fn marker(worker_id: &str, incarnation: u64) -> String {
@@ -29,7 +31,7 @@ pub(super) async fn end(marker: String) -> usize {
 
 fn end_marked(marker: &str) -> usize {
     let entry = format!("{MARKER}={marker}");
-    let mut killed = 0;
+    let mut killed = BTreeSet::new();
     for _ in 0..LOOKS {
         let found: Vec<i32> = pids().filter(|pid| is_marked(*pid, entry.as_bytes())).collect();
         if found.is_empty() {
@@ -42,11 +44,12 @@ fn end_marked(marker: &str) -> usize {
                 && proc::start_time(pid).is_ok_and(|now| now == before)
                 && kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok()
             {
-                killed += 1;
+                killed.insert((pid, before));
             }
         }
+        std::thread::yield_now();
     }
-    killed
+    killed.len()
 }
 
 /// The processes below this one, for people who want to know what does not end.
