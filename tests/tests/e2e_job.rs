@@ -287,3 +287,19 @@ fn nothing_that_an_agent_leaves_behind_survives_the_stop() {
     assert!(left.is_empty(), "{left:?}");
     sandbox.finish();
 }
+
+#[test]
+fn a_wait_without_a_limit_outlives_the_daemon_and_not_the_worker() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let cursor = sandbox.events(&worker).pop().unwrap()["eventId"].as_str().unwrap().to_owned();
+    let wait = ["wait", "--worker-id", &worker, "--from-event-id", &cursor, "--timeout-seconds", "0"];
+    let waiting = sandbox.subagent(&[&wait[..], &["--until", "turn.completed"]].concat()).spawn();
+    let stop = sandbox.command("subagentd").args(["stop"]).run();
+    assert!(stop.status.success(), "{stop}");
+    assert_eq!(sandbox.send(&worker, "on")["assistantText"], "on");
+    assert_eq!(waiting.output().data_of("event.matched")["type"], "turn.completed");
+    let waiting = sandbox.subagent(&[&wait[..], &["--until", "turn.failed"]].concat()).spawn();
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    waiting.output().error("WORKER_STOPPED");
+    sandbox.finish();
+}

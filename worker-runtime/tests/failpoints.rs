@@ -1,5 +1,4 @@
-//! A runtime that dies at its worst moments: what its journal says then. Needs the feature `failpoints`.
-#![cfg(feature = "failpoints")]
+//! A runtime that dies at its worst moments: what its journal says then.
 #![allow(clippy::unwrap_used)]
 
 mod support;

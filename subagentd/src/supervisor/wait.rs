@@ -65,6 +65,10 @@ impl Supervisor {
                     break;
                 }
             }
+            if *ending.borrow() {
+                // The actors have returned because of it, not because their workers are over.
+                return Err(worker::ending());
+            }
             if news.is_none() && patience.is_endless() {
                 return Err(Error::new(
                     Code::WorkerStopped,
