@@ -26,6 +26,7 @@ mod output;
 pub mod process;
 mod random;
 mod sandbox;
+mod shape;
 mod wait;
 
 pub use command::{Command, Running};
@@ -37,4 +38,5 @@ pub use launchers::Launcher;
 pub use output::Output;
 pub use random::Random;
 pub use sandbox::Sandbox;
+pub use shape::assert_shape;
 pub use wait::{wait_until, wait_while};

@@ -1,0 +1,125 @@
+//! Controllers: who owns the workers of a workspace.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::{ControllerId, InstanceId};
+use crate::process::ProcessId;
+use crate::time::Timestamp;
+
+/// Proof of ownership of a controller, as it comes in from the caller's environment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Handle {
+    /// The controller, unchecked text.
+    pub controller_id: String,
+    /// The epoch, unchecked text: what is no number is reported, not ignored.
+    pub epoch: String,
+    /// The secret.
+    pub token: String,
+}
+
+// The token is a secret: it must not reach a log through a debug print.
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle({} epoch {})", self.controller_id, self.epoch)
+    }
+}
+
+/// Which controller is meant: the first of these that is there.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerChoice {
+    /// Named explicitly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller_id: Option<String>,
+    /// Found in the workspace's `controller.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hinted_controller_id: Option<String>,
+    /// The workspace, whose controller is taken otherwise.
+    pub workspace_key: String,
+}
+
+/// `POST /v1/controllers`: makes the caller the owner.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitController {
+    /// Which one; without any, a new one is made.
+    #[serde(flatten)]
+    pub choice: ControllerChoice,
+    /// Its label; an existing controller keeps its own without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The process whose life is the ownership's: the caller's session leader.
+    pub owner: ProcessId,
+}
+
+/// Data of `controller.initialized`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerInitialized {
+    /// The controller.
+    pub controller_id: ControllerId,
+    /// Its label.
+    pub label: String,
+    /// Its workspace.
+    pub workspace_key: String,
+    /// The new ownership.
+    pub owner: OwnerGranted,
+}
+
+/// A new ownership, with the secret that is shown once.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerGranted {
+    /// The controller.
+    pub controller_id: ControllerId,
+    /// The ownership.
+    pub instance_id: InstanceId,
+    /// Its epoch: 1, 2, 3, ...
+    pub epoch: u64,
+    /// The owner's process.
+    pub pid: i32,
+    /// Since when.
+    pub created_at: Timestamp,
+    /// The secret. Only its hash is stored.
+    pub token: String,
+}
+
+impl std::fmt::Debug for OwnerGranted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnerGranted({} epoch {})", self.controller_id, self.epoch)
+    }
+}
+
+/// Data of `controller.status`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerStatus {
+    /// The controller; null if there is none.
+    pub controller_id: Option<ControllerId>,
+    /// Its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Its workspace.
+    pub workspace_key: String,
+    /// `active` with an owner, else `dormant`.
+    pub state: String,
+    /// The owner.
+    pub active_owner: Option<OwnerView>,
+    /// What the caller's handle is worth.
+    pub env_handle: Value,
+}
+
+/// An owner, without its secret.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerView {
+    /// The ownership.
+    pub instance_id: InstanceId,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The owner's process.
+    pub pid: i32,
+    /// Since when.
+    pub created_at: Timestamp,
+}

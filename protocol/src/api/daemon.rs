@@ -1,0 +1,41 @@
+//! The daemon itself.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::ProcessId;
+use crate::time::Timestamp;
+
+/// `POST /v1/daemon/stop`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StopDaemon {
+    /// Also stop all workers.
+    #[serde(default)]
+    pub workers: bool,
+}
+
+/// `GET /v1/daemon`, and what `daemon.json` holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonInfo {
+    /// The newest protocol that it speaks.
+    pub protocol: u32,
+    /// The oldest protocol that it understands.
+    pub oldest_protocol: u32,
+    /// The version of its package.
+    pub version: String,
+    /// Its process.
+    pub process: ProcessId,
+    /// Raised at every start.
+    pub generation: u64,
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its state dir.
+    pub state_dir: PathBuf,
+    /// `foreground` or `background`.
+    pub mode: String,
+    /// Since when.
+    pub started_at: Timestamp,
+}

@@ -1,0 +1,103 @@
+//! Turns: sending, waiting, canceling.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{Event, EventType};
+use crate::ids::{EventId, TurnId, WorkerId};
+use crate::state::WorkerState;
+
+/// `POST /v1/workers/{id}/turns`: sends a message.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SendTurn {
+    /// The text; a blank one sends only the blocks.
+    pub text: String,
+    /// Further content blocks of ACP.
+    #[serde(default)]
+    pub blocks: Vec<Value>,
+}
+
+/// Data of `turn.accepted`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnAccepted {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// The new turn.
+    pub turn_id: TurnId,
+    /// The worker's state.
+    pub state: WorkerState,
+    /// The worker's last event at acceptance.
+    pub event_id: EventId,
+    /// The `message.sent` event: the cursor to wait from.
+    pub accepted_event_id: EventId,
+}
+
+/// `POST /v1/workers/{id}/wait`: waits for an event.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitRequest {
+    /// What for, in the words of `--until`; none is the default set.
+    #[serde(default)]
+    pub until: Option<String>,
+    /// The cursor: only later events count. It wins over `include_history`.
+    #[serde(default)]
+    pub from_event_id: Option<String>,
+    /// Without a cursor: from the beginning instead of from now.
+    #[serde(default)]
+    pub include_history: bool,
+    /// How long, in seconds; 0 for ever.
+    #[serde(default)]
+    pub timeout_seconds: f64,
+    /// How long without any event, in seconds; 0 for ever.
+    #[serde(default)]
+    pub no_progress_timeout_seconds: f64,
+    /// Also collect the agent's text of this turn after the cursor.
+    #[serde(default)]
+    pub collect_turn: Option<TurnId>,
+}
+
+/// Data of a wait.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waited {
+    /// The first event that matched.
+    pub matched_event: Event,
+    /// The worker's state now.
+    pub state: WorkerState,
+    /// The agent's text of the turn that was asked for, up to the match; null without any.
+    pub assistant_text: Option<String>,
+    /// Its last piece.
+    pub last_assistant_chunk: Option<String>,
+}
+
+/// `POST /v1/workers/{id}/cancel`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelTurn {
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Data of `turn.canceled`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnCanceled {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Its state now.
+    pub state: WorkerState,
+    /// The event that ended the turn.
+    pub event_id: EventId,
+    /// The turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// Whether the turn had ended before the cancel reached it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already_terminal: bool,
+    /// How it had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal_event_type: Option<EventType>,
+}

@@ -1,0 +1,136 @@
+//! Workers: starting, showing and stopping them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::controllers::ControllerChoice;
+use crate::bytes64::Bytes64;
+use crate::ids::{ControllerId, TurnId, WorkerId};
+use crate::start::Timeouts;
+use crate::state::WorkerState;
+use crate::time::Timestamp;
+
+/// A launcher as the caller resolved it: the daemon never looks at its own `PATH` or config.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LauncherSpec {
+    /// Its name in the config.
+    pub name: String,
+    /// The kind of backend; only `acp-stdio` can be run.
+    pub backend_kind: String,
+    /// The executable, absolute.
+    pub program: String,
+    /// All its arguments.
+    pub args: Vec<String>,
+    /// Deadlines.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+}
+
+/// `POST /v1/workers`: starts a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartWorker {
+    /// Whose worker it will be.
+    #[serde(flatten)]
+    pub choice: ControllerChoice,
+    /// What to run.
+    pub launcher: LauncherSpec,
+    /// A free-form role.
+    pub role: String,
+    /// Where the agent works, absolute.
+    pub cwd: PathBuf,
+    /// A label for people.
+    pub label: String,
+    /// The agent's whole environment (already cleaned, the launcher's variables included).
+    pub env: Vec<(Bytes64, Bytes64)>,
+    /// The caller's file mode creation mask.
+    pub umask: u32,
+    /// The caller's soft limit of open files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nofile: Option<u64>,
+}
+
+/// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerView {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Its controller.
+    pub controller_id: ControllerId,
+    /// Its label.
+    pub label: String,
+    /// The name of its launcher.
+    pub launcher: String,
+    /// Its role.
+    pub role: String,
+    /// What it is doing.
+    pub state: WorkerState,
+    /// Where it works.
+    pub cwd: String,
+    /// The agent's session, or a placeholder before there is one.
+    pub session_id: String,
+    /// The open turn.
+    pub active_turn_id: Option<TurnId>,
+    /// The pid of its runtime while that lives.
+    pub runtime_pid: Option<i32>,
+    /// The command socket of its runtime while that lives.
+    pub runtime_socket: Option<String>,
+    /// Created.
+    pub created_at: Timestamp,
+    /// Last changed.
+    pub updated_at: Timestamp,
+    /// Stopped.
+    pub stopped_at: Option<Timestamp>,
+    /// `restartable`, `handoff_available` or `lost`.
+    pub recovery_state: String,
+    /// The last error, as `CODE: message`.
+    pub last_error: Option<String>,
+    /// Whether its runtime does not answer although it lives.
+    #[serde(default)]
+    pub unresponsive: bool,
+}
+
+/// Data of `worker.listed`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerList {
+    /// Newest first.
+    pub items: Vec<WorkerView>,
+    /// How many.
+    pub count: usize,
+    /// The filter.
+    pub controller_id: Option<String>,
+}
+
+/// Data of `worker.stopped`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerStopped {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Its controller.
+    pub controller_id: ControllerId,
+    /// Always `stopped`.
+    pub state: WorkerState,
+    /// When.
+    pub stopped_at: Timestamp,
+    /// Last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Data of `worker.logs`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerLogs {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// The file.
+    pub path: String,
+    /// Its last bytes, with U+FFFD for what is not UTF-8.
+    pub text: String,
+    /// Whether the file is longer than what is shown.
+    pub truncated: bool,
+}

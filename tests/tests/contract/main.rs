@@ -1,0 +1,21 @@
+//! The contract, section by section, through the executables: JSON is compared exactly.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+mod s01_output;
+mod s02_environment;
+mod s03_paths;
+mod s04_config;
+mod s05_registry;
+mod s06_controllers;
+mod s07_workers;
+mod s08_input;
+mod s09_send;
+mod s10_watch_wait;
+mod s11_approve_cancel;
+mod s12_errors;
+mod s13_events;
+mod s14_states;
+mod s15_daemon;
+mod s17_help;
+mod s18_agents;

@@ -1,0 +1,1 @@
+//! Output: one JSON document, envelopes, exit codes, texts, ids.

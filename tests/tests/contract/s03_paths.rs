@@ -1,0 +1,1 @@
+//! Where the config, the workspace and the state dir are.

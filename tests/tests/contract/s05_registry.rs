@@ -1,0 +1,1 @@
+//! Launchers, roles and the manager's prompt.

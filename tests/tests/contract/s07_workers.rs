@@ -1,0 +1,1 @@
+//! Workers: start, list, show, inspect, stop, restart, handoff, continue.

@@ -1,0 +1,1 @@
+//! `send`, strictly and in debug mode.

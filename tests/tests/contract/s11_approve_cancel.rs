@@ -1,0 +1,1 @@
+//! `approve` and `cancel`.

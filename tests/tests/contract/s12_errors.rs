@@ -1,0 +1,1 @@
+//! Error codes: each is produced here, or has its test elsewhere.

@@ -1,0 +1,1 @@
+//! `subagentd`, its status file and `subagent daemon`.
