@@ -128,6 +128,7 @@ words! {
 
 /// An error with a stable code; what the error envelope holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{code}: {message}")]
 pub struct Error {
     /// The stable name.

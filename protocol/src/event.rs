@@ -115,6 +115,7 @@ pub struct StoredEvent {
 
 /// An event as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Always `v1`.
@@ -248,6 +249,7 @@ const fn session_method(origin: SessionOrigin) -> &'static str {
 
 /// One answer that a permission request offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalOption {
     /// The agent's `optionId`.

@@ -53,6 +53,9 @@ macro_rules! id {
             }
         }
 
+        #[cfg(feature = "openapi")]
+        $crate::openapi::text!($name, format!("^{}[0-9a-f]{{{}}}$", $prefix, $bytes * 2));
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)

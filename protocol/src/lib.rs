@@ -11,6 +11,8 @@ pub mod error;
 pub mod event;
 pub mod frame;
 pub mod ids;
+#[cfg(feature = "openapi")]
+mod openapi;
 pub mod process;
 pub mod record;
 pub mod start;

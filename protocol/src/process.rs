@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A pid with the start time that tells it from a later process of the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessId {
     /// The process id.

@@ -72,6 +72,7 @@ pub struct AgentCommand {
 
 /// Deadlines, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Timeouts {
     /// From the agent's start to its session.

@@ -25,6 +25,9 @@ macro_rules! words {
             }
         }
 
+        #[cfg(feature = "openapi")]
+        $crate::openapi::words!($name);
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())

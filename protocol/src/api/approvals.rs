@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 
 /// `POST /v1/workers/{id}/approvals/{requestId}`: decides. The first of option id, alias and decision counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Decide {
     /// An option's alias or id, or a synonym of allow or deny.
@@ -27,6 +28,7 @@ pub struct Decide {
 
 /// Data of `approval.decided`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {
     /// The worker.
@@ -49,6 +51,7 @@ pub struct ApprovalDecided {
 
 /// A permission request, as `GET /v1/workers/{id}/approvals` lists the pending ones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PendingApproval {
     /// The permission request.

@@ -27,6 +27,7 @@ impl std::fmt::Debug for Handle {
 
 /// Which controller is meant: the first of these that is there.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerChoice {
     /// Named explicitly.
@@ -41,6 +42,7 @@ pub struct ControllerChoice {
 
 /// `POST /v1/controllers`: makes the caller the owner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InitController {
     /// Which one; without any, a new one is made.
@@ -55,6 +57,7 @@ pub struct InitController {
 
 /// Data of `controller.initialized`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerInitialized {
     /// The controller.
@@ -69,6 +72,7 @@ pub struct ControllerInitialized {
 
 /// A new ownership, with the secret that is shown once.
 #[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerGranted {
     /// The controller.
@@ -93,6 +97,7 @@ impl std::fmt::Debug for OwnerGranted {
 
 /// Data of `controller.status`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerStatus {
     /// The controller; null if there is none.
@@ -112,6 +117,7 @@ pub struct ControllerStatus {
 
 /// An owner, without its secret.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerView {
     /// The ownership.

@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 
 /// `POST /v1/daemon/stop`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StopDaemon {
     /// Also stop all workers.
@@ -18,6 +19,7 @@ pub struct StopDaemon {
 
 /// `GET /v1/daemon`, and what `daemon.json` holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonInfo {
     /// The newest protocol that it speaks.
@@ -31,8 +33,10 @@ pub struct DaemonInfo {
     /// Raised at every start.
     pub generation: u64,
     /// Its socket.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub socket: PathBuf,
     /// Its state dir.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub state_dir: PathBuf,
     /// `foreground` or `background`.
     pub mode: String,

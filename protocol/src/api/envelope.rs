@@ -20,6 +20,7 @@ pub mod header {
 
 /// The envelope of every response.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope<T> {
     /// Always `v1`.

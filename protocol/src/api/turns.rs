@@ -9,6 +9,7 @@ use crate::state::WorkerState;
 
 /// `POST /v1/workers/{id}/turns`: sends a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SendTurn {
     /// The text; a blank one sends only the blocks.
@@ -20,6 +21,7 @@ pub struct SendTurn {
 
 /// Data of `turn.accepted`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnAccepted {
     /// The worker.
@@ -36,6 +38,7 @@ pub struct TurnAccepted {
 
 /// `POST /v1/workers/{id}/wait`: waits for an event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WaitRequest {
     /// What for, in the words of `--until`; none is the default set.
@@ -60,6 +63,7 @@ pub struct WaitRequest {
 
 /// Data of a wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Waited {
     /// The first event that matched.
@@ -74,6 +78,7 @@ pub struct Waited {
 
 /// `POST /v1/workers/{id}/cancel`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelTurn {
     /// Why.
@@ -83,6 +88,7 @@ pub struct CancelTurn {
 
 /// Data of `turn.canceled`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TurnCanceled {
     /// The worker.

@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 
 /// A launcher as the caller resolved it: the daemon never looks at its own `PATH` or config.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LauncherSpec {
     /// Its name in the config.
@@ -30,6 +31,7 @@ pub struct LauncherSpec {
 
 /// `POST /v1/workers`: starts a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartWorker {
     /// Whose worker it will be.
@@ -40,6 +42,7 @@ pub struct StartWorker {
     /// A free-form role.
     pub role: String,
     /// Where the agent works, absolute.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub cwd: PathBuf,
     /// A label for people.
     pub label: String,
@@ -54,6 +57,7 @@ pub struct StartWorker {
 
 /// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerView {
     /// The worker.
@@ -95,6 +99,7 @@ pub struct WorkerView {
 
 /// Data of `worker.listed`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerList {
     /// Newest first.
@@ -107,6 +112,7 @@ pub struct WorkerList {
 
 /// Data of `worker.stopped`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerStopped {
     /// The worker.
@@ -123,6 +129,7 @@ pub struct WorkerStopped {
 
 /// Data of `worker.logs`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerLogs {
     /// The worker.

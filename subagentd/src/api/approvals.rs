@@ -4,6 +4,9 @@ use axum::extract::State;
 use serde::Serialize;
 use subagent_protocol::api::{ApprovalDecided, Decide, PendingApproval};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Names};
 use super::caller::{Owner, Reader};
@@ -11,6 +14,7 @@ use super::reply::{Outcome, Reply};
 
 /// Data of `approval.listed`.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ApprovalList {
     /// The open requests, oldest first.
@@ -20,6 +24,7 @@ pub(super) struct ApprovalList {
 }
 
 /// `GET /v1/workers/{worker}/approvals`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/approvals", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`approval.listed`", body = Envelope<ApprovalList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
@@ -31,6 +36,7 @@ pub(super) async fn list(
 }
 
 /// `POST /v1/workers/{worker}/approvals/{request}`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals/{request}", request_body = Decide, params(("worker" = String, Path, description = "Its id"), ("request" = String, Path, description = "The id of the permission request")), responses((status = 200, description = "`approval.decided`", body = Envelope<ApprovalDecided>))))]
 pub(super) async fn decide(
     State(api): State<Api>,
     Owner(caller): Owner,

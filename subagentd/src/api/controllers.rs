@@ -4,12 +4,16 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use subagent_protocol::api::{ControllerChoice, ControllerInitialized, ControllerStatus, InitController};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Params};
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 
 /// `POST /v1/controllers`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/controllers", request_body = InitController, responses((status = 200, description = "`controller.initialized`", body = Envelope<ControllerInitialized>))))]
 pub(super) async fn init(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -19,6 +23,7 @@ pub(super) async fn init(
 }
 
 /// `GET /v1/controllers/status?controllerId=&hintedControllerId=&workspaceKey=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/controllers/status", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`controller.status`", body = Envelope<ControllerStatus>))))]
 pub(super) async fn status(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -28,6 +33,7 @@ pub(super) async fn status(
 }
 
 /// `GET /v1/controllers/resolve?controllerId=&hintedControllerId=&workspaceKey=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/controllers/resolve", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`controller.resolved`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn resolve(
     State(api): State<Api>,
     Owner(caller): Owner,

@@ -38,6 +38,7 @@ pub(super) struct Choice {
 }
 
 /// `GET /v1/workers/{worker}/events?from=&follow=&raw=&until_ms=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: Reader,

@@ -69,4 +69,6 @@ pub fn router(api: Api) -> Router {
 }
 
 #[cfg(test)]
+mod openapi;
+#[cfg(test)]
 mod tests;

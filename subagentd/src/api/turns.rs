@@ -3,12 +3,16 @@
 use axum::extract::State;
 use subagent_protocol::api::{CancelTurn, SendTurn, TurnAccepted, TurnCanceled};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Names};
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 
 /// `POST /v1/workers/{worker}/turns`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`", body = Envelope<TurnAccepted>))))]
 pub(super) async fn send(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -19,6 +23,7 @@ pub(super) async fn send(
 }
 
 /// `POST /v1/workers/{worker}/cancel`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/cancel", request_body = CancelTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.canceled`", body = Envelope<TurnCanceled>))))]
 pub(super) async fn cancel(
     State(api): State<Api>,
     Owner(caller): Owner,

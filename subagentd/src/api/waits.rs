@@ -3,6 +3,9 @@
 use axum::extract::State;
 use subagent_protocol::api::{WaitRequest, Waited};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Names};
 use super::caller::Reader;
@@ -10,6 +13,7 @@ use super::control::{Phase, ending};
 use super::reply::{Outcome, Reply};
 
 /// `POST /v1/workers/{worker}/wait`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
 pub(super) async fn wait(
     State(api): State<Api>,
     reader: Reader,

@@ -4,6 +4,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
@@ -14,6 +17,7 @@ const TAIL_BYTES: u64 = 64 * 1024;
 const MOST_TAIL_BYTES: u64 = 16 * 1024 * 1024;
 
 /// `POST /v1/workers`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers", request_body = StartWorker, responses((status = 200, description = "`worker.started`", body = Envelope<WorkerView>))))]
 pub(super) async fn start(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -31,6 +35,7 @@ pub(super) struct Filter {
 }
 
 /// `GET /v1/workers?controllerId=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
@@ -45,6 +50,7 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/workers/{worker}`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerView>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     reader: Reader,
@@ -55,6 +61,7 @@ pub(super) async fn show(
 }
 
 /// `POST /v1/workers/{worker}/stop`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/stop", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.stopped`", body = Envelope<WorkerStopped>))))]
 pub(super) async fn stop(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -72,6 +79,7 @@ pub(super) struct Tail {
 }
 
 /// `GET /v1/workers/{worker}/logs?tailBytes=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/logs", params(("worker" = String, Path, description = "Its id"), ("tailBytes" = Option<u64>, Query, description = "How much of its end")), responses((status = 200, description = "`worker.logs`", body = Envelope<WorkerLogs>))))]
 pub(super) async fn logs(
     State(api): State<Api>,
     reader: Reader,

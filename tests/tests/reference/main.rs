@@ -15,7 +15,8 @@ mod differences;
 use differences::DIFFERENCES;
 
 /// Texts for people: that there is one is compared, not its words.
-const WORDS: &[&str] = &["message", "recommendedAction", "recommendedCommand", "error", "prompt", "suggestedAction"];
+const WORDS: &[&str] =
+    &["message", "recommendedAction", "recommendedCommand", "error", "prompt", "suggestedAction"];
 /// Different in every run.
 const CHANGING: &[&str] = &["pid", "token", "runtimePid", "runtimeSocket", "resolvedCommandPath"];
 
@@ -60,7 +61,8 @@ fn strict() {
 #[track_caller]
 fn replay(name: &str) {
     let sandbox = Sandbox::new();
-    let run = Run { root: sandbox.path().to_str().unwrap().to_owned(), agent: sandbox.executable("subagent") };
+    let run =
+        Run { root: sandbox.path().to_str().unwrap().to_owned(), agent: sandbox.executable("subagent") };
     let config = fs::read_to_string(folder().join("config.yaml")).unwrap();
     let config = config.replace("$AGENT", &run.agent);
     fs::write(sandbox.config_file(), config).unwrap();
@@ -82,7 +84,9 @@ fn replay(name: &str) {
         compare(&step, &output, &run, &mut found);
         for (path, text) in found {
             let fits = |difference: &&differences::Difference| {
-                difference.session == name && step.line.contains(difference.command) && difference.path == path
+                difference.session == name
+                    && step.line.contains(difference.command)
+                    && difference.path == path
             };
             match DIFFERENCES.iter().find(fits) {
                 Some(known) => unused.retain(|difference| !std::ptr::eq(*difference, known)),
@@ -174,14 +178,23 @@ fn compare(step: &Step, output: &Output, run: &Run, found: &mut Vec<(String, Str
             }
         }
     }
-    let first = |text: Option<&str>| text.unwrap_or_default().split(':').next().unwrap_or_default().to_owned();
-    let (ours, recorded) = (first(output.stderr.lines().next()), first(step.stderr.first().map(String::as_str)));
+    let first =
+        |text: Option<&str>| text.unwrap_or_default().split(':').next().unwrap_or_default().to_owned();
+    let (ours, recorded) =
+        (first(output.stderr.lines().next()), first(step.stderr.first().map(String::as_str)));
     if ours != recorded {
         found.push(("stderr".to_owned(), format!("{ours:?} instead of {recorded:?}\n{output}")));
     }
 }
 
-fn values(path: &str, key: &str, ours: &Value, recorded: &Value, run: &Run, found: &mut Vec<(String, String)>) {
+fn values(
+    path: &str,
+    key: &str,
+    ours: &Value,
+    recorded: &Value,
+    run: &Run,
+    found: &mut Vec<(String, String)>,
+) {
     match (ours, recorded) {
         (Value::Object(ours), Value::Object(recorded)) => {
             for (key, recorded) in recorded {

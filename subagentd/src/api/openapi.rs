@@ -1,0 +1,122 @@
+//! The document that describes the API, generated from the handlers and the types, and held against
+//! `docs/openapi.json`. `UPDATE_OPENAPI=1 cargo test -p subagentd openapi` writes it anew.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::Error;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::{Modify, OpenApi, ToSchema};
+
+use super::{approvals, controllers, daemon, events, turns, waits, workers};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "subagentd",
+        description = "The control plane of coding agents, as HTTP/1.1 and JSON on the daemon's unix socket. Every \
+                       response is an envelope; see docs/api.md.",
+        license(name = "MIT OR Apache-2.0"),
+    ),
+    servers((url = "http://localhost", description = "the socket that `daemon.json` in the state dir names")),
+    components(schemas(ErrorEnvelope)),
+    modifiers(&Errors),
+    paths(
+        daemon::show,
+        daemon::health,
+        daemon::stop,
+        controllers::init,
+        controllers::status,
+        controllers::resolve,
+        workers::list,
+        workers::start,
+        workers::show,
+        workers::stop,
+        workers::logs,
+        turns::send,
+        turns::cancel,
+        waits::wait,
+        events::follow,
+        approvals::list,
+        approvals::decide,
+    )
+)]
+struct Document;
+
+/// The envelope of an error.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "only its schema is used")]
+struct ErrorEnvelope {
+    /// Always `v1`.
+    schema_version: String,
+    /// Always false.
+    ok: bool,
+    /// Always `error`.
+    r#type: String,
+    /// What went wrong.
+    error: Error,
+}
+
+/// Adds to each operation that it may fail.
+struct Errors;
+
+impl Modify for Errors {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let schema = RefOr::Ref(Ref::from_schema_name("ErrorEnvelope"));
+        let content = ContentBuilder::new().schema(Some(schema)).build();
+        let response = ResponseBuilder::new()
+            .description("An error; its code tells which")
+            .content("application/json", content)
+            .build();
+        for item in document.paths.paths.values_mut() {
+            for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+                operation.responses.responses.insert("default".to_owned(), RefOr::T(response.clone()));
+            }
+        }
+    }
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json")
+}
+
+#[test]
+fn the_document_is_what_the_code_says() {
+    let mut text = Document::openapi().to_pretty_json().unwrap();
+    text.push('\n');
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::write(file(), &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(file()).unwrap_or_default();
+    assert!(
+        kept == text,
+        "docs/openapi.json is out of date: run `UPDATE_OPENAPI=1 cargo test -p subagentd openapi`"
+    );
+}
+
+#[test]
+fn every_route_is_in_the_document() {
+    let document = serde_json::to_value(Document::openapi()).unwrap();
+    let described: BTreeSet<String> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(move |method| format!("{method} {path}"))
+        })
+        .collect();
+    // The routes themselves cannot be asked; what is written is what there is.
+    let mut routed = BTreeSet::new();
+    for line in include_str!("mod.rs").lines().filter_map(|line| line.trim().strip_prefix(".route(")) {
+        let (path, methods) = line.split_once(", ").unwrap();
+        let path =
+            if path == "layers::STOP_PATH" { super::layers::STOP_PATH } else { path.trim_matches('"') };
+        for method in ["get", "post"] {
+            if methods.contains(&format!("{method}(")) {
+                routed.insert(format!("{method} {path}"));
+            }
+        }
+    }
+    assert_eq!(described, routed);
+}
