@@ -59,3 +59,8 @@ fn the_readme() {
 fn the_api() {
     run("docs/api.md", "");
 }
+
+#[test]
+fn the_guide_for_those_who_come_from_the_reference() {
+    run("docs/migrating.md", "try");
+}
