@@ -113,12 +113,15 @@ impl Input {
             return Err(Failure::input("the key \"worker\" of --input is not supported; use \"workerId\""));
         }
         let known: Vec<&str> = fields.iter().map(|field| field.key).collect();
-        let unknown: Vec<&str> = object.keys().map(String::as_str).filter(|key| !known.contains(key)).collect();
+        let unknown: Vec<&str> =
+            object.keys().map(String::as_str).filter(|key| !known.contains(key)).collect();
         if !unknown.is_empty() {
             let (names, all) = (unknown.join(", "), known.join(", "));
-            return Err(Failure::input(format!("--input has keys that mean nothing here: {names} (known: {all})"))
-                .with("unknown", unknown)
-                .with("known", known));
+            return Err(Failure::input(format!(
+                "--input has keys that mean nothing here: {names} (known: {all})"
+            ))
+            .with("unknown", unknown)
+            .with("known", known));
         }
         for field in fields {
             let Some(flag) = field.flags.first() else { continue };

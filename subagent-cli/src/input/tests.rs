@@ -129,9 +129,13 @@ fn a_byte_order_mark_means_nothing() {
 #[test]
 fn numbers_and_depths_beyond_all_measure_are_no_json() {
     let deep = format!("{{\"blocks\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    for text in
-        [&deep, r#"{"waitTimeoutSeconds": 1e999}"#, r#"{"waitTimeoutSeconds": NaN}"#, r#"{"text": "\ud800"}"#, ""]
-    {
+    for text in [
+        &deep,
+        r#"{"waitTimeoutSeconds": 1e999}"#,
+        r#"{"waitTimeoutSeconds": NaN}"#,
+        r#"{"text": "\ud800"}"#,
+        "",
+    ] {
         let failure = parse(text, SEND, &Typed::default()).unwrap_err();
         assert!(failure.is(Code::InvalidInput) && failure.details.contains_key("error"), "{failure}");
     }

@@ -67,7 +67,10 @@ fn the_quick_workflow_has_five_steps_each_with_its_command() {
     for (index, command) in wanted.into_iter().enumerate() {
         let (_, step) = quick.split_once(&format!("\n{}. ", index + 1)).unwrap();
         let step = step.split_once(&format!("\n{}. ", index + 2)).map_or(step, |(step, _)| step);
-        assert!(commands(step).iter().any(|line| line.starts_with(&format!("subagent {command} "))), "{step}");
+        assert!(
+            commands(step).iter().any(|line| line.starts_with(&format!("subagent {command} "))),
+            "{step}"
+        );
     }
     assert!(!quick.contains("\n6. "));
 }

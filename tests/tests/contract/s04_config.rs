@@ -40,15 +40,24 @@ fn a_wrong_container_or_type_is_named_by_its_field() {
         (json!({"launchers": {"N": {"command": ["x"]}}}), json!({"launcher": "N"})),
         (json!({"roleDefaults": [1]}), json!({"field": "roleDefaults"})),
         (json!({"roleDefaults": {"promptLanguage": 1}}), json!({"field": "roleDefaults.promptLanguage"})),
-        (json!({"roleDefaults": {"responseLanguage": []}}), json!({"field": "roleDefaults.responseLanguage"})),
+        (
+            json!({"roleDefaults": {"responseLanguage": []}}),
+            json!({"field": "roleDefaults.responseLanguage"}),
+        ),
         (json!({"roleHints": [1]}), json!({"field": "roleHints"})),
         (json!({"roleHints": {"N": "x"}}), json!({"field": "roleHints.N"})),
         (json!({"roleHints": {"N": {"preferredLauncher": 1}}}), json!({"roleHint": "N"})),
         (json!({"roleHints": {"N": {"promptLanguage": 1}}}), json!({"roleHint": "N"})),
         (json!({"roleHints": {"N": {"responseLanguage": 1}}}), json!({"roleHint": "N"})),
         (json!({"roleHints": {"N": {"delegationHint": {}}}}), json!({"roleHint": "N"})),
-        (json!({"roleHints": {"N": {"recommendedSkills": "x"}}}), json!({"field": "roleHints.N.recommendedSkills"})),
-        (json!({"roleHints": {"N": {"recommendedSkills": ["a", " "]}}}), json!({"roleHint": "N", "index": 1})),
+        (
+            json!({"roleHints": {"N": {"recommendedSkills": "x"}}}),
+            json!({"field": "roleHints.N.recommendedSkills"}),
+        ),
+        (
+            json!({"roleHints": {"N": {"recommendedSkills": ["a", " "]}}}),
+            json!({"roleHint": "N", "index": 1}),
+        ),
         (json!({"roleHints": {"N": {"recommendedSkills": [1]}}}), json!({"roleHint": "N", "index": 0})),
         (json!({"defaults": "x"}), json!({"field": "defaults"})),
         (json!({"defaults": {"launcher": 1}}), json!({"field": "defaults.launcher"})),
@@ -81,7 +90,10 @@ fn wrong_syntax_is_located() {
             assert_eq!(details["line"], line, "{shown}: {details}");
         }
         let keys: Vec<String> = details.as_object_mut().unwrap().keys().cloned().collect();
-        assert!(keys.iter().all(|key| ["error", "line", "column"].contains(&key.as_str())), "{shown}: {keys:?}");
+        assert!(
+            keys.iter().all(|key| ["error", "line", "column"].contains(&key.as_str())),
+            "{shown}: {keys:?}"
+        );
     }
     sandbox.finish();
 }
@@ -89,7 +101,9 @@ fn wrong_syntax_is_located() {
 #[test]
 fn depth_and_size_have_an_end() {
     let sandbox = Sandbox::new();
-    for content in ["[".repeat(200_000), "{\"a\":".repeat(200_000), "- ".repeat(200_000), " ".repeat(2_000_000)] {
+    for content in
+        ["[".repeat(200_000), "{\"a\":".repeat(200_000), "- ".repeat(200_000), " ".repeat(2_000_000)]
+    {
         assert!(refused(&sandbox, content)["error"].is_string());
     }
     sandbox.finish();

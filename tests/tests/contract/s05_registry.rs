@@ -292,7 +292,8 @@ fn the_prompts_commands_do_the_work() {
         data
     };
     let steps = commands(quick);
-    let results: Vec<Value> = steps.iter().filter(|step| !step.contains(" stop ")).map(|step| run(step)).collect();
+    let results: Vec<Value> =
+        steps.iter().filter(|step| !step.contains(" stop ")).map(|step| run(step)).collect();
     assert_eq!(results[2]["matchedEvent"]["type"], "approval.requested");
     assert_eq!(results[4]["type"], "turn.completed");
     assert!(results[5]["count"].as_u64().unwrap() > 4);
