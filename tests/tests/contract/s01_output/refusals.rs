@@ -108,3 +108,24 @@ fn a_working_directory_that_is_gone() {
     output.error("INVALID_ARGUMENT");
     sandbox.finish();
 }
+
+#[test]
+fn what_an_agent_nests_too_deep_does_not_hide_the_rest() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &[]);
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let worker = sandbox.start("hostile");
+    let _ = sandbox.send(&worker, "hostile: deep-nesting");
+    let watch = ["watch", "--worker-id", &worker, "--raw"];
+    let all = sandbox.run(&watch).data_of("events.watched");
+    let lines = sandbox.command("subagent").args(watch).run();
+    assert_eq!(lines.lines().len(), all["items"].as_array().unwrap().len());
+    let raw = |kind: &str| {
+        all["items"].as_array().unwrap().iter().filter(|item| item["data"]["kind"] == kind).count()
+    };
+    assert!(raw("tool_call") >= 15 && raw("notification") >= 15, "{}", lines.stdout);
+    let until = ["--until", "progress.update:tool_call", "--include-history"];
+    sandbox.subagent(&["wait", "--worker-id", &worker]).args(until).run().data_of("event.matched");
+    sandbox.finish();
+}
