@@ -41,7 +41,7 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
         return;
     }
     for command in commands.iter().filter(|name| *name != "help" && *name != "demo") {
-        below(sandbox, &[path, &[command.clone()]].concat(), found);
+        below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
     }
 }
 

@@ -129,3 +129,32 @@ fn what_an_agent_nests_too_deep_does_not_hide_the_rest() {
     sandbox.subagent(&["wait", "--worker-id", &worker]).args(until).run().data_of("event.matched");
     sandbox.finish();
 }
+
+#[test]
+fn a_worker_that_there_is_not() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let worker = ["--worker-id", "w_0123456789"];
+    let path = sandbox.state_dir().join("state.db");
+    for (command, flags) in [
+        (&["worker", "show", "w_0123456789"][..], &[][..]),
+        (&["worker", "stop", "w_0123456789"], &[]),
+        (&["worker", "logs", "w_0123456789"], &[]),
+        (&["worker", "show", "../../etc"], &[]),
+        (&["worker", "show", "ä b/?#%"], &[]),
+        (&["send"], &["--text", "x"]),
+        (&["wait"], &[]),
+        (&["wait"], &["--include-history"]),
+        (&["watch"], &[]),
+        (&["watch"], &["--follow"]),
+        (&["approve"], &["--request", "ap_0123456789", "--decision", "allow"]),
+        (&["cancel"], &[]),
+    ] {
+        let worker = if command[0] == "worker" { &[] } else { &worker[..] };
+        let error = sandbox.run(&[command, worker, flags].concat()).error("WORKER_NOT_FOUND");
+        assert_eq!(error["details"]["stateDbPath"], path.to_str().unwrap(), "{error}");
+        let named = command.get(2).unwrap_or(&"w_0123456789");
+        assert_eq!(error["details"]["workerId"], *named, "{error}");
+    }
+    sandbox.finish();
+}
