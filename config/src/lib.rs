@@ -6,6 +6,8 @@
 
 pub mod controller_hint;
 pub mod discovery;
+#[cfg(test)]
+mod documented;
 pub mod environment;
 pub mod error;
 pub mod file;

@@ -28,8 +28,8 @@ pub struct RuntimeDir {
 impl RuntimeDir {
     /// Chooses, makes and verifies the folder: `$XDG_RUNTIME_DIR/subagent`, else `/tmp/subagent-<uid>`.
     ///
-    /// `XDG_RUNTIME_DIR` is passed over if it is not an absolute path of a folder of ours, or too long. `state_dir` is
-    /// absolute, with its links resolved.
+    /// `XDG_RUNTIME_DIR` is passed over if it is not an absolute path of a folder of ours, too long, or not UTF-8 (the
+    /// paths here are told in JSON). `state_dir` is absolute, with its links resolved.
     pub fn prepare(env: &Environment, state_dir: &Path) -> Result<Self, ConfigError> {
         let uid = nix::unistd::geteuid().as_raw();
         Self::prepare_below(env.var("XDG_RUNTIME_DIR").map(Path::new), Path::new("/tmp"), uid, state_dir)
@@ -44,7 +44,7 @@ impl RuntimeDir {
         let in_xdg = xdg
             .filter(|xdg| is_own_folder(xdg, uid))
             .map(|xdg| xdg.join("subagent"))
-            .filter(|path| fits(path));
+            .filter(|path| fits(path) && path.to_str().is_some());
         let folder = in_xdg.unwrap_or_else(|| tmp.join(format!("subagent-{uid}")));
         let dir = Self { folder, hash: hash(state_dir) };
         if !fits(&dir.folder) {
@@ -243,8 +243,11 @@ mod tests {
         fs::create_dir(&long).unwrap();
         let file = place.xdg.join("file");
         fs::write(&file, "").unwrap();
+        let odd = place.xdg.join(std::ffi::OsStr::from_bytes(b"\xff"));
+        fs::create_dir(&odd).unwrap();
         for xdg in [
             None,
+            Some(odd.as_path()),
             Some(long.as_path()),
             Some(&file),
             Some(&place.xdg.join("none")),

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::depth;
 use crate::ids::{EventId, TurnId, WorkerId};
 use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session, SessionOrigin};
 use crate::state::words;
@@ -149,9 +150,9 @@ impl StoredEvent {
             ts: self.at,
             worker_id: worker_id.clone(),
             event_type: self.event_type,
-            data: self.data(),
+            data: depth::shown(self.data()),
             turn_id: self.turn_id.clone(),
-            raw: raw.then(|| self.raw()),
+            raw: raw.then(|| depth::shown(self.raw())),
         }
     }
 

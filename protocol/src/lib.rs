@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bytes64;
 pub mod codec;
+mod depth;
 pub mod error;
 pub mod event;
 pub mod frame;

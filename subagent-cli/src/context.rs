@@ -64,12 +64,25 @@ impl Context {
         })
     }
 
-    /// The workspace that a command with this `--cwd` is about.
+    /// The workspace that a command with this `--cwd` is about. Its paths are text: they are keys in the database and
+    /// parts of JSON documents, and two folders must never become the same there.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`, `WORKSPACE_ROOT_NOT_FOUND`.
     pub fn workspace(&self, typed_cwd: Option<&Path>) -> Result<Workspace> {
-        Ok(Workspace::find(typed_cwd, &self.env)?)
+        let workspace = Workspace::find(typed_cwd, &self.env)?;
+        for (what, key, path) in
+            [("workspace", "cwd", &workspace.root), ("state dir", "stateDir", &workspace.state_dir)]
+        {
+            if path.to_str().is_none() {
+                return Err(Failure::argument(format!(
+                    "the path of the {what} is not UTF-8 text: {}; rename the folder",
+                    path.display()
+                ))
+                .with(key, path_value(path)));
+            }
+        }
+        Ok(workspace)
     }
 
     /// The config of a command.

@@ -1,13 +1,14 @@
 //! The `--input` contract (section 8): one JSON object in place of flags, and what happens if both are given.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use subagent_protocol::{Code, MAX_LINE_BYTES};
 
 use crate::args::Typed;
 use crate::failure::{Failure, Result};
-use crate::output::complain;
 
 /// What a key may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,22 +87,21 @@ impl Input {
     /// Reads and checks what `--input` names (`-` is stdin); without it there is nothing to read.
     ///
     /// # Errors
-    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{field,flag}` a key whose flag was typed too,
-    /// no details for a wrong shape.
+    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{unknown,known}` keys that mean nothing,
+    /// `{field,flag}` a key whose flag was typed too, no details for a wrong shape.
     pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
         let Some(path) = source else { return Ok(Self::default()) };
-        let (input, unknown) = Self::parse(&read_text(path)?, fields, typed)?;
-        if !unknown.is_empty() {
-            complain(&format!("Warning: --input has keys that mean nothing here: {}", unknown.join(", ")));
-        }
+        let input = Self::parse(&read_text(path)?, fields, typed)?;
         if input.flag("debugMode") == Some(true) {
             return Err(Failure::input("this version has no debug mode; remove debugMode from --input"));
         }
         Ok(input)
     }
 
-    /// The checked object and the names of its unknown keys. Pure.
-    fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<(Self, Vec<String>)> {
+    /// The checked object. Pure.
+    fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Self> {
+        // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document: Value = serde_json::from_str(text).map_err(|error| {
             Failure::input(format!("--input is not JSON: {error}")).with("error", error.to_string())
         })?;
@@ -111,6 +111,17 @@ impl Input {
         let names_workers = fields.iter().any(|field| field.key == "workerId");
         if names_workers && object.contains_key("worker") {
             return Err(Failure::input("the key \"worker\" of --input is not supported; use \"workerId\""));
+        }
+        let known: Vec<&str> = fields.iter().map(|field| field.key).collect();
+        let unknown: Vec<&str> =
+            object.keys().map(String::as_str).filter(|key| !known.contains(key)).collect();
+        if !unknown.is_empty() {
+            let (names, all) = (unknown.join(", "), known.join(", "));
+            return Err(Failure::input(format!(
+                "--input has keys that mean nothing here: {names} (known: {all})"
+            ))
+            .with("unknown", unknown)
+            .with("known", known));
         }
         for field in fields {
             let Some(flag) = field.flags.first() else { continue };
@@ -131,7 +142,7 @@ impl Input {
                 checked.insert(field.key.to_owned(), value);
             }
         }
-        Ok((Self(checked), object.into_iter().map(|(key, _)| key).collect()))
+        Ok(Self(checked))
     }
 
     /// A string.
@@ -182,21 +193,33 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
 /// The whole text of a file, or of stdin for `-`.
 ///
 /// # Errors
-/// `INVALID_INPUT{path,error}` if it cannot be read or is not UTF-8.
+/// `INVALID_INPUT{path,error}` if it cannot be read or is not UTF-8; `PAYLOAD_TOO_LARGE{path,limitBytes}` if it is
+/// larger than what any message may be.
 pub fn read_text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
+    // One byte more than is taken, so that a device without an end comes to one here.
+    let limit = MAX_LINE_BYTES as u64 + 1;
     let read = if path.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
     } else {
-        std::fs::read(path).map(|found| bytes = found)
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
+    let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
     let unreadable = |error: String| {
-        let name = if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() };
         Failure::input(format!("cannot read {name}: {error}"))
             .with("path", path.to_string_lossy().into_owned())
             .with("error", error)
     };
     read.map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() > MAX_LINE_BYTES {
+        return Err(Failure::new(
+            Code::PayloadTooLarge,
+            format!("{name} is larger than the {MAX_LINE_BYTES} bytes that a message may have"),
+        )
+        .with("path", path.to_string_lossy().into_owned())
+        .with("limitBytes", MAX_LINE_BYTES)
+        .recommend("Send less at once, or name a file instead of its content."));
+    }
     String::from_utf8(bytes).map_err(|error| unreadable(format!("not UTF-8: {}", error.utf8_error())))
 }
 

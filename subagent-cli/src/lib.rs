@@ -13,6 +13,7 @@ pub mod demo_agent;
 pub mod failure;
 pub mod input;
 pub mod output;
+pub mod prompt;
 mod usage;
 
 use std::ffi::OsString;

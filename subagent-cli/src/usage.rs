@@ -15,13 +15,13 @@ pub(crate) fn exit(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return match print(&error.to_string()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => unprintable(&error),
+            Err(error) => unprintable(&error, 0),
         };
     }
     complain(error.to_string().trim_end());
     let wants_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     if wants_json && let Err(error) = print(&json::line(errors::envelope(&failure(error)))) {
-        return unprintable(&error);
+        return unprintable(&error, 2);
     }
     ExitCode::from(2)
 }

@@ -56,6 +56,11 @@ fn the_readme() {
 }
 
 #[test]
+fn the_config() {
+    run("docs/config.md", "");
+}
+
+#[test]
 fn the_api() {
     run("docs/api.md", "");
 }

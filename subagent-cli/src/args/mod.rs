@@ -5,6 +5,7 @@
 
 pub mod local;
 pub mod numbers;
+pub mod roles;
 pub mod turns;
 pub mod workers;
 
@@ -16,6 +17,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
+use roles::{PromptCommand, RoleCommand};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
 
@@ -26,8 +28,8 @@ use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
 /// is any coding agent that speaks the Agent Client Protocol.
 ///
 /// If you were instructed to delegate with `subagent`,
-/// use this tool as a manager agent: follow the quick start below. (The whole
-/// workflow as a prompt is `subagent prompt render`, from the next release on.)
+/// use this tool as a manager agent: first read the workflow, the rules and the
+/// roles that `subagent prompt render` prints.
 ///
 /// `send` now waits by default for the end of the turn or a permission request;
 /// with `--no-wait` it returns as soon as the turn is accepted.
@@ -70,6 +72,12 @@ pub enum Command {
     /// The agents that can be started
     #[command(subcommand)]
     Launcher(LauncherCommand),
+    /// What a manager should know about each role
+    #[command(subcommand)]
+    Role(RoleCommand),
+    /// The prompt for a manager agent
+    #[command(subcommand)]
+    Prompt(PromptCommand),
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),

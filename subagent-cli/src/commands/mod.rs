@@ -10,6 +10,9 @@ mod controller_status;
 mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
+mod prompt_render;
+mod role_list;
+mod role_show;
 mod send;
 mod text_risk;
 mod text_source;
@@ -24,6 +27,7 @@ mod worker_stop;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
+use crate::args::roles::{PromptCommand, RoleCommand};
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
@@ -36,6 +40,9 @@ pub fn format(command: &Command) -> Format {
         Command::Config(ConfigCommand::Init(args)) => args.json.json,
         Command::Launcher(LauncherCommand::List(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Show(args) | LauncherCommand::Probe(args)) => args.json.json,
+        Command::Role(RoleCommand::List(args)) => args.json.json,
+        Command::Role(RoleCommand::Show(args)) => args.json.json,
+        Command::Prompt(PromptCommand::Render(args)) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
         Command::Worker(WorkerCommand::Start(args)) => args.json.json,
@@ -62,6 +69,9 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
         Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
         Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
+        Command::Role(RoleCommand::List(args)) => role_list::run(&args, context),
+        Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
+        Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
         Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),

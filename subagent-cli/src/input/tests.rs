@@ -6,7 +6,7 @@ use subagent_protocol::Code;
 use super::*;
 
 fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Input> {
-    Input::parse(text, fields, typed).map(|(input, _)| input)
+    Input::parse(text, fields, typed)
 }
 
 #[track_caller]
@@ -114,10 +114,31 @@ fn the_key_worker_is_refused_even_beside_the_right_one() {
 }
 
 #[test]
-fn unknown_keys_are_named() {
-    let (_, unknown) =
-        Input::parse(r#"{"launcher": "x", "lable": "y"}"#, WORKER_START, &Typed::default()).unwrap();
-    assert_eq!(unknown, ["lable"]);
+fn unknown_keys_are_refused_and_named() {
+    let failure = parse(r#"{"lable": "y", "launcher": "x"}"#, WORKER_START, &Typed::default()).unwrap_err();
+    assert!(failure.is(Code::InvalidInput) && failure.message.contains("lable"), "{failure}");
+    assert_eq!(failure.details["unknown"], json!(["lable"]));
+    assert!(failure.details["known"].as_array().unwrap().contains(&json!("label")));
+}
+
+#[test]
+fn a_byte_order_mark_means_nothing() {
+    assert!(parse("\u{feff}{}", SEND, &Typed::default()).is_ok());
+}
+
+#[test]
+fn numbers_and_depths_beyond_all_measure_are_no_json() {
+    let deep = format!("{{\"blocks\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    for text in [
+        &deep,
+        r#"{"waitTimeoutSeconds": 1e999}"#,
+        r#"{"waitTimeoutSeconds": NaN}"#,
+        r#"{"text": "\ud800"}"#,
+        "",
+    ] {
+        let failure = parse(text, SEND, &Typed::default()).unwrap_err();
+        assert!(failure.is(Code::InvalidInput) && failure.details.contains_key("error"), "{failure}");
+    }
 }
 
 #[test]

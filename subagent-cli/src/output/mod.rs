@@ -89,7 +89,7 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     };
     match print(&text) {
         Ok(()) => ExitCode::from(code),
-        Err(error) => unprintable(&error),
+        Err(error) => unprintable(&error, code),
     }
 }
 
@@ -120,11 +120,12 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// The exit after stdout could not be written: a reader that has enough (`| head`) is no error.
+/// The exit after stdout could not be written. A reader that has enough (`| head`) is no error, and changes nothing
+/// about the command's own `code`.
 #[must_use]
-pub fn unprintable(error: &io::Error) -> ExitCode {
+pub fn unprintable(error: &io::Error, code: u8) -> ExitCode {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return ExitCode::SUCCESS;
+        return ExitCode::from(code);
     }
     complain(&format!("cannot write to stdout: {error}"));
     ExitCode::FAILURE

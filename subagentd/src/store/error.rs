@@ -35,7 +35,33 @@ impl From<StoreError> for Error {
             _ if full => Self::new(Code::StorageFull, error.to_string())
                 .retryable()
                 .recommend("make room on the disk of the state dir and try again"),
-            _ => Self::new(Code::StorageError, error.to_string()),
+            _ => {
+                let mut of = Self::new(Code::StorageError, error.to_string()).recommend(advice(&error));
+                of.retryable = is_locked(&error);
+                of
+            }
         }
     }
+}
+
+/// What a person can do about a failure that no code of its own stands for.
+fn advice(error: &StoreError) -> &'static str {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error {
+        _ if is_locked(error) => {
+            "another program keeps state.db locked (fuser or lsof names it); end it and try again"
+        }
+        StoreError::Sqlite(rusqlite::Error::SqliteFailure(failure, _)) => match failure.code {
+            DatabaseCorrupt | NotADatabase => {
+                "state.db is damaged: move the state dir away to begin anew, or put a copy of it back"
+            }
+            _ => "look at the disk and the permissions of the state dir, and at logs/subagentd.log in it",
+        },
+        _ => "look at logs/subagentd.log in the state dir",
+    }
+}
+
+fn is_locked(error: &StoreError) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    matches!(error, StoreError::Sqlite(rusqlite::Error::SqliteFailure(failure, _)) if matches!(failure.code, DatabaseBusy | DatabaseLocked))
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use rusqlite::Connection;
 use rusqlite::OpenFlags;
-use subagent_protocol::Result;
+use subagent_protocol::{Code, Result};
 
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow};
 pub use error::StoreError;
@@ -48,7 +48,12 @@ impl Store {
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's own words. A foreign or newer
     /// database is left untouched.
     pub fn open(path: &Path) -> Result<Self> {
-        let connection = open::open_for_writing(path)?;
+        let connection = open::open_for_writing(path).map_err(|mut error| {
+            if error.code == Code::StorageError {
+                error.message = format!("{}: {}", path.display(), error.message);
+            }
+            error.with("stateDbPath", path.display().to_string())
+        })?;
         let writer = writer::Writer::start(connection)?;
         Ok(Self { path: Arc::new(path.to_owned()), writer: Arc::new(writer), readers: Arc::default() })
     }

@@ -4,6 +4,7 @@
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
 mod controllers;
+mod depth;
 mod entropy;
 mod environment;
 mod follow;

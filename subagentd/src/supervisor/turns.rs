@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::spec::Spec;
 use super::worker::Handle;
-use super::{Caller, Supervisor, entropy, views, worker};
+use super::{Caller, Supervisor, depth, entropy, views, worker};
 use crate::core::{Input, Worker, decision};
 use crate::store::{WorkerRow, events, workers};
 
@@ -27,7 +27,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
-    /// `INVALID_INPUT` for a message without any content, `PAYLOAD_TOO_LARGE{limitBytes}`; `STORAGE_ERROR` for a worker
+    /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `STORAGE_ERROR` for a worker
     /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, request: SendTurn) -> Result<TurnAccepted> {
         let row = self.row(worker).await?;
@@ -35,6 +35,7 @@ impl Supervisor {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
         }
         check_size(&request, MOST_PROMPT_BYTES)?;
+        depth::check(&request.blocks)?;
         let what = format!("send {worker} {}\n{}", request.text, Value::from(request.blocks.clone()));
         let (owner, key) = self.guarded(caller, &what);
         let handle = self.actor(&row).await?;

@@ -198,11 +198,17 @@ impl Hostile {
                 raw(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{digits},\"result\":{{}}}}"))?;
             }
             "deep-nesting" => {
-                let (open, close) = ("[".repeat(DEPTH), "]".repeat(DEPTH));
-                raw_update(&format!(
-                    "\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"deep\",\"title\":\"deep\",\"rawInput\":{open}{close}"
-                ))?;
-                raw(&open)?;
+                // Readers of JSON often give up at 128 levels: also what is just below, alone or inside of something.
+                for depth in (110..=128).chain([DEPTH]) {
+                    let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+                    raw_update(&format!(
+                        "\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"deep\",\"title\":\"deep\",\"rawInput\":{open}{close}"
+                    ))?;
+                    raw(&format!(
+                        "{{\"jsonrpc\":\"2.0\",\"method\":\"_hostile/deep\",\"params\":{open}{close}}}"
+                    ))?;
+                }
+                raw(&"[".repeat(DEPTH))?;
                 raw(&"{\"a\":".repeat(DEPTH))?;
             }
             "duplicate-keys" => {

@@ -1,0 +1,79 @@
+//! The reference in the documentation is about this program: its example is accepted, and every key in it is known.
+
+use serde_json::{Map, Value, json};
+
+use crate::{syntax, validate};
+
+/// The one YAML block of the reference.
+fn example() -> Value {
+    let text = include_str!("../../docs/config.md");
+    let (_, block) = text.split_once("```yaml\n").unwrap();
+    syntax::parse(block.split_once("```").unwrap().0).unwrap()
+}
+
+/// All keys that mean something, by the path to them; `*` is a name that the user chose.
+const KEYS: &[&str] = &[
+    "launchers",
+    "launchers.*.backend",
+    "launchers.*.backend.kind",
+    "launchers.*.command",
+    "launchers.*.args",
+    "launchers.*.env",
+    "launchers.*.timeouts",
+    "launchers.*.timeouts.startupSeconds",
+    "launchers.*.timeouts.turnSeconds",
+    "launchers.*.timeouts.cancelGraceSeconds",
+    "roleDefaults",
+    "roleDefaults.promptLanguage",
+    "roleDefaults.responseLanguage",
+    "roleHints",
+    "roleHints.*.preferredLauncher",
+    "roleHints.*.promptLanguage",
+    "roleHints.*.responseLanguage",
+    "roleHints.*.delegationHint",
+    "roleHints.*.recommendedSkills",
+    "defaults",
+    "defaults.launcher",
+    "defaults.role",
+];
+
+/// The value at a path; `*` is the first entry.
+fn at<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    path.split('.').try_fold(document, |value, key| {
+        let object: &mut Map<String, Value> = value.as_object_mut()?;
+        if key == "*" { object.values_mut().next() } else { object.get_mut(key) }
+    })
+}
+
+#[test]
+fn the_example_is_accepted_and_complete() {
+    validate::config(&example()).unwrap();
+    for path in KEYS {
+        assert!(at(&mut example(), path).is_some(), "{path} is not in docs/config.md");
+    }
+}
+
+#[test]
+fn every_key_of_the_example_is_known() {
+    // What is known is refused when its type is wrong; an unknown key would be ignored.
+    for path in KEYS {
+        let mut document = example();
+        *at(&mut document, path).unwrap() = json!([{"no": "such value"}]);
+        assert!(validate::config(&document).is_err(), "{path} means nothing");
+    }
+}
+
+#[test]
+fn the_example_has_no_other_keys() {
+    let known = |path: &str| KEYS.contains(&path) || path.starts_with("launchers.*.env.");
+    fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
+        let Value::Object(members) = value else { return };
+        for (key, value) in members {
+            let name = if ["launchers", "roleHints"].contains(&path) { "*" } else { key };
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            assert!(name == "*" || known(&path), "{path} is not in the list");
+            below(&path, value, known);
+        }
+    }
+    below("", &example(), &known);
+}

@@ -1,0 +1,68 @@
+//! Flags of `role` and `prompt`.
+
+use clap::{Args, Subcommand};
+
+use super::{ConfigFlag, JsonFlag};
+
+/// `subagent role ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum RoleCommand {
+    List(RoleList),
+    Show(RoleName),
+}
+
+/// `subagent prompt ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum PromptCommand {
+    Render(PromptRender),
+}
+
+/// List the roles of the config file with their hints
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent role list
+  subagent role list --config team.yaml --json")]
+pub struct RoleList {
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Show the hints about one role
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent role show reviewer --json")]
+pub struct RoleName {
+    /// Its name in the config file
+    pub name: String,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Print the prompt for a manager agent: workflow, rules, roles
+///
+/// The same text without the roles is the skill subagent-manager, for agents that take skills.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent prompt render
+  subagent prompt render >> AGENTS.md")]
+pub struct PromptRender {
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

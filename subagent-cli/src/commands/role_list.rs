@@ -1,0 +1,23 @@
+//! `role list`: the roles of the config file. No daemon is involved.
+
+use serde_json::{Value, json};
+
+use super::role_show::role;
+use crate::args::roles::RoleList;
+use crate::context::{Context, path_value};
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &RoleList, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    // The config's map is sorted by name.
+    let items: Vec<Value> = loaded.config.role_hints.iter().map(|(name, hint)| role(name, hint)).collect();
+    let data = json!({
+        "count": items.len(),
+        "items": items,
+        "configPath": path_value(&loaded.path),
+        "configLoaded": loaded.loaded,
+    });
+    let shown = text::rows(&data, &["name"], "(no roles configured)");
+    Ok(Outcome::report("role.listed", data, shown))
+}

@@ -1,0 +1,41 @@
+//! `role show`: the hints about one role. No daemon is involved.
+
+use serde_json::{Value, json};
+use subagent_config::RoleHint;
+
+use crate::args::roles::RoleName;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+const KEYS: [&str; 6] = [
+    "name",
+    "preferredLauncher",
+    "promptLanguage",
+    "responseLanguage",
+    "delegationHint",
+    "recommendedSkills",
+];
+
+pub(super) fn run(args: &RoleName, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let data = role(&args.name, loaded.config.role_hint(&args.name)?);
+    let shown = text::fields(&data, &KEYS);
+    Ok(Outcome::report("role.shown", data, shown))
+}
+
+/// A role as data; what its hint does not say is absent.
+pub(super) fn role(name: &str, hint: &RoleHint) -> Value {
+    let mut data = json!({"name": name, "recommendedSkills": hint.recommended_skills});
+    for (key, value) in [
+        ("preferredLauncher", &hint.preferred_launcher),
+        ("promptLanguage", &hint.prompt_language),
+        ("responseLanguage", &hint.response_language),
+        ("delegationHint", &hint.delegation_hint),
+    ] {
+        if let Some(value) = value {
+            data[key] = value.as_str().into();
+        }
+    }
+    data
+}

@@ -1,0 +1,74 @@
+//! The prompt for a manager agent: the body of the skill `subagent-manager`, and the roles of a config. Pure.
+//!
+//! The skill's file is the only source of the workflow and the rules; only its last section differs here.
+
+use subagent_config::{Config, RoleDefaults, RoleHint};
+
+/// The skill as it is installed.
+const SKILL: &str = include_str!("../../skills/subagent-manager/SKILL.md");
+
+/// What the last section begins with.
+const ROLES: &str = "Role hints:";
+
+/// The whole prompt.
+#[must_use]
+pub fn render(config: &Config) -> String {
+    format!("{}{ROLES}\n\n{}", workflow(), roles(config))
+}
+
+/// The skill without its front matter and its last section.
+fn workflow() -> &'static str {
+    let body = SKILL.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    let body = body.map_or(SKILL, |(_, body)| body).trim_start();
+    body.split_once(ROLES).map_or(body, |(before, _)| before)
+}
+
+fn roles(config: &Config) -> String {
+    let mut lines = vec![
+        "- A role is free text: give a worker any (`--role`), also one that is not listed here. The hints are advice."
+            .to_owned(),
+    ];
+    if let Some(role) = &config.defaults.role {
+        lines.push(format!("- Default role: `{role}`"));
+    }
+    if let Some(launcher) = &config.defaults.launcher {
+        lines.push(format!("- Fallback launcher: `{launcher}`"));
+    }
+    let RoleDefaults { prompt_language, response_language } = &config.role_defaults;
+    lines.push(format!(
+        "- Languages: promptLanguage=`{prompt_language}` (in which you write to workers), \
+         responseLanguage=`{response_language}` (in which they answer)"
+    ));
+    for (name, hint) in &config.role_hints {
+        role(name, hint, &mut lines);
+    }
+    if config.role_hints.is_empty() {
+        lines.push("- (none: the config file has no role hints)".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn role(name: &str, hint: &RoleHint, lines: &mut Vec<String>) {
+    let overrides: Vec<String> = [
+        ("preferredLauncher", &hint.preferred_launcher),
+        ("promptLanguage", &hint.prompt_language),
+        ("responseLanguage", &hint.response_language),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some(format!("{key}=`{}`", value.as_ref()?)))
+    .collect();
+    let overrides = if overrides.is_empty() { "(no overrides)".to_owned() } else { overrides.join(", ") };
+    lines.push(format!("- `{name}`: {overrides}"));
+    if let Some(text) = &hint.delegation_hint {
+        // One line, whatever the config file's layout is.
+        let words: Vec<&str> = text.lines().map(str::trim).collect();
+        lines.push(format!("  - delegationHint: {}", words.join(" ")));
+    }
+    if !hint.recommended_skills.is_empty() {
+        let skills: Vec<String> = hint.recommended_skills.iter().map(|skill| format!("`{skill}`")).collect();
+        lines.push(format!("  - recommendedSkills: {}", skills.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! How deep the blocks of a message may be nested. Pure.
+//!
+//! Readers of JSON give up at 128 levels, and a block stands inside of events, records and envelopes: what can be sent
+//! must be read again wherever it comes up.
+
+use serde_json::Value;
+use subagent_protocol::{Code, Error, Result};
+
+/// Most levels of lists and objects in a block.
+const MOST_LEVELS: usize = 64;
+
+/// Refuses blocks that not every reader of their event could read.
+pub(super) fn check(blocks: &[Value]) -> Result<()> {
+    if blocks.iter().all(|block| levels(block) <= MOST_LEVELS) {
+        return Ok(());
+    }
+    let message =
+        format!("a block is nested deeper than {MOST_LEVELS} levels; flatten it, or send it as text");
+    Err(Error::new(Code::InvalidInput, message).with("limitLevels", MOST_LEVELS))
+}
+
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(levels).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_value_counts() {
+        let nested = |levels: usize| -> Value {
+            let text = format!("{{\"a\": 1, \"b\": {}{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+            serde_json::from_str(&text).unwrap()
+        };
+        check(&[]).unwrap();
+        check(&[nested(2), nested(MOST_LEVELS)]).unwrap();
+        let error = check(&[nested(2), nested(MOST_LEVELS + 1)]).unwrap_err();
+        assert_eq!((error.code, &error.details["limitLevels"]), (Code::InvalidInput, &MOST_LEVELS.into()));
+    }
+}

@@ -1,0 +1,70 @@
+//! Every command that `--help` knows, with what it requires and takes.
+
+use subagent_tests::harness::Sandbox;
+
+/// Commands that are beyond the contract and have no flags to compare.
+const NOT_IN_THE_CONTRACT: &[&str] = &["worker logs", "worker restart", "worker rm", "doctor"];
+
+/// A command that does something.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// Its words.
+    pub(super) path: Vec<String>,
+    /// What it cannot do without, with `x` as every value.
+    pub(super) required: Vec<String>,
+    /// Its flags, and whether they take a value.
+    pub(super) flags: Vec<(String, bool)>,
+}
+
+impl Leaf {
+    pub(super) fn is_in_the_contract(&self) -> bool {
+        let name = self.path.join(" ");
+        !NOT_IN_THE_CONTRACT.contains(&name.as_str()) && self.path[0] != "daemon"
+    }
+}
+
+/// All of them but the demo, which is a show for people.
+#[track_caller]
+pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
+    let mut found = Vec::new();
+    below(sandbox, &[], &mut found);
+    assert!(found.len() > 15, "{found:?}");
+    found
+}
+
+fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
+    let help = sandbox.command("subagent").args(path).args(["--help"]).run();
+    let help = help.text();
+    let commands = section(help, "Commands:");
+    if commands.is_empty() {
+        found.push(Leaf { path: path.to_vec(), required: required(help), flags: flags(help) });
+        return;
+    }
+    for command in commands.iter().filter(|name| *name != "help" && *name != "demo") {
+        below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
+    }
+}
+
+/// The first words of a section's entries.
+fn section(help: &str, title: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != title).skip(1).take_while(|line| !line.is_empty());
+    let entries = lines.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// What follows `[OPTIONS]` in the line of the usage.
+fn required(help: &str) -> Vec<String> {
+    let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
+    let (_, required) = usage.split_once("[OPTIONS]").unwrap();
+    let words = required.split_whitespace();
+    words.map(|word| if word.starts_with('<') { "x".to_owned() } else { word.to_owned() }).collect()
+}
+
+fn flags(help: &str) -> Vec<(String, bool)> {
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with("--"));
+    let words = lines.map(|line| line.split_whitespace());
+    let flag = words.map(|mut words| {
+        (words.next().unwrap().to_owned(), words.next().is_some_and(|word| word.starts_with('<')))
+    });
+    flag.collect()
+}
