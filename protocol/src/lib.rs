@@ -11,6 +11,7 @@ pub mod error;
 pub mod event;
 pub mod frame;
 pub mod ids;
+pub mod json;
 pub mod process;
 pub mod record;
 pub mod start;
