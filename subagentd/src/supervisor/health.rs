@@ -183,7 +183,15 @@ async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Optio
 async fn outcome(handle: &Handle, begun: Instant, deadline: Instant) -> Result<()> {
     let mut snapshots = handle.snapshot.clone();
     let over = |snapshot: &std::sync::Arc<Snapshot>| {
-        snapshot.revival.as_ref().is_some_and(|last| last.begun >= begun && last.outcome.is_some())
+        snapshot.revival.as_ref().is_some_and(|last| {
+            let over = match &last.outcome {
+                Some(Ok(())) => true,
+                // What is on its way out would be taken for a live one by the next look.
+                Some(Err(_)) => snapshot.runtime.is_none(),
+                None => false,
+            };
+            last.begun >= begun && over
+        })
     };
     match timeout_at(deadline, snapshots.wait_for(over)).await {
         Ok(Ok(snapshot)) => match &snapshot.revival {
