@@ -21,6 +21,11 @@ use args::{Cli, Command};
 
 pub(crate) use stop::stop;
 
+/// The definition of its command line.
+pub(crate) fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 /// `subagentd`: everything between the arguments (without the program's name) and the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
