@@ -199,7 +199,7 @@ fn a_typing_error_gets_a_suggestion() {
         ("subagent worker lst", "list"),
         ("subagent worker list --controler-id x", "--controller-id"),
         ("subagent completions bsh", "bash"),
-        ("subagentd rnu", "run"),
+        ("subagentd stats", "status"),
     ] {
         let output = typed(&sandbox, line);
         assert_eq!(output.status.code(), Some(2), "{output}");
@@ -254,7 +254,7 @@ fn bash_completes_commands_and_flags() {
     let complete = |words: &str| {
         let index = words.split(' ').count() - 1;
         let ask = format!(
-            "source {}; COMP_WORDS=({words}); COMP_CWORD={index}; _subagent subagent '' ''; echo \"${{COMPREPLY[*]}}\"",
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={index}; _subagent subagent \"${{COMP_WORDS[{index}]}}\" \"${{COMP_WORDS[{index}-1]}}\"; echo \"${{COMPREPLY[*]}}\"",
             script.display()
         );
         sandbox.command("bash").args(["--norc", "-c", &ask]).run().text().trim().to_owned()
