@@ -14,6 +14,7 @@ pub mod frame;
 pub mod ids;
 #[cfg(feature = "openapi")]
 mod openapi;
+pub mod json;
 pub mod process;
 pub mod record;
 pub mod start;

@@ -32,13 +32,24 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     if args.first().is_some_and(|first| first == "demo-agent") {
         return demo_agent::run(args.into_iter().skip(1));
     }
+    // As in the Python program, but nothing is written into the startup files of a shell.
+    if args.first().is_some_and(|first| first == "--show-completion" || first == "--install-completion") {
+        let shell = args.get(1).and_then(|shell| shell.to_str());
+        return finish(Format::Text, commands::completions::legacy(shell));
+    }
     let (cli, typed) = match args::parse(args.iter().cloned()) {
         Ok(parsed) => parsed,
-        Err(error) => return usage::exit(&error, &args),
+        Err(error) => return usage::exit("subagent", &error, &args),
     };
     let format: Format = commands::format(&cli.command);
     let result = Context::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
     finish(format, result)
+}
+
+/// The definitions of the command lines of `subagent` and `subagentd`, for what is generated from them.
+#[must_use]
+pub fn command_lines() -> [clap::Command; 2] {
+    [<args::Cli as clap::CommandFactory>::command(), daemon::command()]
 }
 
 /// One of our executables: they are installed into one folder and find each other there.

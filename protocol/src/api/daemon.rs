@@ -17,7 +17,27 @@ pub struct StopDaemon {
     pub workers: bool,
 }
 
-/// `GET /v1/daemon`, and what `daemon.json` holds.
+/// `POST /v1/daemon/health`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckHealth {
+    /// Start dead runtimes again, each at the earliest so many seconds after the last attempt; absent: only look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart_cooldown_seconds: Option<u64>,
+}
+
+/// `GET /v1/daemon`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonShown {
+    /// What stays the same while it runs.
+    #[serde(flatten)]
+    pub info: DaemonInfo,
+    /// How many workers have a live runtime.
+    pub live_workers: usize,
+}
+
+/// What `daemon.json` holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

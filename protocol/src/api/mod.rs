@@ -15,7 +15,7 @@ pub use controllers::{
     ControllerChoice, ControllerInitialized, ControllerStatus, Handle, InitController, OwnerGranted,
     OwnerView,
 };
-pub use daemon::{DaemonInfo, StopDaemon};
+pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};
 pub use turns::{CancelTurn, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
 pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};

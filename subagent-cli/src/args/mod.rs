@@ -3,6 +3,8 @@
 //! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
+pub mod completions;
+pub mod daemon;
 pub mod local;
 pub mod numbers;
 pub mod roles;
@@ -16,6 +18,8 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use completions::Completions;
+use daemon::DaemonCommand;
 use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
 use roles::{PromptCommand, RoleCommand};
 use turns::{Approve, Cancel, Send, Wait, Watch};
@@ -89,6 +93,10 @@ pub enum Command {
     Wait(Wait),
     Approve(Approve),
     Cancel(Cancel),
+    /// The daemon of a workspace: start, stop, look at it
+    #[command(subcommand)]
+    Daemon(DaemonCommand),
+    Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
 Examples:

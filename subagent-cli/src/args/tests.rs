@@ -60,6 +60,12 @@ fn every_flag_of_the_contract_is_taken() {
         "wait --include-history",
         "approve --worker-id w --request a --decision d --option-id o --alias a --note n --input i --cwd . --config c --json",
         "cancel --worker-id w --reason r --cwd . --json --config c",
+        "daemon start --cwd . --json",
+        "daemon stop --workers --cwd . --json",
+        "daemon restart --cwd . --json",
+        "daemon status --cwd . --json",
+        "daemon logs --tail-bytes 10 --lines 2 --cwd . --json",
+        "completions bash --json",
     ] {
         let (_, typed) = parsed(line);
         assert_eq!(typed.has("json"), line.contains("--json"), "{line}");

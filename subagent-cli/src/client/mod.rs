@@ -11,6 +11,7 @@ mod lock;
 mod losses;
 mod query;
 mod request;
+mod running;
 mod spawn;
 mod state_watch;
 mod stream;
@@ -31,6 +32,8 @@ pub use connect::read_info;
 pub use exchange::Ask;
 pub use lock::released;
 pub use query::{Query, segment};
+pub use running::{running, shown};
+pub use spawn::log_path;
 pub use stream::{Batch, Events};
 pub use wait::{Cursor, Waiting};
 
@@ -80,6 +83,18 @@ impl Client {
     pub fn new(context: &Context, workspace: &Workspace) -> Result<Self> {
         let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
         let start = if refuse { StartPolicy::Refuse } else { StartPolicy::Start };
+        Self::with_policy(context, workspace, start)
+    }
+
+    /// A client for a command that is about starting the daemon: nothing forbids it that.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn starting(context: &Context, workspace: &Workspace) -> Result<Self> {
+        Self::with_policy(context, workspace, StartPolicy::Start)
+    }
+
+    fn with_policy(context: &Context, workspace: &Workspace, start: StartPolicy) -> Result<Self> {
         Ok(Self {
             place: Place {
                 state_dir: workspace.state_dir.clone(),

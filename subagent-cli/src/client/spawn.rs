@@ -40,7 +40,8 @@ struct Readiness {
 }
 
 /// Where a daemon's own messages go.
-pub(super) fn log_path(state_dir: &Path) -> PathBuf {
+#[must_use]
+pub fn log_path(state_dir: &Path) -> PathBuf {
     state_dir.join("logs/subagentd.log")
 }
 

@@ -4,9 +4,11 @@
 
 mod approve;
 mod cancel;
+pub(crate) mod completions;
 mod config_init;
 mod controller_init;
 mod controller_status;
+mod daemon;
 mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
@@ -55,6 +57,8 @@ pub fn format(command: &Command) -> Format {
         Command::Wait(args) => args.json.json,
         Command::Approve(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
+        Command::Daemon(command) => command.json(),
+        Command::Completions(args) => args.json.json,
         Command::Demo => false,
     })
 }
@@ -84,6 +88,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Wait(args) => wait::run(args, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Cancel(args) => cancel::run(&args, context),
+        Command::Daemon(command) => daemon::run(&command, context),
+        Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }
 }

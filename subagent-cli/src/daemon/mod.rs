@@ -19,12 +19,19 @@ use crate::output::{Format, finish};
 use crate::usage;
 use args::{Cli, Command};
 
+pub(crate) use stop::stop;
+
+/// The definition of its command line.
+pub(crate) fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 /// `subagentd`: everything between the arguments (without the program's name) and the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
     let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,
-        Err(error) => return usage::exit(&error, &args),
+        Err(error) => return usage::exit("subagentd", &error, &args),
     };
     let (format, state_dir) = match &cli.command {
         Command::Run(run) => (Format::of(run.json), run.state_dir.clone()),

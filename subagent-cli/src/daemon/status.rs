@@ -5,26 +5,16 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
 
-use crate::client::{Ask, Client, block_on};
+use crate::client::{block_on, running};
 use crate::context::path_value;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn status(state_dir: PathBuf) -> Result<Outcome> {
     let file = state_dir.join("subagentd-status.json");
-    let mut client = Client::of_running(state_dir.clone());
-    let asked = block_on(async move { client.ask(&Ask::get("/v1/daemon")).await });
-    let running =
-        match asked {
-            Ok(info) => Some(serde_json::from_value(info).map_err(|error| {
-                Failure::internal(format!("the daemon's answer lacks something: {error}"))
-            })?),
-            Err(failure) if failure.is(Code::DaemonNotRunning) => None,
-            Err(failure) => return Err(failure),
-        };
+    let running = block_on(running(&state_dir))?.map(|shown| shown.info);
     Ok(document(running.as_ref(), written(&file), &state_dir, &file))
 }
 

@@ -5,30 +5,28 @@ use std::time::Duration;
 
 use serde_json::json;
 use subagent_protocol::Code;
-use subagent_protocol::api::{DaemonInfo, StopDaemon};
+use subagent_protocol::api::StopDaemon;
 use tokio::time::Instant;
 
-use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, released};
+use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, released, running};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
 /// How long ending all workers may take.
 const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 
-pub(super) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
+/// Asks for the end of the daemon (and with `workers` of all workers) and waits for it.
+///
+/// # Errors
+/// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`.
+pub(crate) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
     block_on(async move {
-        let mut client = Client::of_running(state_dir.clone());
-        let info = match client.ask(&Ask::get("/v1/daemon")).await {
-            Ok(info) => info,
-            Err(failure) if failure.is(Code::DaemonNotRunning) => {
-                let data = json!({"stopped": false, "reason": "NOT_RUNNING"});
-                return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
-            }
-            Err(failure) => return Err(failure),
+        let Some(shown) = running(&state_dir).await? else {
+            let data = json!({"stopped": false, "pid": null, "workers": workers, "reason": "NOT_RUNNING"});
+            return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
         };
-        let info: DaemonInfo = serde_json::from_value(info)
-            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
-        let pid = info.process.pid;
+        let mut client = Client::of_running(state_dir.clone());
+        let pid = shown.info.process.pid;
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
         let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
         match client.ask(&ask).await {

@@ -3,13 +3,13 @@
 //! Commands never print by themselves (but for the followed `watch` and warnings); they return an [`Outcome`].
 
 pub mod errors;
-pub mod json;
 pub mod text;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+pub use subagent_protocol::json;
 
 use crate::failure::Failure;
 

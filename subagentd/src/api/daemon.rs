@@ -1,8 +1,11 @@
 //! The daemon itself: what it is, how its workers are, and its end.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use serde_json::{Value, json};
-use subagent_protocol::api::{DaemonInfo, StopDaemon};
+use subagent_protocol::api::{CheckHealth, DaemonShown, StopDaemon};
+use tokio::time::Instant;
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -11,17 +14,22 @@ use super::Api;
 use super::body::Body;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use crate::supervisor::Look;
 
 /// `GET /v1/daemon`. Anybody may ask, agents included: clients probe with it.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/daemon", responses((status = 200, description = "`daemon.shown`", body = Envelope<DaemonInfo>))))]
-pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonInfo> {
-    Reply("daemon.shown", api.info.as_ref().clone())
+pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonShown> {
+    let live_workers = *api.supervisor.live_workers().borrow();
+    Reply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
 }
 
-/// `GET /v1/daemon/health`: the `workerHealth` of the status file.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/daemon/health", responses((status = 200, description = "`daemon.health`", body = Envelope<serde_json::Value>))))]
-pub(super) async fn health(State(api): State<Api>, _: Owner) -> Outcome<Value> {
-    Ok(Reply("daemon.health", api.supervisor.health().await?))
+/// `POST /v1/daemon/health`: the `workerHealth` of the status file; dead runtimes are started again if that is wanted.
+pub(super) async fn health(
+    State(api): State<Api>,
+    _: Owner,
+    Body(request): Body<CheckHealth>,
+) -> Outcome<Value> {
+    let restart = request.restart_cooldown_seconds.map(Duration::from_secs);
+    Ok(Reply("daemon.health", api.supervisor.health(Look { since: Instant::now(), restart }).await))
 }
 
 /// `POST /v1/daemon/stop`. Answers when the supervisor is done; the daemon ends right after.

@@ -49,7 +49,7 @@ pub fn router(api: Api) -> Router {
     let control = api.control.clone();
     let routes = Router::new()
         .route("/v1/daemon", get(daemon::show))
-        .route("/v1/daemon/health", get(daemon::health))
+        .route("/v1/daemon/health", post(daemon::health))
         .route(layers::STOP_PATH, post(daemon::stop))
         .route("/v1/controllers", post(controllers::init))
         .route("/v1/controllers/status", get(controllers::status))

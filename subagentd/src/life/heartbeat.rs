@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::options::{Mode, RunOptions};
 use super::payload::{self, Payload};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Look, Supervisor};
 
 /// What the status file says, and where it comes from.
 pub(super) struct Heartbeat<'a> {
@@ -18,18 +18,26 @@ pub(super) struct Heartbeat<'a> {
     supervisor: Supervisor,
     payload: Payload,
     health: Value,
+    /// When the last look at the workers began.
+    looked: Instant,
 }
 
 impl<'a> Heartbeat<'a> {
-    /// Writes the first one.
-    pub(super) async fn begin(options: &'a RunOptions, supervisor: &Supervisor, info: &DaemonInfo) -> Self {
+    /// Writes the first one; what was started again since `began` is in it.
+    pub(super) async fn begin(
+        options: &'a RunOptions,
+        supervisor: &Supervisor,
+        info: &DaemonInfo,
+        began: Instant,
+    ) -> Self {
         let payload = Payload {
             pid: info.process.pid,
             started_at: info.started_at,
             mode: options.mode.as_str(),
             stopped_at: None,
         };
-        let mut heartbeat = Self { options, supervisor: supervisor.clone(), payload, health: Value::Null };
+        let (supervisor, health) = (supervisor.clone(), Value::Null);
+        let mut heartbeat = Self { options, supervisor, payload, health, looked: began };
         if options.mode == Mode::Foreground {
             heartbeat.once().await;
         }
@@ -65,11 +73,9 @@ impl<'a> Heartbeat<'a> {
     }
 
     async fn once(&mut self) {
-        match self.supervisor.health().await {
-            Ok(health) => self.health = health,
-            // The last known one stays, with its own time in it.
-            Err(error) => tracing::error!(%error, "the workers' health is not known"),
-        }
+        let look = Look { since: self.looked, restart: self.options.restart_cooldown() };
+        self.looked = Instant::now();
+        self.health = self.supervisor.health(look).await;
         payload::write(self.options, &self.payload());
     }
 }

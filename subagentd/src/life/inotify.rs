@@ -1,25 +1,27 @@
 //! Being told by the kernel that a file was removed, moved away or written. What exactly happened is not read: whoever is told
 //! looks for itself.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd as _, AsRawFd, RawFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::libc;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify as Queue};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The end of the file itself, its move, and (with `ATTRIB`) the loss of one of its names while it is still open.
-const LEAVES: u32 = libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_ATTRIB;
-/// Somebody who had it open for writing has closed it.
-const WRITTEN: u32 = libc::IN_CLOSE_WRITE;
-
 /// An inotify instance. Ends with its owner.
 #[derive(Debug)]
-pub(super) struct Inotify(AsyncFd<OwnedFd>);
+pub(super) struct Inotify(AsyncFd<Raw>);
+
+#[derive(Debug)]
+struct Raw(Queue);
+
+impl AsRawFd for Raw {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
 
 impl Inotify {
     /// A new one, without anything to watch.
@@ -28,26 +30,22 @@ impl Inotify {
     /// When the user has too many (`fs.inotify.max_user_instances`).
     #[allow(unsafe_code)]
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: takes no pointers; a result that is no error is a new descriptor, which is ours alone.
-        let fd = unsafe {
-            let fd = Errno::result(libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC))?;
-            OwnedFd::from_raw_fd(fd)
-        };
-        // SAFETY: an `OwnedFd` is an open descriptor, and nothing replaces or closes it while this value has it.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?))
+        let queue = Queue::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        // SAFETY: the queue's descriptor is open, and nothing replaces or closes it while this value has it.
+        Ok(Self(unsafe { AsyncFd::register_with_interest(Raw(queue), Interest::READABLE) }?))
     }
 
-    /// Also watches what this path leads to now.
+    /// Also watches what this path leads to now: the end of the file itself, its move, (`ATTRIB`) the loss of one of its
+    /// names while it is still open, and that somebody who had it open for writing has closed it.
     ///
     /// # Errors
     /// When it is not there.
-    #[allow(unsafe_code)]
     pub(super) fn watch(&self, path: &Path) -> io::Result<()> {
-        let name = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: the descriptor is open, and the string ends with a NUL and lives beyond the call.
-        let outcome =
-            unsafe { libc::inotify_add_watch(self.0.get_ref().as_raw_fd(), name.as_ptr(), LEAVES | WRITTEN) };
-        Errno::result(outcome)?;
+        let what = AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_CLOSE_WRITE;
+        self.0.get_ref().0.add_watch(path, what)?;
         Ok(())
     }
 
@@ -56,13 +54,16 @@ impl Inotify {
     /// # Errors
     /// When the descriptor cannot be read.
     pub(super) async fn changed(&self) -> io::Result<()> {
-        let mut buffer = [0; 4096];
         let mut seen = false;
         loop {
             let mut ready = self.0.readable().await?;
             // Reads all there is: one look by the caller answers for all of it.
-            while let Ok(read) = ready.try_io(|fd| Ok(nix::unistd::read(fd.get_ref(), &mut buffer)?)) {
-                seen |= read? > 0;
+            loop {
+                match ready.get_inner().0.read_events() {
+                    Ok(events) => seen |= !events.is_empty(),
+                    Err(Errno::EAGAIN) => break ready.clear_ready(),
+                    Err(error) => return Err(error.into()),
+                }
             }
             if seen {
                 return Ok(());

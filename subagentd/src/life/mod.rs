@@ -14,7 +14,6 @@ mod log;
 mod once;
 mod options;
 mod payload;
-mod print;
 mod process;
 mod report;
 mod serve;

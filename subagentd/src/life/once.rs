@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
+use subagent_protocol::api::CheckHealth;
 use subagent_protocol::{Code, Error, Result};
+use tokio::time::Instant;
 
 use super::files::{DAEMON_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
@@ -14,6 +16,7 @@ use super::report::Report;
 use super::serve::{DRAIN_TIME, open};
 use super::takeover::{ONCE, own_process};
 use super::{client, error, log, runtime};
+use crate::supervisor::Look;
 
 /// The running daemon has this long for its answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
@@ -49,11 +52,12 @@ fn look(options: &RunOptions, pid: i32) -> Result<Value> {
     let _log = log::init(options)?;
     let runtime = runtime()?;
     let health = runtime.block_on(async {
+        let began = Instant::now();
         let (supervisor, _) = open(options).await?;
-        let health = supervisor.health().await;
+        let health = supervisor.health(Look { since: began, restart: options.restart_cooldown() }).await;
         let ended = tokio::time::timeout(DRAIN_TIME, supervisor.shutdown(false)).await;
         ended.unwrap_or_else(|_| Err(Error::new(Code::StorageError, "the store did not close in time")))?;
-        health
+        Ok::<_, Error>(health)
     })?;
     runtime.shutdown_timeout(super::LAST_GRACE);
     let payload = Payload { pid, started_at: payload::now(), mode: ONCE, stopped_at: None };
@@ -64,7 +68,9 @@ fn ask(options: &RunOptions) -> Result<Value> {
     let info = daemon_info(&options.state_dir).ok_or_else(|| {
         Error::new(Code::DaemonNotRunning, "a daemon is just starting or ending; try again").retryable()
     })?;
-    let health = client::request(&info, Method::GET, "/v1/daemon/health", None, ANSWER_TIME)?;
+    let restart_cooldown_seconds = options.restart_cooldown().map(|cooldown| cooldown.as_secs());
+    let request = json!(CheckHealth { restart_cooldown_seconds });
+    let health = client::request(&info, Method::POST, "/v1/daemon/health", Some(&request), ANSWER_TIME)?;
     let payload =
         Payload { pid: info.process.pid, started_at: info.started_at, mode: ONCE, stopped_at: None };
     Ok(payload.with_health(options, &health))

@@ -1,6 +1,7 @@
 //! What `subagentd run` was asked to do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use subagent_config::Environment;
 use subagent_protocol::{Code, Error, Result};
@@ -54,6 +55,14 @@ pub struct RunOptions {
     pub json: bool,
     /// A background daemon ends after this time without live worker and client; 0: never.
     pub idle_exit_seconds: u64,
+}
+
+impl RunOptions {
+    /// Whether dead runtimes are started again without a message that asks for it, and how often at most.
+    pub(super) fn restart_cooldown(&self) -> Option<Duration> {
+        let monitors = self.mode == Mode::Foreground && self.monitor_workers;
+        monitors.then(|| Duration::from_secs(self.restart_cooldown_seconds))
+    }
 }
 
 /// Reads `SUBAGENT_IDLE_EXIT_SECONDS`.

@@ -3,10 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use subagent_protocol::json;
 use subagent_protocol::time::Timestamp;
 
+use super::files;
 use super::options::RunOptions;
-use super::{files, print};
 
 /// What the status file says, but for the health of the workers.
 #[derive(Debug, Clone)]
@@ -45,7 +46,7 @@ impl Payload {
 
 /// Replaces the status file. A failure is logged: the daemon's work does not depend on it.
 pub(super) fn write(options: &RunOptions, payload: &Value) {
-    let text = print::indented(payload);
+    let text = json::indented(payload.clone());
     if let Err(error) = files::replace(&options.state_dir, files::STATUS_FILE, text.as_bytes()) {
         tracing::error!(%error, "the status file cannot be written");
     }

@@ -4,11 +4,10 @@
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use subagent_protocol::Error;
 use subagent_protocol::api::Envelope;
+use subagent_protocol::{Error, json as printed};
 
 use super::options::Mode;
-use super::print;
 
 /// Where reports go.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Report {
     pub(super) fn ready(&mut self, payload: &Value, text: &str) {
         match self.to {
             To::Pipe => line(&json!({ "ready": true }).to_string()),
-            To::Json => line(&print::one_line(payload)),
+            To::Json => line(&printed::line(payload.clone())),
             To::Text => line(text),
             To::Log => {}
         }
@@ -58,7 +57,7 @@ impl Report {
             To::Pipe => line(&json!({ "error": error }).to_string()),
             To::Json => {
                 let envelope = serde_json::to_value(Envelope::<()>::failure(error.clone()));
-                line(&print::one_line(&envelope.unwrap_or_default()));
+                line(&printed::line(envelope.unwrap_or_default()));
             }
             To::Text => lines_to(&mut io::stderr().lock(), &in_words(error)),
             To::Log => {}

@@ -8,6 +8,7 @@ use subagent_config::RuntimeDir;
 use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::files::{Announcement, DAEMON_INFO};
 use super::heartbeat::Heartbeat;
@@ -40,6 +41,7 @@ pub(super) async fn serve(
 ) -> Result<(FileLock, Result<()>)> {
     let mut signals = Signals::listen()?;
     let Claim { lock, starting, process } = claim;
+    let began = Instant::now();
     let (supervisor, dir) = open(options).await?;
     let path = dir.daemon_socket();
     let (listener, socket) = SocketFile::bind(&path, &lock)
@@ -67,7 +69,7 @@ pub(super) async fn serve(
         error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
     })?;
 
-    let mut heartbeat = Heartbeat::begin(options, &supervisor, &info).await;
+    let mut heartbeat = Heartbeat::begin(options, &supervisor, &info, began).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
     if options.mode == Mode::Background {
         log.take_over_output();
@@ -115,12 +117,12 @@ pub(super) async fn serve(
 /// Of that folder or the store.
 pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir)> {
     let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
-    let monitors = options.mode == Mode::Foreground && options.monitor_workers;
     let setup = Setup {
         state_dir: options.state_dir.clone(),
         runtime_dir: dir.clone(),
         runtime_program: runtime_program(options)?,
-        restart_cooldown: monitors.then(|| Duration::from_secs(options.restart_cooldown_seconds)),
+        // One look finds dead runtimes by itself and reports what came of starting them again.
+        restart_cooldown: options.restart_cooldown().filter(|_| !options.once),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -1,42 +1,208 @@
-//! How the workers' runtimes are, for the status file of `subagentd run`.
+//! How the workers' runtimes are, for the status file of `subagentd run`; dead ones are started again if that is wanted.
+
+use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_protocol::Result;
+use subagent_protocol::frame::FromRuntime;
+use subagent_protocol::state::Desired;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use super::link::Link;
+use super::worker::{Demand, Handle, Message, Revival, Snapshot};
 use super::{Supervisor, entropy, views};
+use crate::core::worker::State;
+
+/// A runtime has this long to give a sign of life.
+const PING: Duration = Duration::from_millis(500);
+/// How long a look waits for a runtime that is being started again.
+const RESTART: Duration = Duration::from_secs(8);
+
+/// What a look at the workers is to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Starts since then are reported as done by this look.
+    pub since: Instant,
+    /// Start dead runtimes again, each at the earliest so long after the last attempt.
+    pub restart: Option<Duration>,
+}
+
+/// A worker's item, and what it adds to the summary.
+struct Item {
+    json: Value,
+    verdict: Verdict,
+}
+
+#[derive(PartialEq, Eq)]
+enum Verdict {
+    Healthy,
+    Unhealthy,
+    Restarted,
+    RestartFailed,
+}
+
+/// What was found at the place of a runtime.
+struct Found {
+    /// Whether its process lives, if it is known which that is.
+    pid_alive: Option<bool>,
+    socket_exists: bool,
+    ping: Result<()>,
+}
 
 impl Supervisor {
     /// The object `workerHealth`: every worker that should have a live runtime, and whether it has one that answers.
-    ///
-    /// # Errors
-    /// None of its own.
-    pub async fn health(&self) -> Result<Value> {
-        let mut items = Vec::new();
-        let mut healthy_count = 0;
-        for handle in self.roster.all() {
-            let snapshot = views::settled(&handle).await;
-            let Some(runtime) = snapshot.runtime else { continue };
-            let state = snapshot.worker.public_state();
-            let healthy = !snapshot.unresponsive;
-            if healthy {
-                healthy_count += 1;
-                items.push(json!({"workerId": handle.worker_id, "state": state, "healthy": true}));
-            } else {
-                items.push(json!({
-                    "workerId": handle.worker_id, "state": state, "healthy": false, "restarted": false,
-                    "reason": {"pidAlive": true, "socketExists": true, "pingError": {"message": "no answer"}},
-                    "runtime": {"pid": runtime.pid},
-                }));
+    pub async fn health(&self, look: Look) -> Value {
+        let mut handles = self.roster.all();
+        handles.sort_by_key(|handle| handle.id.0);
+        let looks = handles.iter().map(|handle| self.look_at(handle, look));
+        let items: Vec<Item> = futures_util::future::join_all(looks).await.into_iter().flatten().collect();
+        let count = |verdict: Verdict| items.iter().filter(|item| item.verdict == verdict).count();
+        let (checked, healthy) = (items.len(), count(Verdict::Healthy));
+        let summary = json!({
+            "checked": checked, "healthy": healthy, "unhealthy": checked - healthy,
+            "restarted": count(Verdict::Restarted), "restartFailed": count(Verdict::RestartFailed),
+        });
+        let items: Vec<Value> = items.into_iter().map(|item| item.json).collect();
+        json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
+    }
+
+    /// `None` for a worker that needs no runtime now: new, in error, being stopped, or one that never had any.
+    async fn look_at(&self, handle: &Handle, look: Look) -> Option<Item> {
+        let before = views::settled(handle).await;
+        if !before.had_runtime || !matches!(before.worker.state, State::Idle | State::Turn(_)) {
+            return None;
+        }
+        let socket = self.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;
+        let found = find(&before, &socket).await;
+        let mut attempt = before.revival.filter(|revival| revival.begun >= look.since).map(|last| last.begun);
+        if found.ping.is_ok() && attempt.is_none() {
+            let item = json!({
+                "workerId": handle.worker_id, "state": before.worker.public_state(), "healthy": true,
+            });
+            return Some(Item { json: item, verdict: Verdict::Healthy });
+        }
+        let deadline = Instant::now() + RESTART;
+        let mut too_early = false;
+        if attempt.is_none()
+            && before.runtime.is_none()
+            && let Some(cooldown) = look.restart
+        {
+            let asked = Instant::now();
+            match demand(handle, cooldown, deadline).await {
+                Some(Demand::Begun) => attempt = Some(asked),
+                Some(Demand::TooEarly) => too_early = true,
+                Some(Demand::Needless) | None => {}
             }
         }
-        let checked = items.len();
-        Ok(json!({
-            "checkedAt": entropy::now(),
-            "summary": {
-                "checked": checked, "healthy": healthy_count, "unhealthy": checked - healthy_count,
-                "restarted": 0, "restartFailed": 0,
-            },
-            "items": items,
-        }))
+        let outcome = match attempt {
+            Some(begun) => Some(outcome(handle, begun, deadline).await),
+            None => None,
+        };
+        Some(self.unhealthy(handle, &socket, &found, outcome, too_early))
+    }
+
+    fn unhealthy(
+        &self,
+        handle: &Handle,
+        socket: &Path,
+        found: &Found,
+        outcome: Option<Result<()>>,
+        too_early: bool,
+    ) -> Item {
+        let now = handle.snapshot.borrow().clone();
+        let verdict = match &outcome {
+            Some(Ok(())) => Verdict::Restarted,
+            Some(Err(_)) => Verdict::RestartFailed,
+            None => Verdict::Unhealthy,
+        };
+        // Of one that was started again meanwhile only its successor was found.
+        let restarted = verdict == Verdict::Restarted;
+        let reason = if restarted && found.ping.is_ok() {
+            json!({"pidAlive": false, "socketExists": false, "pingError": null})
+        } else {
+            json!({
+                "pidAlive": found.pid_alive, "socketExists": found.socket_exists,
+                "pingError": found.ping.as_ref().err(),
+            })
+        };
+        let mut item = json!({
+            "workerId": handle.worker_id, "state": now.worker.public_state(), "healthy": false,
+            "restarted": restarted, "reason": reason,
+        });
+        if too_early {
+            item["cooldown"] = true.into();
+        }
+        if let Some(Err(error)) = &outcome {
+            item["error"] = json!(error);
+        }
+        if let Some(runtime) = now.runtime {
+            let log = self.shared.setup.state_dir.join("runtimes").join(format!("{}.log", handle.worker_id));
+            item["runtime"] = json!({
+                "pid": runtime.pid, "socketPath": socket.display().to_string(), "logPath": log.display().to_string(),
+            });
+        }
+        Item { json: item, verdict }
+    }
+}
+
+async fn find(snapshot: &Snapshot, socket: &Path) -> Found {
+    let known = snapshot.runtime.or(snapshot.last_runtime);
+    let unreachable = |error: std::io::Error| {
+        Error::new(Code::BackendSocketUnreachable, format!("the runtime cannot be reached: {error}"))
+            .with("socketPath", socket.display().to_string())
+    };
+    let ping = timeout(PING, ping(socket)).await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    let ping = ping.map_err(|error| match error.kind() {
+        std::io::ErrorKind::TimedOut => {
+            let message = format!("the runtime gave no sign of life in {} ms", PING.as_millis());
+            Error::new(Code::BackendTimeout, message).with("socketPath", socket.display().to_string())
+        }
+        _ => unreachable(error),
+    });
+    Found { pid_alive: known.map(|_| snapshot.runtime.is_some()), socket_exists: socket.exists(), ping }
+}
+
+/// A sign of life. A hello of generation 0 is refused by every runtime, and changes nothing about whom it serves.
+async fn ping(socket: &Path) -> std::io::Result<()> {
+    let mut link = Link::connect(socket, 0, Desired::Run).await?;
+    match link.next().await {
+        Some(FromRuntime::Refused { .. } | FromRuntime::Hello(_)) => Ok(()),
+        Some(_) | None => Err(std::io::ErrorKind::ConnectionReset.into()),
+    }
+}
+
+async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Option<Demand> {
+    let (reply, answer) = oneshot::channel();
+    handle.send(Message::Revive { cooldown, reply }).ok()?;
+    timeout_at(deadline, answer).await.ok()?.ok()
+}
+
+/// What comes of the start that has begun at this time or a little later.
+async fn outcome(handle: &Handle, begun: Instant, deadline: Instant) -> Result<()> {
+    let mut snapshots = handle.snapshot.clone();
+    let over = |snapshot: &std::sync::Arc<Snapshot>| {
+        snapshot.revival.as_ref().is_some_and(|last| {
+            let over = match &last.outcome {
+                Some(Ok(())) => true,
+                // What is on its way out would be taken for a live one by the next look.
+                Some(Err(_)) => snapshot.runtime.is_none(),
+                None => false,
+            };
+            last.begun >= begun && over
+        })
+    };
+    match timeout_at(deadline, snapshots.wait_for(over)).await {
+        Ok(Ok(snapshot)) => match &snapshot.revival {
+            Some(Revival { outcome: Some(outcome), .. }) => outcome.clone(),
+            _ => Ok(()),
+        },
+        Ok(Err(_)) => Err(super::worker::ending()),
+        Err(_) => {
+            let message =
+                format!("the agent was not ready within {} s; it goes on starting", RESTART.as_secs());
+            Err(Error::new(Code::BackendTimeout, message).retryable())
+        }
     }
 }

@@ -34,6 +34,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
 pub use follow::Follower;
+pub use health::Look;
 pub use shared::Setup;
 
 use crate::store::{Durability, Store};

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::ingest::Goal;
 use super::runtime::Runtime;
-use super::{Message, Snapshot};
+use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
@@ -48,7 +48,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) may_live: bool,
     pub(super) stored_runtime: Option<subagent_protocol::process::ProcessId>,
     pub(super) stored_guard: Option<subagent_protocol::process::ProcessId>,
-    last_error: Option<Error>,
+    pub(super) last_error: Option<Error>,
     last_seq: i64,
 
     pub(super) journal: JournalReader,
@@ -68,9 +68,9 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers: Option<Instant>,
     /// How long the last such wait was; each is longer.
     pub(super) leftovers_pause: Duration,
-    /// When a runtime was last started without a message that asked for it.
-    pub(super) revived: Option<Instant>,
-    /// When to start one again.
+    /// The last start of a runtime that no message asked for.
+    pub(super) revival: Option<Revival>,
+    /// When to start one so.
     pub(super) revive_at: Option<Instant>,
 
     mailbox: mpsc::Receiver<Message>,
@@ -104,6 +104,9 @@ impl Actor {
             last_seq,
             last_error: row.last_error.clone(),
             runtime: None,
+            last_runtime: row.runtime,
+            had_runtime: row.incarnation > 0,
+            revival: None,
             unresponsive: false,
             settled: false,
         };
@@ -137,7 +140,7 @@ impl Actor {
             retry: None,
             leftovers: None,
             leftovers_pause: Duration::ZERO,
-            revived: None,
+            revival: None,
             revive_at: None,
             mailbox,
             snapshots: watch::Sender::new(Arc::new(snapshot)),
@@ -182,6 +185,10 @@ impl Actor {
                 message = self.mailbox.recv(), if serve => match message {
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
+                    Some(Message::Revive { cooldown, reply }) => {
+                        // Whoever asked may have gone.
+                        let _ = reply.send(self.demand(cooldown));
+                    }
                     None => return,
                 },
                 () = std::future::ready(()), if self.more => {
@@ -206,12 +213,16 @@ impl Actor {
         self.publish();
     }
 
-    pub(super) fn publish(&self) {
+    pub(super) fn publish(&mut self) {
+        self.follow_revival();
         let snapshot = Snapshot {
             worker: self.worker.clone(),
             last_seq: self.last_seq,
             last_error: self.last_error.clone(),
             runtime: self.runtime_process(),
+            last_runtime: self.runtime_process().or(self.stored_runtime),
+            had_runtime: self.incarnation > 0,
+            revival: self.revival.clone(),
             unresponsive: self.runtime.as_ref().is_some_and(|runtime| runtime.unresponsive),
             settled: self.settled,
         };

@@ -61,10 +61,7 @@ impl Actor {
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
         self.check_leftovers().await;
         let _ = std::fs::remove_file(&self.socket);
-        if let Some(cooldown) = self.shared.setup.restart_cooldown {
-            let now = Instant::now();
-            self.revive_at = Some(self.revived.map_or(now, |last| now.max(last + cooldown)));
-        }
+        self.plan_revival();
     }
 
     /// A worker counts as stopped, and its guard as gone, only when that has ended everything.

@@ -7,17 +7,20 @@ mod actor;
 mod gone;
 mod ingest;
 mod order;
+mod revival;
 mod runtime;
 mod snapshot;
 mod starting;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use order::{Order, Respond};
+pub(super) use revival::{Demand, Revival};
 pub(super) use snapshot::Snapshot;
 
 use super::shared::Shared;
@@ -35,6 +38,13 @@ pub(super) enum Message {
     Forbidden {
         /// What was asked for.
         what: String,
+    },
+    /// Start a runtime if the worker has lost its own.
+    Revive {
+        /// At the earliest so long after the last time.
+        cooldown: Duration,
+        /// What becomes of it.
+        reply: oneshot::Sender<Demand>,
     },
 }
 

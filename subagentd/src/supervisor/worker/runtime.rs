@@ -180,6 +180,7 @@ impl Actor {
             return self.say_again_later();
         }
         let (id, process, guard) = (self.id, Some(hello.process), hello.guard);
+        self.stored_runtime = process;
         let stored = self
             .shared
             .store
@@ -300,7 +301,8 @@ impl Actor {
             self.check_leftovers().await;
         }
         if due(self.revive_at) {
-            self.revive();
+            self.revive_at = None;
+            self.demand(Duration::ZERO);
         }
         let Some(runtime) = &mut self.runtime else { return };
         if due(runtime.kill_at) {

@@ -122,6 +122,7 @@ impl Actor {
             process::start(&self.shared.setup.runtime_program, &start, lock, guard_lock).map_err(failed)?;
         subagent_failpoint::hit("spawn.after");
         let process = started.process;
+        self.stored_runtime = Some(process);
         // Without a watch its end is found out by the lock.
         let exit = ExitWatch::of(process).ok().flatten();
         let listening = tokio::task::spawn_blocking(move || started.wait_until_listening());
@@ -203,16 +204,5 @@ impl Actor {
             timeouts: launcher.timeouts,
             limits: Limits::default(),
         })
-    }
-
-    /// Starts a runtime for an idle worker whose last one died: only where a person watches over the daemon
-    /// (`subagentd run`), and never for a worker that is stopped. It repeats no prompt: no turn is open.
-    pub(super) fn revive(&mut self) {
-        self.revive_at = None;
-        if self.worker.state == State::Idle && self.worker.link == LinkState::None && self.runtime.is_none() {
-            self.revived = Some(Instant::now());
-            self.worker.link = LinkState::Starting;
-            self.todo.push_back(Action::StartRuntime);
-        }
     }
 }

@@ -1,19 +1,29 @@
-//! JSON as the contract prints it: one line, keys sorted by code point, separators `", "` and `": "`, nothing
-//! escaped that need not be. Pure.
+//! JSON as people and scripts get it from every program here: keys sorted by code point, separators `", "` and `": "`,
+//! nothing escaped that need not be.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::ser::{Formatter, Serializer};
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 /// The value as one line, without a newline at its end.
 #[must_use]
-pub fn line(mut value: Value) -> String {
+pub fn line(value: Value) -> String {
+    written(value, Spaced)
+}
+
+/// The value indented by two spaces, with a newline at its end.
+#[must_use]
+pub fn indented(value: Value) -> String {
+    written(value, PrettyFormatter::new()) + "\n"
+}
+
+fn written(mut value: Value, formatter: impl Formatter) -> String {
     // The workspace keeps the order of keys as they came (another crate asks serde_json for it).
     value.sort_all_objects();
     let mut bytes = Vec::with_capacity(256);
-    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
+    let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
     // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
     let _ = value.serialize(&mut serializer);
     String::from_utf8(bytes).unwrap_or_default()
@@ -56,6 +66,11 @@ mod tests {
             line(value),
             r#"{"Z": [], "data": {"a": {}, "b": [1, {"a": 2.0, "z": null}]}, "ok": true}"#
         );
+    }
+
+    #[test]
+    fn a_file_for_people_is_indented_and_ends_with_a_newline() {
+        assert_eq!(indented(json!({"b": ["ü"], "a": 2})), "{\n  \"a\": 2,\n  \"b\": [\n    \"ü\"\n  ]\n}\n");
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Flags of `daemon`.
+
+use clap::{Args, Subcommand};
+
+use super::{CwdFlag, JsonFlag};
+
+/// `subagent daemon ...`
+#[derive(Debug, Subcommand)]
+pub enum DaemonCommand {
+    /// Start the daemon in the background, unless it runs already
+    ///
+    /// Commands start it by themselves; this is for seeing that it works. It also starts it where
+    /// SUBAGENT_NO_AUTOSTART is set.
+    #[command(after_help = "\
+Examples:
+  subagent daemon start
+  subagent daemon start --cwd ~/src/thing --json")]
+    Start(DaemonFlags),
+    /// Stop the daemon; its workers go on unless --workers is given
+    #[command(after_help = "\
+Examples:
+  subagent daemon stop
+  subagent daemon stop --workers --json")]
+    Stop(DaemonStop),
+    /// Replace the daemon by a new one; workers and their turns go on
+    ///
+    /// A daemon that was started with `subagentd run` is left alone: restart it where it was started.
+    #[command(after_help = "\
+Example:
+  subagent daemon restart --json")]
+    Restart(DaemonFlags),
+    /// Show whether a daemon runs, and where everything is
+    ///
+    /// Exits with 0 whether it runs or not. It is never started by this.
+    #[command(after_help = "\
+Examples:
+  subagent daemon status
+  subagent daemon status --json")]
+    Status(DaemonFlags),
+    /// Show the end of the daemon's log
+    #[command(after_help = "\
+Examples:
+  subagent daemon logs --lines 20
+  subagent daemon logs --tail-bytes 1000000 --json")]
+    Logs(DaemonLogs),
+}
+
+/// Flags of commands that need nothing but the workspace.
+#[derive(Debug, Args)]
+pub struct DaemonFlags {
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Flags of `daemon stop`.
+#[derive(Debug, Args)]
+pub struct DaemonStop {
+    /// Also stop all workers
+    #[arg(long)]
+    pub workers: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Flags of `daemon logs`.
+#[derive(Debug, Args)]
+pub struct DaemonLogs {
+    /// How much of the end, in bytes
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
+    pub tail_bytes: u64,
+    /// At most so many lines of that
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub lines: Option<u64>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+impl DaemonCommand {
+    /// Whether it was given `--json`.
+    #[must_use]
+    pub fn json(&self) -> bool {
+        match self {
+            Self::Start(flags) | Self::Restart(flags) | Self::Status(flags) => flags.json.json,
+            Self::Stop(stop) => stop.json.json,
+            Self::Logs(logs) => logs.json.json,
+        }
+    }
+}

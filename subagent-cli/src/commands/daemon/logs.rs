@@ -1,0 +1,76 @@
+//! `daemon logs`: the end of the daemon's log, read from its file: also when no daemon runs.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+use serde_json::json;
+use subagent_protocol::Code;
+
+use crate::args::daemon::DaemonLogs;
+use crate::client::log_path;
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+
+pub(super) fn run(args: &DaemonLogs, context: &Context) -> Result<Outcome> {
+    let path = log_path(&context.workspace(args.cwd.cwd.as_deref())?.state_dir);
+    let (text, cut) = match tail(&path, args.tail_bytes) {
+        Ok(tail) => tail,
+        // No daemon has run here yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
+        Err(error) => {
+            let message = format!("the daemon's log {} cannot be read: {error}", path.display());
+            return Err(Failure::new(Code::StorageError, message)
+                .with("path", path_value(&path))
+                .with("error", error.to_string()));
+        }
+    };
+    let shown = args.lines.map_or(text.as_str(), |lines| last_lines(&text, lines));
+    let data = json!({
+        "path": path_value(&path), "text": shown, "truncated": cut || shown.len() < text.len(),
+    });
+    Ok(Outcome::report("daemon.logs", data, shown.to_owned()))
+}
+
+/// The last bytes of a file, with U+FFFD for what is not UTF-8, and whether there is more before them.
+fn tail(path: &Path, bytes: u64) -> io::Result<(String, bool)> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
+    let mut tail = Vec::new();
+    // It may grow meanwhile.
+    file.take(bytes).read_to_end(&mut tail)?;
+    Ok((String::from_utf8_lossy(&tail).into_owned(), size > bytes))
+}
+
+fn last_lines(text: &str, lines: u64) -> &str {
+    let inner = text.strip_suffix('\n').unwrap_or(text);
+    let before = usize::try_from(lines).ok().and_then(|lines| inner.rmatch_indices('\n').nth(lines - 1));
+    before.map_or(text, |(end, _)| &text[end + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_whole() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(last_lines("a\nb\nc", 1), "c");
+        assert_eq!(last_lines("a\nb\n", 2), "a\nb\n");
+        assert_eq!(last_lines("a\n", 9), "a\n");
+        assert_eq!(last_lines("", 1), "");
+        assert_eq!(last_lines("\n\n\n", 2), "\n\n");
+        assert_eq!(last_lines("a\nb", u64::MAX), "a\nb");
+    }
+
+    #[test]
+    fn a_tail_may_begin_inside_of_a_character() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::fs::write(&path, "xü\n").unwrap();
+        assert_eq!(tail(&path, 100).unwrap(), ("xü\n".to_owned(), false));
+        assert_eq!(tail(&path, 2).unwrap(), ("\u{fffd}\n".to_owned(), true));
+    }
+}

@@ -1,0 +1,48 @@
+//! `daemon ...`: the daemon of a workspace, as a person looks after it.
+
+mod logs;
+mod restart;
+mod start;
+mod status;
+mod stop;
+
+use serde_json::{Map, Value, json};
+use subagent_protocol::api::DaemonShown;
+
+use crate::args::daemon::DaemonCommand;
+use crate::client::log_path;
+use crate::context::{Context, path_value};
+use crate::failure::Result;
+use crate::output::Outcome;
+
+/// What is told of a daemon, in the order of the text.
+const FACTS: [&str; 9] =
+    ["pid", "version", "mode", "generation", "startedAt", "liveWorkers", "stateDir", "socket", "log"];
+
+pub(super) fn run(command: &DaemonCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        DaemonCommand::Start(flags) => start::run(flags, context),
+        DaemonCommand::Stop(stop) => stop::run(stop, context),
+        DaemonCommand::Restart(flags) => restart::run(flags, context),
+        DaemonCommand::Status(flags) => status::run(flags, context),
+        DaemonCommand::Logs(logs) => logs::run(logs, context),
+    }
+}
+
+fn facts(shown: &DaemonShown) -> Map<String, Value> {
+    let DaemonShown { info, live_workers } = shown;
+    Map::from_iter(
+        [
+            ("pid", json!(info.process.pid)),
+            ("version", json!(info.version)),
+            ("mode", json!(info.mode)),
+            ("generation", json!(info.generation)),
+            ("startedAt", json!(info.started_at)),
+            ("liveWorkers", json!(live_workers)),
+            ("stateDir", path_value(&info.state_dir)),
+            ("socket", path_value(&info.socket)),
+            ("log", path_value(&log_path(&info.state_dir))),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    )
+}

@@ -1,0 +1,35 @@
+//! `daemon restart`: ends the daemon in the background and starts another one.
+
+use subagent_protocol::Code;
+
+use super::{FACTS, facts};
+use crate::args::daemon::DaemonFlags;
+use crate::client::{Client, block_on, running, shown};
+use crate::context::Context;
+use crate::daemon;
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(flags.cwd.cwd.as_deref())?;
+    let before = block_on(running(&workspace.state_dir))?;
+    if let Some(before) = &before {
+        let (pid, mode) = (before.info.process.pid, before.info.mode.as_str());
+        if mode != "background" {
+            return Err(Failure::new(
+                Code::DaemonAlreadyRunning,
+                format!("the daemon (pid {pid}) runs in the {mode}, under somebody's supervision"),
+            )
+            .with("pid", pid)
+            .with("mode", mode)
+            .recommend("restart it where it was started, or end it with `subagent daemon stop`"));
+        }
+        daemon::stop(false, workspace.state_dir.clone())?;
+    }
+    let now = block_on(async move { shown(&mut Client::starting(context, &workspace)?).await })?;
+    let mut data = facts(&now);
+    data.insert("previousPid".to_owned(), before.map(|before| before.info.process.pid).into());
+    let data = data.into();
+    let lines = text::fields(&data, &[&["previousPid"], FACTS.as_slice()].concat());
+    Ok(Outcome::report("daemon.restarted", data, lines))
+}

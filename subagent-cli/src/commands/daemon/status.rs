@@ -1,0 +1,28 @@
+//! `daemon status`: whether a daemon runs, and where everything is. Starts none.
+
+use serde_json::{Map, Value};
+
+use super::{FACTS, facts};
+use crate::args::daemon::DaemonFlags;
+use crate::client::{block_on, log_path, running};
+use crate::context::{Context, path_value};
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+    let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
+    let shown = block_on(running(&state_dir))?;
+    let mut data = match &shown {
+        Some(shown) => facts(shown),
+        None => {
+            let mut none = Map::from_iter(FACTS.map(|key| (key.to_owned(), Value::Null)));
+            none.insert("stateDir".to_owned(), path_value(&state_dir));
+            none.insert("log".to_owned(), path_value(&log_path(&state_dir)));
+            none
+        }
+    };
+    data.insert("running".to_owned(), shown.is_some().into());
+    let data = data.into();
+    let lines = text::fields(&data, &[&["running"], FACTS.as_slice()].concat());
+    Ok(Outcome::report("daemon.shown", data, lines))
+}

@@ -1,1 +1,0 @@
-//! `subagentd`, its status file and `subagent daemon`.
