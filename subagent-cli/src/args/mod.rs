@@ -3,6 +3,7 @@
 //! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
+pub mod controllers;
 pub mod local;
 pub mod numbers;
 pub mod turns;
@@ -15,7 +16,8 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
+use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
+use local::{ConfigInit, LauncherList, LauncherName};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
 
@@ -111,7 +113,10 @@ pub enum LauncherCommand {
 #[derive(Debug, Subcommand)]
 pub enum ControllerCommand {
     Init(ControllerInit),
+    Attach(ControllerAttach),
     Status(ControllerStatus),
+    Recover(ControllerRecover),
+    Release(ControllerRelease),
 }
 
 /// `subagent worker ...`

@@ -5,7 +5,11 @@
 mod approve;
 mod cancel;
 mod config_init;
+mod controller_attach;
+mod controller_grant;
 mod controller_init;
+mod controller_recover;
+mod controller_release;
 mod controller_status;
 mod launcher_list;
 mod launcher_probe;
@@ -37,7 +41,10 @@ pub fn format(command: &Command) -> Format {
         Command::Launcher(LauncherCommand::List(args)) => args.json.json,
         Command::Launcher(LauncherCommand::Show(args) | LauncherCommand::Probe(args)) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Recover(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Release(args)) => args.json.json,
         Command::Worker(WorkerCommand::Start(args)) => args.json.json,
         Command::Worker(WorkerCommand::List(args)) => args.json.json,
         Command::Worker(WorkerCommand::Show(args)) => args.json.json,
@@ -63,7 +70,10 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
         Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
+        Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
+        Command::Controller(ControllerCommand::Recover(args)) => controller_recover::run(&args, context),
+        Command::Controller(ControllerCommand::Release(args)) => controller_release::run(&args, context),
         Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),
         Command::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
         Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
