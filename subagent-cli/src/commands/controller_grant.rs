@@ -76,10 +76,15 @@ pub(super) fn grant(
 }
 
 /// Writes the hint into the workspace that the controller belongs to. That need not be the one where the command was
-/// run (`--controller-id`): a hint there would lead every later command in it to a foreign controller.
+/// run (`--controller-id`): a hint there would lead every later command in it to a foreign controller. If that
+/// workspace is gone and a hint here names the controller, the workspace was moved, and the hint is good as it is.
 fn leave_hint(granted: &ControllerInitialized, root: &Path) -> Value {
     let here = granted.workspace_key == root.to_string_lossy();
     let workspace = if here { root.to_owned() } else { PathBuf::from(&granted.workspace_key) };
+    let known_here = || controller_hint::read_controller_id(root);
+    if !workspace.is_dir() && known_here().is_some_and(|id| id == granted.controller_id.as_str()) {
+        return path_value(&controller_hint::path(root));
+    }
     let hint = ControllerHint {
         controller_id: granted.controller_id.to_string(),
         label: granted.label.clone(),

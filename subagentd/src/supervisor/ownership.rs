@@ -113,23 +113,16 @@ impl Supervisor {
                     });
                 }
                 let row = existing(tx, &choice)?;
-                let Some(owner) = controllers::owner(tx.connection(), row.id)? else {
-                    return Ok(ControllerReleased {
-                        controller_id: row.controller_id,
-                        released: false,
-                        reason: Some("NO_ACTIVE_OWNER".to_owned()),
-                        ended: None,
-                    });
-                };
-                if !force {
+                let owner = controllers::owner(tx.connection(), row.id)?;
+                if owner.is_some() && !force {
                     check_release(tx, handle.as_ref(), &row)?;
                 }
                 tx.release_owner(row.id, now)?;
                 let released = ControllerReleased {
                     controller_id: row.controller_id,
-                    released: true,
-                    reason: None,
-                    ended: Some(OwnershipEnded {
+                    released: owner.is_some(),
+                    reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
+                    ended: owner.map(|owner| OwnershipEnded {
                         released_at: now,
                         instance_id: owner.instance_id,
                         epoch: owner.epoch,

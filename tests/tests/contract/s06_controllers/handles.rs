@@ -201,3 +201,17 @@ fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
     scene.all_refused(Some(&handle(&first)), &stale);
     scene.sandbox.finish();
 }
+
+#[test]
+fn from_below_a_worker_nobody_becomes_the_owner_or_ends_an_ownership() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let before = sandbox.run(&["controller", "status"]).data();
+    let program = sandbox.executable("subagent");
+    for args in ["init", "attach --takeover", "release --force", "recover", "status"] {
+        let waited = sandbox.send(&worker, &format!("!shell '{program}' controller {args} --json"));
+        let said = waited["assistantText"].as_str().unwrap();
+        assert!(said.contains("\"code\": \"FORBIDDEN_FROM_WORKER\""), "{args}: {said}");
+    }
+    assert_eq!(sandbox.run(&["controller", "status"]).data(), before);
+    sandbox.finish();
+}

@@ -126,9 +126,13 @@ fn a_workspace_that_was_moved_keeps_its_controller() {
     fs::rename(sandbox.workspace(), &moved).unwrap();
     let run = |args: &[&str]| sandbox.subagent(args).cwd(&moved).run();
     assert_eq!(run(&["controller", "status"]).data()["controllerId"], granted["controllerId"]);
+    let attached = run(&["controller", "attach", "--takeover"]);
+    let hint = moved.canonicalize().unwrap().join(".subagent/controller.json");
+    assert_eq!(attached.data_of("controller.attached")["hintPath"], hint.to_str().unwrap());
+    assert_eq!(attached.stderr, "");
     run(&["controller", "release", "--force"]).data_of("controller.released");
     let again = run(&["controller", "init"]).data_of("controller.initialized");
-    assert_eq!((&again["controllerId"], &again["owner"]["epoch"]), (&granted["controllerId"], &json!(2)));
+    assert_eq!((&again["controllerId"], &again["owner"]["epoch"]), (&granted["controllerId"], &json!(3)));
     assert_eq!(again["workspaceKey"], moved.canonicalize().unwrap().to_str().unwrap());
     let stopped = sandbox.command("subagentd").args(["stop"]).cwd(&moved).run();
     assert!(stopped.status.success(), "{stopped}");
