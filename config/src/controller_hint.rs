@@ -1,13 +1,21 @@
 //! `<workspace>/.subagent/controller.json`: which controller a workspace last had. A hint only: it holds no secret,
 //! proves no ownership, and whoever reads it asks the daemon.
 
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::libc::O_NONBLOCK;
 
 use serde_json::{Value, json};
 
 use crate::error::ConfigError;
 use crate::markers::{CONTROLLER_FILE, DOT_SUBAGENT};
 use crate::write::{self, Replace};
+
+/// A hint has some hundred bytes; what is larger is something else.
+const MOST_BYTES: u64 = 64 * 1024;
 
 /// The content of the hint file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,15 +33,29 @@ pub fn path(workspace_root: &Path) -> PathBuf {
     workspace_root.join(DOT_SUBAGENT).join(CONTROLLER_FILE)
 }
 
-/// The controller id of a workspace's hint. A missing, unreadable or malformed file is no hint.
+/// The controller id of a workspace's hint. A missing, unreadable, malformed or much too large file is no hint.
 pub fn read_controller_id(workspace_root: &Path) -> Option<String> {
-    let bytes = std::fs::read(path(workspace_root)).ok()?;
+    let bytes = read(&path(workspace_root)).ok()?;
     let document: Value = serde_json::from_slice(&bytes).ok()?;
     let id = document.as_object()?.get("controllerId")?.as_str()?;
     Some(id.to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Writes the hint of a workspace, readable by its owner alone, and returns its path.
+/// At most one byte more than a hint may have, which is no JSON any more. A pipe of that name holds nobody up.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let mut bytes = Vec::new();
+    match file.metadata()? {
+        about if about.is_file() && about.len() <= MOST_BYTES => {
+            file.take(MOST_BYTES).read_to_end(&mut bytes)?
+        }
+        _ => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    Ok(bytes)
+}
+
+/// Writes the hint of a workspace, readable by its owner alone, and returns its path. The workspace must exist. What
+/// has the name of the file is replaced; a folder only if it is empty.
 pub fn write(workspace_root: &Path, hint: &ControllerHint) -> Result<PathBuf, ConfigError> {
     let path = path(workspace_root);
     let document = json!({
@@ -44,18 +66,29 @@ pub fn write(workspace_root: &Path, hint: &ControllerHint) -> Result<PathBuf, Co
     });
     // The alternate form of a JSON value is the pretty one, indented by two spaces.
     let text = format!("{document:#}\n");
-    let placed = std::fs::create_dir_all(workspace_root.join(DOT_SUBAGENT))
-        .and_then(|()| write::atomically(&path, text.as_bytes(), 0o600, Replace::Yes));
+    let place = || write::atomically(&path, text.as_bytes(), 0o600, Replace::Yes);
+    let placed = make_folder(&workspace_root.join(DOT_SUBAGENT)).and_then(|()| match place() {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            fs::remove_dir(&path).and_then(|()| place())
+        }
+        placed => placed,
+    });
     match placed {
         Ok(()) => Ok(path),
         Err(cause) => Err(ConfigError::ControllerHintUnwritable { path, cause }),
     }
 }
 
+fn make_folder(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     fn hint(id: &str) -> ControllerHint {
@@ -90,6 +123,37 @@ mod tests {
             fs::write(path(dir.path()), content).unwrap();
             assert_eq!(read_controller_id(dir.path()), None, "{content:?}");
         }
+    }
+
+    #[test]
+    fn a_large_file_a_pipe_and_a_folder_are_no_hints_and_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path());
+        let large = format!("{{\"controllerId\": \"ctl_1\", \"x\": \"{}\"}}", "x".repeat(10 << 20));
+        let make: [&dyn Fn(); 3] = [
+            &|| fs::write(&path, &large).unwrap(),
+            &|| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            &|| fs::create_dir(&path).unwrap(),
+        ];
+        fs::create_dir(dir.path().join(".subagent")).unwrap();
+        for make in make {
+            make();
+            assert_eq!(read_controller_id(dir.path()), None);
+            write(dir.path(), &hint("ctl_2")).unwrap();
+            assert_eq!(read_controller_id(dir.path()).as_deref(), Some("ctl_2"));
+            fs::remove_file(&path).unwrap();
+        }
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("somebody's"), "").unwrap();
+        assert_eq!(write(dir.path(), &hint("ctl_2")).unwrap_err().code(), "CONTROLLER_HINT_UNWRITABLE");
+        assert!(path.join("somebody's").exists());
+    }
+
+    #[test]
+    fn a_workspace_that_is_gone_is_not_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("gone"), &hint("ctl_1")).unwrap_err();
+        assert!(!dir.path().join("gone").exists());
     }
 
     #[test]

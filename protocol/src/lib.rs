@@ -12,9 +12,9 @@ pub mod error;
 pub mod event;
 pub mod frame;
 pub mod ids;
+pub mod json;
 #[cfg(feature = "openapi")]
 mod openapi;
-pub mod json;
 pub mod process;
 pub mod record;
 pub mod start;

@@ -23,7 +23,8 @@ fn fixtures() -> PathBuf {
 
 /// The folders of all versions that left something.
 fn versions() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.sort();
     assert!(!found.is_empty());
     found
@@ -58,7 +59,8 @@ fn a_state_dir_of_every_version_is_opened_and_its_workers_go_on() {
         assert!(holds(&found, &expected), "{found:#}\ninstead of\n{expected:#}");
         // What was stopped stays so; what was not can be stopped, and nothing is left.
         for worker in found.as_object().unwrap().keys() {
-            let _ = sandbox.run(&["worker", "handoff", "--worker-id", worker]).data_of("worker.handoff.ready");
+            let _ =
+                sandbox.run(&["worker", "handoff", "--worker-id", worker]).data_of("worker.handoff.ready");
         }
         let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
         sandbox.finish();
@@ -98,7 +100,8 @@ fn shown(sandbox: &Sandbox) -> Value {
             .collect();
         let mut kept = item.clone();
         kept.as_object_mut().unwrap().retain(|key, _| {
-            ["label", "launcher", "role", "state", "sessionId", "activeTurnId", "createdAt"].contains(&key.as_str())
+            ["label", "launcher", "role", "state", "sessionId", "activeTurnId", "createdAt"]
+                .contains(&key.as_str())
         });
         all.insert(worker.to_owned(), json!({"worker": kept, "events": events}));
     }
@@ -110,7 +113,11 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        if entry.path().is_dir() { copy(&entry.path(), &to) } else { fs::copy(entry.path(), &to).map(drop).unwrap() }
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to)
+        } else {
+            fs::copy(entry.path(), &to).map(drop).unwrap()
+        }
     }
 }
 
@@ -123,7 +130,10 @@ fn write_the_fixtures_of_this_version() {
     let _ = sandbox.run(&["controller", "init", "--label", "fixture"]).data_of("controller.initialized");
     // A worker with a bit of everything, stopped.
     let all = sandbox.start("demo");
-    let _ = sandbox.send(&all, "hello\n!think hm\n!plan read|write\n!tool edit src/a.rs\n!usage 10 100\n!noise\n!unknown");
+    let _ = sandbox.send(
+        &all,
+        "hello\n!think hm\n!plan read|write\n!tool edit src/a.rs\n!usage 10 100\n!noise\n!unknown",
+    );
     let asked = sandbox.send(&all, "!ask execute make");
     let _ = sandbox.approve(&all, &asked["requestId"], "allow");
     let _ = sandbox.turn_end(&asked);
@@ -157,7 +167,9 @@ fn write_the_fixtures_of_this_version() {
     let state = folder.join("state");
     let _ = fs::remove_dir_all(&state);
     copy(sandbox.state_dir(), &state);
-    for left in ["logs", "daemon.json", "daemon.lock", "start.lock", "state.db-wal", "state.db-shm", ".gitignore"] {
+    for left in
+        ["logs", "daemon.json", "daemon.lock", "start.lock", "state.db-wal", "state.db-shm", ".gitignore"]
+    {
         let path = state.join(left);
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
     }

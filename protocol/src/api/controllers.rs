@@ -51,11 +51,40 @@ pub struct InitController {
     /// Its label; an existing controller keeps its own without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// From now on its workers are changed with the owner's handle alone. False leaves it as it is.
+    #[serde(default)]
+    pub require_handle: bool,
     /// The process whose life is the ownership's: the caller's session leader.
     pub owner: ProcessId,
 }
 
-/// Data of `controller.initialized`.
+/// `POST /v1/controllers/attach`: makes the caller the owner of a controller that exists.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachController {
+    /// Which one.
+    #[serde(flatten)]
+    pub choice: ControllerChoice,
+    /// Also when somebody else owns it.
+    #[serde(default)]
+    pub takeover: bool,
+    /// The process whose life is the ownership's: the caller's session leader.
+    pub owner: ProcessId,
+}
+
+/// `POST /v1/controllers/release`: ends an ownership.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseController {
+    /// Which controller's.
+    #[serde(flatten)]
+    pub choice: ControllerChoice,
+    /// Whoever it is, without a look at the caller's handle.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Data of `controller.initialized` and `controller.attached`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -66,6 +95,8 @@ pub struct ControllerInitialized {
     pub label: String,
     /// Its workspace.
     pub workspace_key: String,
+    /// Whether its workers are changed with the owner's handle alone.
+    pub require_handle: bool,
     /// The new ownership.
     pub owner: OwnerGranted,
 }
@@ -107,6 +138,9 @@ pub struct ControllerStatus {
     pub label: Option<String>,
     /// Its workspace.
     pub workspace_key: String,
+    /// Whether its workers are changed with the owner's handle alone; absent if there is no controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_handle: Option<bool>,
     /// `active` with an owner, else `dormant`.
     pub state: String,
     /// The owner.
@@ -128,4 +162,87 @@ pub struct OwnerView {
     pub pid: i32,
     /// Since when.
     pub created_at: Timestamp,
+}
+
+/// Data of `controller.released`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerReleased {
+    /// The controller.
+    pub controller_id: ControllerId,
+    /// Whether there was an owner.
+    pub released: bool,
+    /// `NO_ACTIVE_OWNER` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The ownership that has ended.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<OwnershipEnded>,
+}
+
+/// An ownership that has ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnershipEnded {
+    /// When.
+    pub released_at: Timestamp,
+    /// Which one.
+    pub instance_id: InstanceId,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+/// Data of `controller.recovered`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllersRecovered {
+    /// How many there are.
+    pub count: usize,
+    /// The controllers, the newest first.
+    pub items: Vec<RecoveredController>,
+    /// The workspace that was asked for; null: all.
+    pub workspace_filter: Option<String>,
+}
+
+/// A controller, and whether its owner still lives.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveredController {
+    /// The controller.
+    pub controller_id: ControllerId,
+    /// Its label.
+    pub label: String,
+    /// Its workspace.
+    pub workspace_key: String,
+    /// Whether its workers are changed with the owner's handle alone.
+    pub require_handle: bool,
+    /// What is known of its owner.
+    pub state: Ownership,
+    /// The owner.
+    pub active_owner: Option<RecoveredOwner>,
+}
+
+/// What is known of a controller's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ownership {
+    /// There is none.
+    Dormant,
+    /// Its process lives.
+    Active,
+    /// Its process has ended.
+    Orphaned,
+    /// It cannot be told whether its process lives.
+    Conflicted,
+}
+
+/// An owner, and whether its process lives.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveredOwner {
+    /// The owner.
+    #[serde(flatten)]
+    pub owner: OwnerView,
+    /// Whether its process lives; null if that cannot be told.
+    pub alive: Option<bool>,
 }

@@ -12,8 +12,9 @@ mod workers;
 
 pub use approvals::{ApprovalDecided, Decide, PendingApproval};
 pub use controllers::{
-    ControllerChoice, ControllerInitialized, ControllerStatus, Handle, InitController, OwnerGranted,
-    OwnerView,
+    AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,
+    ControllersRecovered, Handle, InitController, OwnerGranted, OwnerView, Ownership, OwnershipEnded,
+    RecoveredController, RecoveredOwner, ReleaseController,
 };
 pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};

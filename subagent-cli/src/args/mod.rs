@@ -4,6 +4,7 @@
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
 pub mod completions;
+pub mod controllers;
 pub mod daemon;
 pub mod local;
 pub mod numbers;
@@ -19,8 +20,9 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use completions::Completions;
+use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
-use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
+use local::{ConfigInit, LauncherList, LauncherName};
 use roles::{PromptCommand, RoleCommand};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
@@ -127,7 +129,10 @@ pub enum LauncherCommand {
 #[derive(Debug, Subcommand)]
 pub enum ControllerCommand {
     Init(ControllerInit),
+    Attach(ControllerAttach),
     Status(ControllerStatus),
+    Recover(ControllerRecover),
+    Release(ControllerRelease),
 }
 
 /// `subagent worker ...`

@@ -47,6 +47,10 @@ fn every_flag_of_the_contract_is_taken() {
         "role show r --config c --json",
         "prompt render --config c --json",
         "controller init --cwd . --controller-id c --label l --print-env --json",
+        "controller init --require-handle",
+        "controller attach --cwd . --controller-id c --takeover --print-env --json",
+        "controller recover --cwd . --json",
+        "controller release --cwd . --controller-id c --force --json",
         "controller status --cwd . --controller-id c --json",
         "worker start --launcher l --role r --cwd . --label l --controller-id c --input - --config c --json",
         "worker list --controller-id c --cwd . --json",
@@ -153,6 +157,8 @@ fn wrong_usage_exits_with_2() {
         "wait --config c",
         "worker list --config c",
         "worker show a b",
+        "controller recover --controller-id c",
+        "controller attach --label l",
     ] {
         let error = parse(line.split_whitespace().map(OsString::from)).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}: {error}");

@@ -1,22 +1,21 @@
 //! `controller status`: who owns a workspace, and what the caller's handle is worth.
 
 use serde_json::Value;
-use subagent_config::controller_hint;
 
-use crate::args::local::ControllerStatus;
+use super::controller_grant;
+use crate::args::controllers::ControllerStatus;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Outcome;
 
 pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.as_deref())?;
-    let hint = controller_hint::read_controller_id(&workspace.root);
-    let given = args.controller_id.as_deref().filter(|id| !id.is_empty());
+    let workspace = context.workspace(args.which.cwd.as_deref())?;
+    let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
     let path = Query::new("/v1/controllers/status")
-        .with("controllerId", given)
-        .with("hintedControllerId", hint.as_deref())
-        .with("workspaceKey", Some(&workspace.root.to_string_lossy()));
+        .with("controllerId", choice.controller_id.as_deref())
+        .with("hintedControllerId", choice.hinted_controller_id.as_deref())
+        .with("workspaceKey", Some(&choice.workspace_key));
     let mut client = Client::new(context, &workspace)?;
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = shown(&data);

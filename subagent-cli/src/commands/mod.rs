@@ -6,7 +6,11 @@ mod approve;
 mod cancel;
 pub(crate) mod completions;
 mod config_init;
+mod controller_attach;
+mod controller_grant;
 mod controller_init;
+mod controller_recover;
+mod controller_release;
 mod controller_status;
 mod daemon;
 mod launcher_list;
@@ -46,7 +50,10 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Recover(args)) => args.json.json,
+        Command::Controller(ControllerCommand::Release(args)) => args.json.json,
         Command::Worker(WorkerCommand::Start(args)) => args.json.json,
         Command::Worker(WorkerCommand::List(args)) => args.json.json,
         Command::Worker(WorkerCommand::Show(args)) => args.json.json,
@@ -77,7 +84,10 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
+        Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
+        Command::Controller(ControllerCommand::Recover(args)) => controller_recover::run(&args, context),
+        Command::Controller(ControllerCommand::Release(args)) => controller_release::run(&args, context),
         Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),
         Command::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
         Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),

@@ -1,8 +1,12 @@
 //! Controllers: who owns the workers of a workspace.
 
 use axum::extract::State;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use subagent_protocol::api::{ControllerChoice, ControllerInitialized, ControllerStatus, InitController};
+use subagent_protocol::api::{
+    AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,
+    ControllersRecovered, InitController, ReleaseController,
+};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -20,6 +24,41 @@ pub(super) async fn init(
     Body(request): Body<InitController>,
 ) -> Outcome<ControllerInitialized> {
     Ok(Reply("controller.initialized", api.supervisor.init_controller(caller, request).await?))
+}
+
+/// `POST /v1/controllers/attach`
+pub(super) async fn attach(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<AttachController>,
+) -> Outcome<ControllerInitialized> {
+    Ok(Reply("controller.attached", api.supervisor.attach_controller(caller, request).await?))
+}
+
+/// `POST /v1/controllers/release`
+pub(super) async fn release(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<ReleaseController>,
+) -> Outcome<ControllerReleased> {
+    Ok(Reply("controller.released", api.supervisor.release_controller(caller, request).await?))
+}
+
+/// The parameters of a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Filter {
+    /// Only that of this workspace.
+    workspace_key: Option<String>,
+}
+
+/// `GET /v1/controllers?workspaceKey=`
+pub(super) async fn recover(
+    State(api): State<Api>,
+    _: Owner,
+    Params(filter): Params<Filter>,
+) -> Outcome<ControllersRecovered> {
+    Ok(Reply("controller.recovered", api.supervisor.recover_controllers(filter.workspace_key).await?))
 }
 
 /// `GET /v1/controllers/status?controllerId=&hintedControllerId=&workspaceKey=`

@@ -34,6 +34,8 @@ pub struct OwnerRow {
     pub epoch: u64,
     /// The owner's process.
     pub process: ProcessId,
+    /// The boot in which that process was started.
+    pub boot_id: String,
     /// Since when.
     pub created_at: Timestamp,
 }
@@ -45,6 +47,8 @@ pub struct NewOwner {
     pub instance_id: InstanceId,
     /// The owner's process.
     pub process: ProcessId,
+    /// The boot in which that process was started.
+    pub boot_id: String,
     /// The secret; only its hash is stored.
     pub token: String,
 }
@@ -53,22 +57,47 @@ pub struct NewOwner {
 #[derive(Debug, Clone)]
 pub struct OwnerCheck(pub Option<Handle>);
 
+/// What a handle is worth for a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    /// It is the owner's.
+    Current,
+    /// It was the owner's once, or never.
+    Stale,
+    /// It is for another controller.
+    OfAnother,
+    /// Its epoch is no number.
+    NoEpoch,
+}
+
 impl Tx<'_> {
-    /// Checks that the caller may change things of this controller: without a handle it may.
+    /// As [`check_owner`], in the transaction of the change.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
     pub fn check_owner(&self, check: &OwnerCheck, controller: &ControllerRow) -> Result<()> {
-        let Some(handle) = &check.0 else { return Ok(()) };
-        if verify(self.connection, handle, controller)? {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::InvalidControllerHandle,
-            "the owner handle in SUBAGENT_CTL_* is not the current one: somebody has taken over, or it was released",
-        )
-        .with("controllerId", controller.controller_id.as_str())
-        .recommend("unset SUBAGENT_CTL_ID, SUBAGENT_CTL_EPOCH and SUBAGENT_CTL_TOKEN, or own the controller again"))
+        check_owner(self.connection, check, controller)
+    }
+
+    /// Lets the workers of a controller be changed with the owner's handle alone, for good.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn require_handle(&self, controller: RowId) -> Result<()> {
+        self.execute("UPDATE controllers SET require_handle = 1 WHERE id = ?1", [controller.0])?;
+        Ok(())
+    }
+
+    /// Ends the ownership of a controller.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
+        self.execute(
+            "UPDATE owners SET released_at = ?2 WHERE controller = ?1 AND released_at IS NULL",
+            params![controller.0, now.0],
+        )?;
+        Ok(())
     }
 
     /// Makes a controller, or changes its label.
@@ -98,10 +127,7 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
-        self.execute(
-            "UPDATE owners SET released_at = ?2 WHERE controller = ?1 AND released_at IS NULL",
-            params![controller.0, now.0],
-        )?;
+        self.release_owner(controller, now)?;
         let epoch: i64 = self
             .connection
             .query_row(
@@ -111,8 +137,8 @@ impl Tx<'_> {
             )
             .map_err(StoreError::from)?;
         self.execute(
-            "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 controller.0,
                 owner.instance_id.as_str(),
@@ -120,6 +146,7 @@ impl Tx<'_> {
                 hash(&owner.token),
                 owner.process.pid,
                 signed(owner.process.start_time),
+                owner.boot_id,
                 now.0,
             ],
         )?;
@@ -131,21 +158,51 @@ fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Whether the handle is that of the controller's owner.
+/// Whether the caller may change things of this controller: with the owner's handle, or without any, unless the
+/// controller requires one.
 ///
 /// # Errors
-/// `INVALID_CONTROLLER_HANDLE` for a handle that cannot be one of this controller, `STORAGE_ERROR`.
-pub(crate) fn verify(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<bool> {
-    let Ok(epoch) = handle.epoch.parse::<i64>() else {
-        return Err(Error::new(Code::InvalidControllerHandle, "SUBAGENT_CTL_EPOCH is not a whole number"));
+/// `INVALID_CONTROLLER_HANDLE`.
+pub(crate) fn check_owner(
+    connection: &Connection,
+    check: &OwnerCheck,
+    controller: &ControllerRow,
+) -> Result<()> {
+    let error = |message: &str| Error::new(Code::InvalidControllerHandle, message);
+    let id = controller.controller_id.as_str();
+    let Some(handle) = &check.0 else {
+        if !requires_handle(connection, controller.id)? {
+            return Ok(());
+        }
+        let message = "this controller was initialised with --require-handle: its workers are changed with its \
+                       owner's handle alone, and SUBAGENT_CTL_ID, _EPOCH and _TOKEN are not all set";
+        return Err(error(message).with("controllerId", id).with("requireHandle", true).recommend(
+            "set the three variables as `controller init --print-env` printed them; if they are lost, \
+             `subagent controller attach --takeover --print-env` gives new ones",
+        ));
     };
-    if handle.controller_id != controller.controller_id.as_str() {
-        return Err(Error::new(
-            Code::InvalidControllerHandle,
-            "the owner handle in SUBAGENT_CTL_* is for another controller",
+    match worth(connection, handle, controller)? {
+        Worth::Current => Ok(()),
+        Worth::NoEpoch => Err(error("SUBAGENT_CTL_EPOCH is not a whole number")),
+        Worth::OfAnother => Err(error("the owner handle in SUBAGENT_CTL_* is for another controller")
+            .with("envControllerId", handle.controller_id.as_str())
+            .with("targetControllerId", id)),
+        Worth::Stale => Err(error(
+            "the owner handle in SUBAGENT_CTL_* is not the current one: somebody has taken over, or it was released",
         )
-        .with("envControllerId", handle.controller_id.as_str())
-        .with("targetControllerId", controller.controller_id.as_str()));
+        .with("controllerId", id)
+        .recommend("unset SUBAGENT_CTL_ID, SUBAGENT_CTL_EPOCH and SUBAGENT_CTL_TOKEN, or own the controller again")),
+    }
+}
+
+/// What a handle is worth for a controller.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<Worth> {
+    let Ok(epoch) = handle.epoch.parse::<i64>() else { return Ok(Worth::NoEpoch) };
+    if handle.controller_id != controller.controller_id.as_str() {
+        return Ok(Worth::OfAnother);
     }
     let stored: Option<Vec<u8>> = connection
         .query_row(
@@ -156,7 +213,29 @@ pub(crate) fn verify(connection: &Connection, handle: &Handle, controller: &Cont
         .optional()
         .map_err(StoreError::from)?;
     // Hashes are compared, so the time that it takes tells nothing about the token.
-    Ok(stored.is_some_and(|stored| stored == hash(&handle.token)))
+    let current = stored.is_some_and(|stored| stored == hash(&handle.token));
+    Ok(if current { Worth::Current } else { Worth::Stale })
+}
+
+/// Whether the workers of a controller are changed with the owner's handle alone.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn requires_handle(connection: &Connection, controller: RowId) -> Result<bool> {
+    let sql = "SELECT require_handle FROM controllers WHERE id = ?1";
+    Ok(connection.query_row(sql, [controller.0], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// All controllers, or those of one workspace, the newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn list(connection: &Connection, workspace_key: Option<&str>) -> Result<Vec<ControllerRow>> {
+    let sql = "SELECT id, controller_id, label, workspace_key FROM controllers
+               WHERE ?1 IS NULL OR workspace_key = ?1 ORDER BY id DESC";
+    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let rows = statement.query_map([workspace_key], read).map_err(StoreError::from)?;
+    Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
@@ -191,14 +270,15 @@ pub(crate) fn by_workspace(connection: &Connection, workspace_key: &str) -> Resu
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn owner(connection: &Connection, controller: RowId) -> Result<Option<OwnerRow>> {
-    let sql = "SELECT instance_id, epoch, pid, start_time, created_at FROM owners
+    let sql = "SELECT instance_id, epoch, pid, start_time, boot_id, created_at FROM owners
                WHERE controller = ?1 AND released_at IS NULL";
     let row = connection.query_row(sql, [controller.0], |row| {
         Ok(OwnerRow {
             instance_id: rows::parsed(row, 0)?,
             epoch: rows::unsigned(row, 1)?,
             process: ProcessId { pid: row.get(2)?, start_time: rows::unsigned(row, 3)? },
-            created_at: Timestamp(row.get(4)?),
+            boot_id: row.get(4)?,
+            created_at: Timestamp(row.get(5)?),
         })
     });
     Ok(row.optional().map_err(StoreError::from)?)

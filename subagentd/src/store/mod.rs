@@ -22,7 +22,7 @@ pub use rusqlite::Connection;
 use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
 
-pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow};
+pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};

@@ -60,13 +60,15 @@ impl Tx<'_> {
         recall(self.connection, key, fingerprint)
     }
 
-    /// Keeps a result for repetitions of the request.
+    /// Keeps a result for repetitions of the request. A newer one takes its place: of an ownership that was granted
+    /// again only the last counts.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn remember(&self, key: &str, fingerprint: &str, response: &str, now: Timestamp) -> Result<()> {
         self.execute(
-            "INSERT INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (key) DO UPDATE SET response = excluded.response",
             params![key, fingerprint, response, now.0],
         )?;
         Ok(())

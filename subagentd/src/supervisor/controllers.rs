@@ -1,114 +1,21 @@
-//! Controllers: who owns the workers of a workspace.
+//! Looking at controllers: who owns what, whose owner has died, what a handle is worth, and which controller is meant.
+//!
+//! Changes nothing; that is done by `ownership`.
+
+use std::io;
 
 use serde_json::{Value, json};
-use subagent_config::proc;
+use subagent_config::proc::{self, Process};
 use subagent_protocol::api::{
-    ControllerChoice, ControllerInitialized, ControllerStatus, InitController, OwnerGranted, OwnerView,
+    ControllerChoice, ControllerStatus, ControllersRecovered, Handle, OwnerView, Ownership,
+    RecoveredController, RecoveredOwner,
 };
-use subagent_protocol::ids::{ControllerId, InstanceId};
-use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Caller, Supervisor, entropy};
-use crate::store::{Connection, ControllerRow, Durability, NewOwner, OwnerRow, controllers};
+use super::{Caller, Supervisor};
+use crate::store::{Connection, ControllerRow, OwnerRow, Worth, controllers};
 
 impl Supervisor {
-    /// Makes the caller the owner of a controller.
-    ///
-    /// The result holds the secret, so it is not kept for repetitions: a request that is repeated with its key, whose
-    /// answer may have been lost, makes a new epoch with a new secret, as long as the ownership is still that of its
-    /// process. Another request of the owner needs the handle.
-    ///
-    /// # Errors
-    /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or when the workspace belongs to another controller;
-    /// `INVALID_ARGUMENT` for an id that is none; `IDEMPOTENCY_CONFLICT`.
-    pub async fn init_controller(
-        &self,
-        caller: Caller,
-        request: InitController,
-    ) -> Result<ControllerInitialized> {
-        let what = serde_json::to_string(&request).map_err(|error| {
-            Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
-        })?;
-        let (check, key) = self.guarded(caller, &format!("controller init {what}"));
-        let handle = check.0;
-        let InitController { choice, label, owner } = request;
-        let fresh = ControllerId::from_random(entropy::random()?);
-        let instance_id = InstanceId::from_random(entropy::random()?);
-        let (token, now) = (entropy::token()?, entropy::now());
-        self.shared
-            .store
-            .write(Durability::Full, 1, move |tx| {
-                let repeated = match &key {
-                    Some((key, fingerprint)) => tx.recall(key, fingerprint)?.is_some(),
-                    None => false,
-                };
-                let named = choice.controller_id.as_deref().or(choice.hinted_controller_id.as_deref());
-                let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
-                let controller_id = match (named, &holder) {
-                    (Some(named), _) => {
-                        named.parse().map_err(|error: subagent_protocol::ids::InvalidId| {
-                            Error::new(Code::InvalidArgument, error.to_string()).with("controllerId", named)
-                        })?
-                    }
-                    (None, Some(holder)) => holder.controller_id.clone(),
-                    (None, None) => fresh,
-                };
-                if let Some(holder) = holder.filter(|holder| holder.controller_id != controller_id) {
-                    return Err(Error::new(
-                        Code::ControllerOwnershipConflict,
-                        format!("the workspace belongs to controller {}", holder.controller_id),
-                    )
-                    .with("workspaceKey", choice.workspace_key.as_str()));
-                }
-                if let Some(existing) = controllers::by_id(tx.connection(), controller_id.as_str())?
-                    && let Some(current) = controllers::owner(tx.connection(), existing.id)?
-                    && is_alive(current.process)
-                {
-                    let owns = match &handle {
-                        Some(handle) => controllers::verify(tx.connection(), handle, &existing)?,
-                        None => false,
-                    };
-                    // The key tells that it was this very request that made this process the owner.
-                    let owns = owns || (repeated && current.process == owner);
-                    if !owns {
-                        return Err(Error::new(
-                            Code::ControllerOwnershipConflict,
-                            format!(
-                                "controller {controller_id} has an owner: process {}, epoch {}",
-                                current.process.pid, current.epoch
-                            ),
-                        )
-                        .with("controllerId", controller_id.as_str())
-                        .recommend(
-                            "use the owner's SUBAGENT_CTL_* variables, or let that process end first",
-                        ));
-                    }
-                }
-                let row =
-                    tx.upsert_controller(&controller_id, label.as_deref(), &choice.workspace_key, now)?;
-                let new = NewOwner { instance_id: instance_id.clone(), process: owner, token: token.clone() };
-                let epoch = tx.insert_owner(row.id, &new, now)?;
-                if let (Some((key, fingerprint)), false) = (&key, repeated) {
-                    tx.remember(key, fingerprint, instance_id.as_str(), now)?;
-                }
-                Ok(ControllerInitialized {
-                    controller_id: controller_id.clone(),
-                    label: row.label,
-                    workspace_key: row.workspace_key,
-                    owner: OwnerGranted {
-                        controller_id,
-                        instance_id,
-                        epoch,
-                        pid: owner.pid,
-                        created_at: now,
-                        token,
-                    },
-                })
-            })
-            .await
-    }
-
     /// Who owns what, and what the caller's handle is worth.
     ///
     /// # Errors
@@ -126,20 +33,10 @@ impl Supervisor {
                     Some(controller) => controllers::owner(connection, controller.id)?,
                     None => None,
                 };
-                let env_handle = match (&caller.handle, &controller) {
-                    (None, _) => json!({"present": false, "valid": false}),
-                    (Some(handle), _) if handle.epoch.parse::<i64>().is_err() => {
-                        json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"})
-                    }
-                    (Some(handle), controller) => {
-                        let valid = match controller {
-                            // A handle of another controller is simply not valid here.
-                            Some(controller) => controllers::verify(connection, handle, controller).unwrap_or(false),
-                            None => false,
-                        };
-                        let epoch = handle.epoch.parse::<i64>().map_or(Value::Null, Value::from);
-                        json!({"present": true, "valid": valid, "controllerId": handle.controller_id, "epoch": epoch})
-                    }
+                let env_handle = env_handle(connection, caller.handle.as_ref(), controller.as_ref())?;
+                let require_handle = match &controller {
+                    Some(controller) => Some(controllers::requires_handle(connection, controller.id)?),
+                    None => None,
                 };
                 let (controller_id, label, workspace_key) = match controller {
                     Some(row) => (Some(row.controller_id), Some(row.label), row.workspace_key),
@@ -149,10 +46,41 @@ impl Supervisor {
                     controller_id,
                     label,
                     workspace_key,
+                    require_handle,
                     state: if owner.is_some() { "active" } else { "dormant" }.to_owned(),
                     active_owner: owner.map(owner_view),
                     env_handle,
                 })
+            })
+            .await
+    }
+
+    /// All controllers, or that of one workspace, with what is known of their owners. Nothing is changed by it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn recover_controllers(&self, workspace_key: Option<String>) -> Result<ControllersRecovered> {
+        let boot_id = self.shared.boot_id.clone();
+        self.shared
+            .store
+            .read(move |connection| {
+                let recovered = |row: ControllerRow| {
+                    let owner = controllers::owner(connection, row.id)?.map(|owner| RecoveredOwner {
+                        alive: alive(&owner, &boot_id),
+                        owner: owner_view(owner),
+                    });
+                    Ok(RecoveredController {
+                        require_handle: controllers::requires_handle(connection, row.id)?,
+                        state: ownership(owner.as_ref()),
+                        active_owner: owner,
+                        controller_id: row.controller_id,
+                        label: row.label,
+                        workspace_key: row.workspace_key,
+                    })
+                };
+                let rows = controllers::list(connection, workspace_key.as_deref())?;
+                let items: Vec<_> = rows.into_iter().map(recovered).collect::<Result<_>>()?;
+                Ok(ControllersRecovered { count: items.len(), items, workspace_filter: workspace_key })
             })
             .await
     }
@@ -168,20 +96,11 @@ impl Supervisor {
             .store
             .read(move |connection| {
                 let row = required(connection, &choice, owner.0.as_ref(), &state_db)?;
-                if let Some(handle) = &owner.0
-                    && !controllers::verify(connection, handle, &row)?
-                {
-                    return Err(stale(&row));
-                }
+                controllers::check_owner(connection, &owner, &row)?;
                 Ok(row.controller_id.as_str().to_owned())
             })
             .await
     }
-}
-
-fn stale(row: &ControllerRow) -> Error {
-    Error::new(Code::InvalidControllerHandle, "the owner handle in SUBAGENT_CTL_* is not the current one")
-        .with("controllerId", row.controller_id.as_str())
 }
 
 /// The controller that is meant: named, that of the handle, hinted, or that of the workspace.
@@ -191,7 +110,7 @@ fn stale(row: &ControllerRow) -> Error {
 pub(super) fn find(
     connection: &Connection,
     choice: &ControllerChoice,
-    handle: Option<&subagent_protocol::api::Handle>,
+    handle: Option<&Handle>,
 ) -> Result<Option<ControllerRow>> {
     if let Some(named) = &choice.controller_id {
         return match controllers::by_id(connection, named)? {
@@ -217,7 +136,7 @@ pub(super) fn find(
 pub(super) fn required(
     connection: &Connection,
     choice: &ControllerChoice,
-    handle: Option<&subagent_protocol::api::Handle>,
+    handle: Option<&Handle>,
     state_db: &str,
 ) -> Result<ControllerRow> {
     let with = |error: Error| {
@@ -241,72 +160,83 @@ fn owner_view(owner: OwnerRow) -> OwnerView {
     }
 }
 
-fn is_alive(process: ProcessId) -> bool {
-    proc::process(process.pid).is_ok_and(|found| found.start_time == process.start_time && !found.ended)
+/// Whether the owner's process lives; `None` if that cannot be told.
+pub(super) fn alive(owner: &OwnerRow, boot_id: &str) -> Option<bool> {
+    alive_as(owner, boot_id, proc::process(owner.process.pid))
+}
+
+/// A pid means something only together with the start time, and both only in the boot that they were read in.
+fn alive_as(owner: &OwnerRow, boot_id: &str, found: io::Result<Process>) -> Option<bool> {
+    if owner.boot_id != boot_id {
+        return Some(false);
+    }
+    match found {
+        Ok(found) => Some(found.start_time == owner.process.start_time && !found.ended),
+        Err(error) if proc::is_gone(&error) => Some(false),
+        Err(_) => None,
+    }
+}
+
+fn ownership(owner: Option<&RecoveredOwner>) -> Ownership {
+    match owner.map(|owner| owner.alive) {
+        None => Ownership::Dormant,
+        Some(Some(true)) => Ownership::Active,
+        Some(Some(false)) => Ownership::Orphaned,
+        Some(None) => Ownership::Conflicted,
+    }
+}
+
+/// What the caller's handle is worth, without its secret.
+fn env_handle(
+    connection: &Connection,
+    handle: Option<&Handle>,
+    controller: Option<&ControllerRow>,
+) -> Result<Value> {
+    let Some(handle) = handle else { return Ok(json!({"present": false, "valid": false})) };
+    let Ok(epoch) = handle.epoch.parse::<i64>() else {
+        return Ok(json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"}));
+    };
+    let valid = match controller {
+        Some(controller) => controllers::worth(connection, handle, controller)? == Worth::Current,
+        None => false,
+    };
+    Ok(json!({"present": true, "valid": valid, "controllerId": handle.controller_id, "epoch": epoch}))
 }
 
 #[cfg(test)]
 mod tests {
-    use subagent_protocol::api::Handle;
+    use subagent_protocol::ids::InstanceId;
+    use subagent_protocol::process::ProcessId;
+    use subagent_protocol::time::Timestamp;
 
-    use super::super::testing::{folder, init, own_process, setup};
     use super::*;
 
-    fn handle(granted: &ControllerInitialized) -> Handle {
-        Handle {
-            controller_id: granted.controller_id.to_string(),
-            epoch: granted.owner.epoch.to_string(),
-            token: granted.owner.token.clone(),
+    #[test]
+    fn an_owner_lives_as_the_very_process_of_this_boot_and_of_what_cannot_be_told_nothing_is_said() {
+        let owner = OwnerRow {
+            instance_id: InstanceId::from_random([1; 6]),
+            epoch: 1,
+            process: ProcessId { pid: 7, start_time: 42 },
+            boot_id: "this boot".into(),
+            created_at: Timestamp(0),
+        };
+        let found = |start_time, ended| {
+            Ok(Process { pid: 7, parent: 1, session: 7, start_time, name: "sh".into(), ended })
+        };
+        let error = |kind: io::ErrorKind| Err(io::Error::from(kind));
+        let view = |alive| RecoveredOwner { owner: owner_view(owner.clone()), alive };
+        for (boot_id, found, alive, state) in [
+            ("this boot", found(42, false), Some(true), Ownership::Active),
+            ("this boot", found(42, true), Some(false), Ownership::Orphaned),
+            ("this boot", found(43, false), Some(false), Ownership::Orphaned),
+            ("this boot", error(io::ErrorKind::NotFound), Some(false), Ownership::Orphaned),
+            ("this boot", error(io::ErrorKind::PermissionDenied), None, Ownership::Conflicted),
+            ("another boot", found(42, false), Some(false), Ownership::Orphaned),
+        ] {
+            let shown = format!("{boot_id} {found:?}");
+            assert_eq!(alive_as(&owner, boot_id, found), alive, "{shown}");
+            assert_eq!(ownership(Some(&view(alive))), state, "{shown}");
         }
-    }
-
-    async fn is_owner(
-        supervisor: &Supervisor,
-        dir: &std::path::Path,
-        granted: &ControllerInitialized,
-    ) -> bool {
-        let caller = Caller { handle: Some(handle(granted)), idempotency_key: None };
-        supervisor.resolve_controller(caller, super::super::testing::choice(dir)).await.is_ok()
-    }
-
-    #[tokio::test]
-    async fn a_repetition_owns_again_and_another_request_of_the_same_process_does_not() {
-        let dir = folder();
-        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
-        let me = own_process();
-        let first = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
-        let again = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
-        let third = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
-        assert_eq!((first.owner.epoch, again.owner.epoch, third.owner.epoch), (1, 2, 3));
-        assert_eq!(first.controller_id, third.controller_id);
-        assert!(!is_owner(&supervisor, dir.path(), &first).await, "whoever has the lost answer owns nothing");
-        assert!(!is_owner(&supervisor, dir.path(), &again).await);
-        assert!(is_owner(&supervisor, dir.path(), &third).await);
-        for key in [Some("other"), None] {
-            let error = init(&supervisor, dir.path(), me, key).await.unwrap_err();
-            assert_eq!(error.code, Code::ControllerOwnershipConflict, "{key:?}");
-        }
-        // Another process has another request, even if it uses the same key.
-        let other = ProcessId { start_time: me.start_time + 1, ..me };
-        let error = init(&supervisor, dir.path(), other, Some("key")).await.unwrap_err();
-        assert_eq!(error.code, Code::IdempotencyConflict);
-        assert!(is_owner(&supervisor, dir.path(), &third).await);
-        supervisor.shutdown(false).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_repetition_does_not_take_from_the_next_owner() {
-        let dir = folder();
-        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
-        let me = own_process();
-        // An owner that has ended: nobody has this number and this start time.
-        let gone = ProcessId { start_time: me.start_time + 1, ..me };
-        let first = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap();
-        let next = init(&supervisor, dir.path(), me, Some("next")).await.unwrap();
-        assert_eq!((first.owner.epoch, next.owner.epoch), (1, 2));
-        let error = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap_err();
-        assert_eq!(error.code, Code::ControllerOwnershipConflict);
-        assert!(is_owner(&supervisor, dir.path(), &next).await);
-        supervisor.shutdown(false).await.unwrap();
+        assert_eq!(ownership(None), Ownership::Dormant);
     }
 }

@@ -13,6 +13,7 @@ mod journal;
 mod link;
 mod locks;
 mod orders;
+mod ownership;
 mod process;
 mod roster;
 mod shared;
@@ -186,7 +187,7 @@ mod testing {
         owner: ProcessId,
         key: Option<&str>,
     ) -> subagent_protocol::Result<ControllerInitialized> {
-        let request = InitController { choice: choice(dir), label: None, owner };
+        let request = InitController { choice: choice(dir), label: None, require_handle: false, owner };
         supervisor.init_controller(caller(key), request).await
     }
 }

@@ -6,22 +6,31 @@ use super::worker::{Handle, Message, Order};
 use super::{Caller, Supervisor, worker};
 use crate::core::Input;
 use crate::core::worker::State;
+use crate::store::{OwnerCheck, WorkerRow, controllers};
+
+impl From<Caller> for OwnerCheck {
+    fn from(caller: Caller) -> Self {
+        Self(caller.handle)
+    }
+}
 
 impl Supervisor {
-    /// Has an order carried out by the worker's actor.
+    /// Has an order carried out by the worker's actor. The owner is checked in the transaction of the change; `None`
+    /// stands for the daemon itself, which stops all workers at its end.
     ///
     /// # Errors
     /// The rules', the store's, `DAEMON_NOT_RUNNING`.
     pub(super) async fn order(
         &self,
         handle: &Handle,
-        owner: crate::store::OwnerCheck,
+        owner: impl Into<Option<OwnerCheck>>,
         key: Option<(String, String)>,
         input: Input,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
+        let owner = owner.into();
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let order = Order { owner, key: key.clone(), input: input.clone(), respond, reply };
+        let order = Order { owner: owner.clone(), key: key.clone(), input: input.clone(), respond, reply };
         let sent = handle.send(Message::Order(Box::new(order)));
         if let (Ok(()), Ok(answer)) = (&sent, answer.await) {
             return answer;
@@ -33,32 +42,28 @@ impl Supervisor {
         // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
         match self.recall(&key).await? {
             Some(response) => Ok(response),
-            None => last.step(input).and(Ok(serde_json::Value::Null)),
+            None => {
+                if let Some(owner) = owner {
+                    self.check_owner_of(owner, &self.row(handle.worker_id.as_str()).await?).await?;
+                }
+                last.step(input).and(Ok(serde_json::Value::Null))
+            }
         }
     }
 
     /// For requests that change nothing any more: whoever is not the owner is told so all the same.
-    pub(super) async fn check_owner_of(&self, caller: Caller, row: &crate::store::WorkerRow) -> Result<()> {
-        let Some(handle) = caller.handle else { return Ok(()) };
-        let controller_id = row.controller_id.clone();
-        let owns = self
-            .shared
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE`.
+    pub(super) async fn check_owner_of(&self, owner: impl Into<OwnerCheck>, row: &WorkerRow) -> Result<()> {
+        let (owner, controller_id) = (owner.into(), row.controller_id.clone());
+        self.shared
             .store
-            .read(move |connection| {
-                match crate::store::controllers::by_id(connection, controller_id.as_str())? {
-                    Some(controller) => crate::store::controllers::verify(connection, &handle, &controller),
-                    None => Ok(false),
-                }
+            .read(move |connection| match controllers::by_id(connection, controller_id.as_str())? {
+                Some(controller) => controllers::check_owner(connection, &owner, &controller),
+                None => Err(Error::new(Code::StorageError, format!("controller {controller_id} is gone"))),
             })
-            .await?;
-        if owns {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::InvalidControllerHandle,
-            "the owner handle in SUBAGENT_CTL_* is not the current one",
-        )
-        .with("controllerId", row.controller_id.as_str()))
+            .await
     }
 
     /// What an earlier request with the same key had as its result.

@@ -12,7 +12,7 @@ use super::{Caller, Supervisor, controllers, entropy, environment, strays, worke
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
-use crate::store::{Durability, NewWorker};
+use crate::store::{Durability, NewWorker, OwnerCheck, WorkerRow};
 
 /// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
 const START_MARGIN: Duration = Duration::from_secs(10);
@@ -131,20 +131,31 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`; `STOP_INCOMPLETE{pids}` when something does not end in time:
     /// the guard goes on trying. `STORAGE_ERROR` for a worker that is set aside.
     pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
+        let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
         let row = self.row(worker).await?;
         if row.state == "stopped" {
-            self.check_owner_of(caller, &row).await?;
+            self.check_owner_of(owner, &row).await?;
             return Ok(worker_stopped(row));
         }
-        let handle = self.roster.adopted(&self.shared, &row).await?;
+        self.stop(&row, worker, Some(owner), key).await
+    }
+
+    /// Stops a worker in somebody's name, or, without an owner, in that of the daemon.
+    async fn stop(
+        &self,
+        row: &WorkerRow,
+        worker: &str,
+        owner: Option<OwnerCheck>,
+        key: Option<(String, String)>,
+    ) -> Result<WorkerStopped> {
+        let handle = self.roster.adopted(&self.shared, row).await?;
         let stopping = handle.snapshot.borrow().worker.state != State::Stopped;
         if stopping {
-            let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
             let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
             self.order(&handle, owner, key, Input::Stop, respond).await?;
             self.stopped(&handle).await?;
-        } else {
-            self.check_owner_of(caller, &row).await?;
+        } else if let Some(owner) = owner {
+            self.check_owner_of(owner, row).await?;
         }
         let row = self.row(worker).await?;
         if row.state != "stopped" {
@@ -179,12 +190,17 @@ impl Supervisor {
         }
     }
 
-    /// Stops all workers at the same time.
+    /// Stops all workers at the same time. They belong to several owners: no handle is asked for.
     pub(super) async fn stop_all(&self) -> Result<()> {
-        let caller = Caller { handle: None, idempotency_key: None };
         let stops = self.roster.all().into_iter().map(|handle| {
-            let (this, caller) = (self.clone(), caller.clone());
-            tokio::spawn(async move { this.stop_worker(caller, handle.worker_id.as_str()).await })
+            let this = self.clone();
+            tokio::spawn(async move {
+                let worker = handle.worker_id.as_str();
+                match this.row(worker).await? {
+                    row if row.state == "stopped" => Ok(worker_stopped(row)),
+                    row => this.stop(&row, worker, None, None).await,
+                }
+            })
         });
         let mut first = Ok(());
         for stop in stops.collect::<Vec<_>>() {
@@ -223,7 +239,7 @@ fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-fn worker_stopped(row: crate::store::WorkerRow) -> WorkerStopped {
+fn worker_stopped(row: WorkerRow) -> WorkerStopped {
     WorkerStopped {
         worker_id: row.worker_id,
         controller_id: row.controller_id,

@@ -13,7 +13,7 @@ use super::spec::Spec;
 use super::worker::Handle;
 use super::{Caller, Supervisor, depth, entropy, views, worker};
 use crate::core::{Input, Worker, decision};
-use crate::store::{WorkerRow, events, workers};
+use crate::store::{OwnerCheck, WorkerRow, events, workers};
 
 /// How long `approve` waits until the decision was written to the agent.
 const DELIVERY: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ impl Supervisor {
         depth::check(&request.blocks)?;
         let what = format!("send {worker} {}\n{}", request.text, Value::from(request.blocks.clone()));
         let (owner, key) = self.guarded(caller, &what);
-        let handle = self.actor(&row).await?;
+        let handle = self.owned_actor(&row, &owner).await?;
         let input = Input::Send {
             turn_id: TurnId::from_random(entropy::random()?),
             input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
@@ -72,7 +72,7 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let reason = request.reason.unwrap_or_else(|| "canceled by manager".to_owned());
         let (owner, key) = self.guarded(caller, &format!("cancel {worker} {reason}"));
-        let handle = match self.actor(&row).await {
+        let handle = match self.owned_actor(&row, &owner).await {
             Ok(handle) => handle,
             Err(error) if error.code == Code::WorkerStopped => {
                 let error =
@@ -186,7 +186,7 @@ impl Supervisor {
         worker: &str,
         request_id: &str,
         request: Decide,
-        owner: crate::store::OwnerCheck,
+        owner: OwnerCheck,
         key: Option<(String, String)>,
     ) -> Result<Value> {
         let (id, asked) = (row.id, request_id.to_owned());
@@ -242,6 +242,17 @@ impl Supervisor {
             Ok(handle) => Ok(handle),
             Err(_) if row.state == "stopped" => Err(stopped(row)),
             Err(_) => self.roster.adopted(&self.shared, row).await,
+        }
+    }
+
+    /// As [`Supervisor::actor`]; whoever is not the owner of a stopped worker is told only that.
+    async fn owned_actor(&self, row: &WorkerRow, owner: &OwnerCheck) -> Result<Handle> {
+        match self.actor(row).await {
+            Err(error) if error.code == Code::WorkerStopped => {
+                self.check_owner_of(owner.clone(), row).await?;
+                Err(error)
+            }
+            result => result,
         }
     }
 

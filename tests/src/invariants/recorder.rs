@@ -100,6 +100,9 @@ impl Acknowledged {
                 self.decisions.insert(text("requestId")?, decision);
             }
             "turn.canceled" if data["alreadyTerminal"] != true => drop(self.canceled.insert(text("turnId")?)),
+            "controller.initialized" | "controller.attached" => {
+                self.secrets.insert(data["owner"]["token"].as_str()?.to_owned());
+            }
             "worker.started" => drop(self.started.insert(text("workerId")?)),
             "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),
             _ => {}

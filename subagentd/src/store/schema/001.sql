@@ -8,16 +8,18 @@ CREATE TABLE meta (
 -- Sequence numbers up to here may have been given; daemons that have been started; commits that only sync.
 INSERT INTO meta VALUES ('seq_reserved', 0), ('generation', 0), ('syncs', 0);
 
+-- require_handle: changes of its workers need the owner's handle.
 CREATE TABLE controllers (
-    id            INTEGER PRIMARY KEY,
-    controller_id TEXT    NOT NULL UNIQUE,
-    label         TEXT    NOT NULL,
-    workspace_key TEXT    NOT NULL UNIQUE,
-    created_at    INTEGER NOT NULL,
-    updated_at    INTEGER NOT NULL
+    id             INTEGER PRIMARY KEY,
+    controller_id  TEXT    NOT NULL UNIQUE,
+    label          TEXT    NOT NULL,
+    workspace_key  TEXT    NOT NULL UNIQUE,
+    require_handle INTEGER NOT NULL DEFAULT 0,
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL
 ) STRICT;
 
--- Ownerships of controllers. Of the token only a hash is kept.
+-- Ownerships of controllers. Of the token only a hash is kept. A pid and a start time mean something in their boot.
 CREATE TABLE owners (
     id          INTEGER PRIMARY KEY,
     controller  INTEGER NOT NULL REFERENCES controllers (id),
@@ -26,6 +28,7 @@ CREATE TABLE owners (
     token_hash  BLOB    NOT NULL,
     pid         INTEGER NOT NULL,
     start_time  INTEGER NOT NULL,
+    boot_id     TEXT    NOT NULL,
     created_at  INTEGER NOT NULL,
     released_at INTEGER,
     UNIQUE (controller, epoch)

@@ -15,8 +15,8 @@ pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i
 
 /// A change that somebody asked for.
 pub(in crate::supervisor) struct Order {
-    /// The owner handle that came along.
-    pub(in crate::supervisor) owner: OwnerCheck,
+    /// The owner handle that came along; `None`: the daemon itself wants it.
+    pub(in crate::supervisor) owner: Option<OwnerCheck>,
     /// The idempotency key, with what tells this request from another one.
     pub(in crate::supervisor) key: Option<(String, String)>,
     /// What the rules are asked.
@@ -45,7 +45,7 @@ impl Actor {
 
     async fn decide_and_store(
         &mut self,
-        owner: OwnerCheck,
+        owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
         input: Input,
         respond: Respond,
@@ -64,7 +64,9 @@ impl Actor {
                 {
                     return Ok(Outcome::Repeated(serde_json::from_str(&response).unwrap_or(Value::Null)));
                 }
-                tx.check_owner(&owner, &controller)?;
+                if let Some(owner) = &owner {
+                    tx.check_owner(owner, &controller)?;
+                }
                 let step = step?;
                 let added = tx.store_facts(id, &step.facts, None, now)?;
                 tx.update_worker(id, &step.worker, cursor, now)?;

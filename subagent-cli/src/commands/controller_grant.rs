@@ -1,0 +1,116 @@
+//! What `controller init` and `controller attach` share: who the owner is, the hint file, and how a new ownership is
+//! shown.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_config::Workspace;
+use subagent_config::controller_hint::{self, ControllerHint};
+use subagent_config::proc::{self, Process};
+use subagent_protocol::api::{ControllerChoice, ControllerInitialized};
+use subagent_protocol::process::ProcessId;
+
+use crate::args::JsonFlag;
+use crate::client::{Ask, Client, block_on};
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, complain, text};
+
+/// Whether an ownership is shown as lines for a shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Show {
+    /// As a result.
+    Report,
+    /// As the three variables.
+    Variables,
+}
+
+impl Show {
+    /// What the flags say.
+    pub(super) fn of(print_env: bool, json: JsonFlag) -> Result<Self> {
+        match (print_env, json.json) {
+            (true, true) => {
+                Err(Failure::argument("--print-env prints lines for a shell; use it without --json"))
+            }
+            (true, false) => Ok(Self::Variables),
+            (false, _) => Ok(Self::Report),
+        }
+    }
+}
+
+/// The controller that was named, or the workspace's.
+pub(super) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerChoice {
+    ControllerChoice {
+        controller_id: named.filter(|id| !id.is_empty()).map(str::to_owned),
+        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        workspace_key: workspace.root.to_string_lossy().into_owned(),
+    }
+}
+
+/// Asks for the ownership and shows it.
+pub(super) fn grant(
+    ask: Ask,
+    kind: &'static str,
+    show: Show,
+    context: &Context,
+    workspace: &Workspace,
+) -> Result<Outcome> {
+    let mut client = Client::new(context, workspace)?;
+    let mut data = block_on(async move { client.ask(&ask).await })?;
+    let granted: ControllerInitialized = serde_json::from_value(data.clone())
+        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+    data["hintPath"] = leave_hint(&granted, &workspace.root);
+    let owner = &granted.owner;
+    if show == Show::Variables {
+        return Ok(Outcome::Lines(format!(
+            "export SUBAGENT_CTL_ID={}\nexport SUBAGENT_CTL_EPOCH={}\nexport SUBAGENT_CTL_TOKEN={}",
+            owner.controller_id, owner.epoch, owner.token
+        )));
+    }
+    let shown = json!({
+        "controllerId": data["controllerId"], "workspaceKey": data["workspaceKey"],
+        "epoch": owner.epoch, "hintPath": data["hintPath"],
+    });
+    let shown = text::fields(&shown, &["controllerId", "workspaceKey", "epoch", "hintPath"]);
+    Ok(Outcome::report(kind, data, shown))
+}
+
+/// Writes the hint into the workspace that the controller belongs to. That need not be the one where the command was
+/// run (`--controller-id`): a hint there would lead every later command in it to a foreign controller. If that
+/// workspace is gone and a hint here names the controller, the workspace was moved, and the hint is good as it is.
+fn leave_hint(granted: &ControllerInitialized, root: &Path) -> Value {
+    let here = granted.workspace_key == root.to_string_lossy();
+    let workspace = if here { root.to_owned() } else { PathBuf::from(&granted.workspace_key) };
+    let known_here = || controller_hint::read_controller_id(root);
+    if !workspace.is_dir() && known_here().is_some_and(|id| id == granted.controller_id.as_str()) {
+        return path_value(&controller_hint::path(root));
+    }
+    let hint = ControllerHint {
+        controller_id: granted.controller_id.to_string(),
+        label: granted.label.clone(),
+        workspace_key: granted.workspace_key.clone(),
+    };
+    match controller_hint::write(&workspace, &hint) {
+        Ok(path) => path_value(&path),
+        // The caller owns the workspace now, and this answer is the only one that holds the token. Without the hint
+        // the daemon finds the controller by its workspace.
+        Err(error) => {
+            complain(&format!("Warning: {error}"));
+            Value::Null
+        }
+    }
+}
+
+/// The process whose life is the ownership's: the leader of the caller's session. A command that leads its own session
+/// (or whose leader has ended) is over in a moment; then it is whoever started it.
+pub(super) fn owner() -> Result<ProcessId> {
+    let unknown =
+        |error: std::io::Error| Failure::internal(format!("cannot find out which session this is: {error}"));
+    let own_pid = nix::unistd::getpid().as_raw();
+    let mut owner = proc::session_leader().map_err(unknown)?;
+    if owner.pid == own_pid && owner.parent > 0 {
+        owner = proc::process(owner.parent).map_err(unknown)?;
+    }
+    let Process { pid, start_time, .. } = owner;
+    Ok(ProcessId { pid, start_time })
+}

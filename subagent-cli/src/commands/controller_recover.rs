@@ -1,0 +1,70 @@
+//! `controller recover`: which controllers there are, whose owner has died, and how to take over. Changes nothing.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::args::controllers::ControllerRecover;
+use crate::client::{Ask, Client, Query, block_on};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.as_deref())?;
+    let root = workspace.root.to_string_lossy();
+    let filter = args.cwd.as_ref().map(|_| &*root);
+    let path = Query::new("/v1/controllers").with("workspaceKey", filter);
+    let mut client = Client::new(context, &workspace)?;
+    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    for item in data["items"].as_array_mut().into_iter().flatten() {
+        item["suggestedAction"] = suggested(item, &workspace.root);
+    }
+    let shown = text::rows(&data, &["controllerId", "state", "workspaceKey"], "(no controllers)");
+    Ok(Outcome::report("controller.recovered", data, shown))
+}
+
+/// The command that takes over from an owner that is dead, or may be. Its `--cwd` is the workspace of this command and
+/// not the controller's, which may be gone or have another state dir: from here the controller was found.
+fn suggested(item: &Value, root: &Path) -> Value {
+    match (item["state"].as_str(), item["controllerId"].as_str()) {
+        (Some("orphaned" | "conflicted"), Some(id)) => {
+            let root = root.to_string_lossy();
+            let root = shell_words::quote(&root);
+            format!("subagent controller attach --takeover --cwd {root} --controller-id {id}").into()
+        }
+        _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_takeover_is_suggested_where_the_owner_may_be_dead() {
+        let suggested = |state: &str| {
+            suggested(&json!({"state": state, "controllerId": "ctl_1"}), Path::new("/my work/it's"))
+        };
+        for state in ["orphaned", "conflicted"] {
+            let command = suggested(state);
+            let words = shell_words::split(command.as_str().unwrap()).unwrap();
+            let expected = [
+                "subagent",
+                "controller",
+                "attach",
+                "--takeover",
+                "--cwd",
+                "/my work/it's",
+                "--controller-id",
+                "ctl_1",
+            ];
+            assert_eq!(words, expected);
+        }
+        for state in ["dormant", "active"] {
+            assert_eq!(suggested(state), Value::Null);
+        }
+    }
+}

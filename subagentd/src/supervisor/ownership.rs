@@ -1,0 +1,354 @@
+//! Becoming the owner of a controller, and ceasing to be it: each is one transaction.
+//!
+//! A handle is looked at here only as a proof that the caller is the owner already. Whoever takes over or releases by
+//! force need not have one, also if the controller requires handles: a lost token must not lock the user out. That
+//! option keeps commands from changing workers by mistake; it is no fence against what the user decides to do.
+
+use subagent_protocol::api::{
+    AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, Handle, InitController,
+    OwnerGranted, OwnershipEnded, ReleaseController,
+};
+use subagent_protocol::ids::{ControllerId, InstanceId, InvalidId};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Code, Error, Result};
+
+use super::controllers::{alive, find};
+use super::{Caller, Supervisor, entropy};
+use crate::store::{ControllerRow, Durability, NewOwner, Tx, Worth, controllers};
+
+/// What a request for ownership comes with.
+struct Claim {
+    instance_id: InstanceId,
+    token: String,
+    process: ProcessId,
+    boot_id: String,
+    handle: Option<Handle>,
+    key: Option<(String, String)>,
+    now: subagent_protocol::time::Timestamp,
+}
+
+impl Supervisor {
+    /// Makes the caller the owner of a workspace's controller, which is made if there is none.
+    ///
+    /// The result holds the secret, so it is not kept for repetitions: a request that is repeated with its key, whose
+    /// answer may have been lost, makes a new epoch with a new secret, as long as the ownership is still the one that
+    /// it has made. Another request of the owner needs the handle.
+    ///
+    /// # Errors
+    /// `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, or when the workspace belongs to another controller;
+    /// `INVALID_ARGUMENT` for an id that is none; `IDEMPOTENCY_CONFLICT`.
+    pub async fn init_controller(
+        &self,
+        caller: Caller,
+        request: InitController,
+    ) -> Result<ControllerInitialized> {
+        let claim = self.claim(caller, "controller init", &request, request.owner)?;
+        let fresh = ControllerId::from_random(entropy::random()?);
+        let InitController { choice, label, require_handle, .. } = request;
+        self.shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                let controller_id = controller_to_init(tx, &choice, fresh)?;
+                let earlier = claim.earlier(tx)?;
+                if let Some(existing) = controllers::by_id(tx.connection(), controller_id.as_str())? {
+                    claim.check_free(tx, &existing, earlier.as_deref())?;
+                }
+                let key = &choice.workspace_key;
+                let row = tx.upsert_controller(&controller_id, label.as_deref(), key, claim.now)?;
+                if require_handle {
+                    tx.require_handle(row.id)?;
+                }
+                claim.grant(tx, row)
+            })
+            .await
+    }
+
+    /// Makes the caller the owner of a controller that exists. What is repeated after a lost answer: as for
+    /// [`Supervisor::init_controller`].
+    ///
+    /// # Errors
+    /// `CONTROLLER_NOT_FOUND`; `CONTROLLER_OWNERSHIP_CONFLICT` while another owner lives, unless it is a takeover;
+    /// `IDEMPOTENCY_CONFLICT`.
+    pub async fn attach_controller(
+        &self,
+        caller: Caller,
+        request: AttachController,
+    ) -> Result<ControllerInitialized> {
+        let claim = self.claim(caller, "controller attach", &request, request.owner)?;
+        let AttachController { choice, takeover, .. } = request;
+        self.shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                let earlier = claim.earlier(tx)?;
+                let row = existing(tx, &choice)?;
+                if !takeover {
+                    claim.check_free(tx, &row, earlier.as_deref())?;
+                }
+                claim.grant(tx, row)
+            })
+            .await
+    }
+
+    /// Ends an ownership: the caller's own, or by force whoever's it is. No owner is no error, so that it can be done
+    /// at the end of a script as often as one likes.
+    ///
+    /// # Errors
+    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    pub async fn release_controller(
+        &self,
+        caller: Caller,
+        request: ReleaseController,
+    ) -> Result<ControllerReleased> {
+        let (check, key) = self.guarded(caller, &described("controller release", &request)?);
+        let (handle, now) = (check.0, entropy::now());
+        let ReleaseController { choice, force } = request;
+        self.shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                if let Some((key, fingerprint)) = &key
+                    && let Some(earlier) = tx.recall(key, fingerprint)?
+                {
+                    return serde_json::from_str(&earlier).map_err(|error| {
+                        Error::new(Code::Internal, format!("a stored result cannot be read: {error}"))
+                    });
+                }
+                let row = existing(tx, &choice)?;
+                let owner = controllers::owner(tx.connection(), row.id)?;
+                if owner.is_some() && !force {
+                    check_release(tx, handle.as_ref(), &row)?;
+                }
+                tx.release_owner(row.id, now)?;
+                let released = ControllerReleased {
+                    controller_id: row.controller_id,
+                    released: owner.is_some(),
+                    reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
+                    ended: owner.map(|owner| OwnershipEnded {
+                        released_at: now,
+                        instance_id: owner.instance_id,
+                        epoch: owner.epoch,
+                    }),
+                };
+                if let Some((key, fingerprint)) = &key {
+                    tx.remember(key, fingerprint, &described("", &released)?, now)?;
+                }
+                Ok(released)
+            })
+            .await
+    }
+
+    fn claim(
+        &self,
+        caller: Caller,
+        what: &str,
+        request: &impl serde::Serialize,
+        process: ProcessId,
+    ) -> Result<Claim> {
+        let (check, key) = self.guarded(caller, &described(what, request)?);
+        Ok(Claim {
+            instance_id: InstanceId::from_random(entropy::random()?),
+            token: entropy::token()?,
+            process,
+            boot_id: self.shared.boot_id.clone(),
+            handle: check.0,
+            key,
+            now: entropy::now(),
+        })
+    }
+}
+
+impl Claim {
+    /// The ownership that this very request has made before, if it is a repetition.
+    fn earlier(&self, tx: &Tx<'_>) -> Result<Option<String>> {
+        match &self.key {
+            Some((key, fingerprint)) => tx.recall(key, fingerprint),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses while somebody else owns the controller.
+    fn check_free(&self, tx: &Tx<'_>, row: &ControllerRow, earlier: Option<&str>) -> Result<()> {
+        let Some(current) = controllers::owner(tx.connection(), row.id)? else { return Ok(()) };
+        // Of whom it cannot be told whether it lives, nothing is taken without being told to.
+        let has_ended = alive(&current, &self.boot_id) == Some(false);
+        let is_ours = earlier == Some(current.instance_id.as_str());
+        let owns = match &self.handle {
+            Some(handle) => controllers::worth(tx.connection(), handle, row)? == Worth::Current,
+            None => false,
+        };
+        if has_ended || is_ours || owns {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::ControllerOwnershipConflict,
+            format!(
+                "controller {} has an owner: process {}, epoch {}",
+                row.controller_id, current.process.pid, current.epoch
+            ),
+        )
+        .with("controllerId", row.controller_id.as_str())
+        .recommend(
+            "use the owner's SUBAGENT_CTL_* variables, let that process end first, or take the workspace away from it \
+             with `subagent controller attach --takeover`",
+        ))
+    }
+
+    fn grant(self, tx: &Tx<'_>, row: ControllerRow) -> Result<ControllerInitialized> {
+        let Self { instance_id, token, process, boot_id, key, now, .. } = self;
+        let new = NewOwner { instance_id: instance_id.clone(), process, boot_id, token: token.clone() };
+        let epoch = tx.insert_owner(row.id, &new, now)?;
+        if let Some((key, fingerprint)) = &key {
+            tx.remember(key, fingerprint, instance_id.as_str(), now)?;
+        }
+        Ok(ControllerInitialized {
+            controller_id: row.controller_id.clone(),
+            label: row.label,
+            workspace_key: row.workspace_key,
+            require_handle: controllers::requires_handle(tx.connection(), row.id)?,
+            owner: OwnerGranted {
+                controller_id: row.controller_id,
+                instance_id,
+                epoch,
+                pid: process.pid,
+                created_at: now,
+                token,
+            },
+        })
+    }
+}
+
+/// The request as text: what tells it from another one with the same key.
+fn described(what: &str, request: &impl serde::Serialize) -> Result<String> {
+    let request = serde_json::to_string(request)
+        .map_err(|error| Error::new(Code::Internal, format!("a request cannot be written down: {error}")))?;
+    Ok(format!("{what} {request}").trim_start().to_owned())
+}
+
+/// Which controller is made or taken: the named one, that of the hint if it is known, that of the workspace, that of
+/// the hint all the same (its database was removed), a new one.
+fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerId) -> Result<ControllerId> {
+    let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
+    let controller_id = match (&choice.controller_id, &choice.hinted_controller_id) {
+        (Some(named), _) => named.parse().map_err(|error: InvalidId| {
+            Error::new(Code::InvalidArgument, error.to_string()).with("controllerId", named.as_str())
+        })?,
+        (None, Some(hinted)) => match (controllers::by_id(tx.connection(), hinted)?, &holder) {
+            (Some(known), _) => known.controller_id,
+            (None, Some(holder)) => holder.controller_id.clone(),
+            (None, None) => hinted.parse().unwrap_or(fresh),
+        },
+        (None, None) => holder.as_ref().map_or(fresh, |holder| holder.controller_id.clone()),
+    };
+    match holder.filter(|holder| holder.controller_id != controller_id) {
+        None => Ok(controller_id),
+        Some(holder) => Err(Error::new(
+            Code::ControllerOwnershipConflict,
+            format!("the workspace belongs to controller {}, not to {controller_id}", holder.controller_id),
+        )
+        .with("workspaceKey", choice.workspace_key.as_str())
+        .recommend(format!("name it: --controller-id {}", holder.controller_id))),
+    }
+}
+
+/// The controller that is meant.
+fn existing(tx: &Tx<'_>, choice: &ControllerChoice) -> Result<ControllerRow> {
+    find(tx.connection(), choice, None)?.ok_or_else(|| {
+        Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
+            .with("workspaceKey", choice.workspace_key.as_str())
+            .recommend("run `subagent controller init` in the workspace")
+            .with("recommendedCommand", "subagent controller init")
+    })
+}
+
+/// Without force an ownership is released by its owner alone.
+fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> Result<()> {
+    let refused = |message: &str| {
+        Error::new(Code::InvalidControllerHandle, message)
+            .with("controllerId", row.controller_id.as_str())
+            .recommend("set the owner's SUBAGENT_CTL_* variables, or use --force")
+    };
+    let Some(handle) = handle else {
+        return Err(refused(
+            "only the owner can release: SUBAGENT_CTL_ID, _EPOCH and _TOKEN are not all set",
+        ));
+    };
+    match controllers::worth(tx.connection(), handle, row)? {
+        Worth::Current => Ok(()),
+        Worth::OfAnother => Err(refused("the owner handle in SUBAGENT_CTL_* is for another controller")
+            .with("envControllerId", handle.controller_id.as_str())
+            .with("targetControllerId", row.controller_id.as_str())),
+        Worth::NoEpoch => Err(refused("SUBAGENT_CTL_EPOCH is not a whole number")),
+        Worth::Stale => {
+            let error = refused("the owner handle in SUBAGENT_CTL_* is not the current one");
+            Err(match handle.epoch.parse::<i64>() {
+                Ok(epoch) => error.with("epoch", epoch),
+                Err(_) => error,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::api::Handle;
+
+    use super::super::testing::{choice, folder, init, own_process, setup};
+    use super::*;
+
+    fn handle(granted: &ControllerInitialized) -> Handle {
+        Handle {
+            controller_id: granted.controller_id.to_string(),
+            epoch: granted.owner.epoch.to_string(),
+            token: granted.owner.token.clone(),
+        }
+    }
+
+    async fn is_owner(
+        supervisor: &Supervisor,
+        dir: &std::path::Path,
+        granted: &ControllerInitialized,
+    ) -> bool {
+        let caller = Caller { handle: Some(handle(granted)), idempotency_key: None };
+        supervisor.resolve_controller(caller, choice(dir)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_repetition_owns_again_and_another_request_of_the_same_process_does_not() {
+        let dir = folder();
+        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
+        let me = own_process();
+        let first = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        let again = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        let third = init(&supervisor, dir.path(), me, Some("key")).await.unwrap();
+        assert_eq!((first.owner.epoch, again.owner.epoch, third.owner.epoch), (1, 2, 3));
+        assert_eq!(first.controller_id, third.controller_id);
+        assert!(!is_owner(&supervisor, dir.path(), &first).await, "whoever has the lost answer owns nothing");
+        assert!(!is_owner(&supervisor, dir.path(), &again).await);
+        assert!(is_owner(&supervisor, dir.path(), &third).await);
+        for key in [Some("other"), None] {
+            let error = init(&supervisor, dir.path(), me, key).await.unwrap_err();
+            assert_eq!(error.code, Code::ControllerOwnershipConflict, "{key:?}");
+        }
+        // Another process has another request, even if it uses the same key.
+        let other = ProcessId { start_time: me.start_time + 1, ..me };
+        let error = init(&supervisor, dir.path(), other, Some("key")).await.unwrap_err();
+        assert_eq!(error.code, Code::IdempotencyConflict);
+        assert!(is_owner(&supervisor, dir.path(), &third).await);
+        supervisor.shutdown(false).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_repetition_does_not_take_from_the_next_owner() {
+        let dir = folder();
+        let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
+        let me = own_process();
+        // An owner that has ended: nobody has this number and this start time.
+        let gone = ProcessId { start_time: me.start_time + 1, ..me };
+        let first = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap();
+        let next = init(&supervisor, dir.path(), me, Some("next")).await.unwrap();
+        assert_eq!((first.owner.epoch, next.owner.epoch), (1, 2));
+        let error = init(&supervisor, dir.path(), gone, Some("key")).await.unwrap_err();
+        assert_eq!(error.code, Code::ControllerOwnershipConflict);
+        assert!(is_owner(&supervisor, dir.path(), &next).await);
+        supervisor.shutdown(false).await.unwrap();
+    }
+}

@@ -1,0 +1,217 @@
+//! Who may change workers: each command, with each kind of handle.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, assert_shape};
+
+use super::{handle, owned, take_over};
+
+type Handle = [(&'static str, String); 3];
+
+/// A worker that waits for a permission, so that there is something to do for every command.
+struct Scene {
+    sandbox: Sandbox,
+    worker: String,
+    request: String,
+    controller: String,
+    waited: Value,
+}
+
+impl Scene {
+    fn new(controller: &Value, sandbox: Sandbox) -> Self {
+        let start = owned(sandbox.subagent(&["worker", "start"]), &handle(controller)).run();
+        let worker = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+        let send = owned(sandbox.sending(&worker, "!ask execute something"), &handle(controller));
+        let waited = send.run().data_of("turn.waited");
+        let request = waited["requestId"].as_str().unwrap().to_owned();
+        let controller = controller["controllerId"].as_str().unwrap().to_owned();
+        Self { sandbox, worker, request, controller, waited }
+    }
+
+    /// Every command that changes a worker.
+    fn changes(&self) -> [Vec<&str>; 5] {
+        let worker = &self.worker;
+        [
+            vec!["worker", "start", "--controller-id", &self.controller],
+            vec!["send", "--worker-id", worker, "--text", "x", "--no-wait"],
+            vec!["approve", "--worker-id", worker, "--request", &self.request, "--decision", "allow"],
+            vec!["cancel", "--worker-id", worker],
+            vec!["worker", "stop", worker],
+        ]
+    }
+
+    /// What a change would change.
+    fn state(&self) -> Value {
+        let workers = self.sandbox.run(&["worker", "list"]).data_of("worker.listed");
+        json!([workers, self.sandbox.show(&self.worker), self.sandbox.events(&self.worker)])
+    }
+
+    /// Every command is refused with a handle like this one, with these details, and nothing happens.
+    #[track_caller]
+    fn all_refused(&self, handle: Option<&Handle>, details: &Value) {
+        let before = self.state();
+        for args in self.changes() {
+            let mut command = self.sandbox.subagent(&args);
+            if let Some(handle) = handle {
+                command = owned(command, handle);
+            }
+            let error = command.run().error("INVALID_CONTROLLER_HANDLE");
+            assert_eq!(error["retryable"], false, "{args:?}");
+            assert_shape(error.get("details").unwrap_or(&Value::Null), details);
+        }
+        assert_eq!(self.state(), before);
+    }
+
+    /// The commands that make sense after each other all work.
+    fn all_allowed(self, handle: Option<&Handle>) {
+        let [start, _, approve, cancel, stop] = self.changes();
+        let run = |args: &[&str]| {
+            let command = self.sandbox.subagent(args);
+            handle.map_or(command.clone(), |handle| owned(command, handle)).run()
+        };
+        run(&approve).data_of("approval.decided");
+        assert_eq!(self.sandbox.turn_end(&self.waited)["type"], "turn.completed");
+        let prompt = ["send", "--worker-id", &self.worker, "--text", "!sleep 60000", "--no-wait"];
+        run(&prompt).data_of("turn.accepted");
+        run(&cancel).data_of("turn.canceled");
+        run(&start).data_of("worker.started");
+        run(&stop).data_of("worker.stopped");
+        self.sandbox.finish();
+    }
+}
+
+#[test]
+fn whoever_lost_the_ownership_changes_nothing_with_any_command() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.init();
+    let scene = Scene::new(&first, sandbox);
+    let second = take_over(&scene.sandbox);
+    let stale = json!({"controllerId": format!("={}", scene.controller), "recommendedAction": "str"});
+    scene.all_refused(Some(&handle(&first)), &stale);
+    let mut forged = handle(&second);
+    forged[2].1 = first["owner"]["token"].as_str().unwrap().to_owned();
+    scene.all_refused(Some(&forged), &stale);
+    scene.all_allowed(Some(&handle(&second)));
+}
+
+#[test]
+fn whoever_released_it_changes_nothing_either() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.init();
+    let scene = Scene::new(&first, sandbox);
+    scene.sandbox.run(&["controller", "release", "--force"]).data_of("controller.released");
+    let stale = json!({"controllerId": format!("={}", scene.controller), "recommendedAction": "str"});
+    scene.all_refused(Some(&handle(&first)), &stale);
+    scene.all_allowed(None);
+}
+
+#[test]
+fn an_epoch_that_is_no_number_is_no_handle() {
+    let sandbox = Sandbox::new();
+    let granted = sandbox.init();
+    let scene = Scene::new(&granted, sandbox);
+    let mut handle = handle(&granted);
+    handle[1].1 = "one".to_owned();
+    scene.all_refused(Some(&handle), &Value::Null);
+    scene.sandbox.finish();
+}
+
+#[test]
+fn the_handle_of_another_controller_does_not_count() {
+    let mut sandbox = Sandbox::new();
+    let state_dir = sandbox.state_dir().to_owned();
+    sandbox.set_state_dir(state_dir);
+    let granted = sandbox.init();
+    let other = sandbox.run(&["controller", "init", "--cwd", &sandbox.file_name("tmp")]).data();
+    let scene = Scene::new(&granted, sandbox);
+    let details = json!({
+        "envControllerId": format!("={}", other["controllerId"].as_str().unwrap()),
+        "targetControllerId": format!("={}", scene.controller),
+    });
+    scene.all_refused(Some(&handle(&other)), &details);
+    scene.sandbox.finish();
+}
+
+#[test]
+fn without_a_handle_or_with_a_part_of_one_everybody_may() {
+    for empty in [None, Some(0), Some(1), Some(2)] {
+        let sandbox = Sandbox::new();
+        let first = sandbox.init();
+        let scene = Scene::new(&first, sandbox);
+        take_over(&scene.sandbox);
+        let partial = empty.map(|empty| {
+            let mut stale = handle(&first);
+            stale[empty].1 = String::new();
+            stale
+        });
+        scene.all_allowed(partial.as_ref());
+    }
+}
+
+#[test]
+fn a_controller_can_require_handles() {
+    let sandbox = Sandbox::new();
+    let init = ["controller", "init", "--require-handle"];
+    let granted = sandbox.run(&init).data_of("controller.initialized");
+    assert_eq!(granted["requireHandle"], true);
+    let scene = Scene::new(&granted, sandbox);
+    let status = scene.sandbox.run(&["controller", "status"]).data();
+    assert_eq!(status["requireHandle"], true);
+    let details = json!({
+        "controllerId": format!("={}", scene.controller), "requireHandle": true, "recommendedAction": "str",
+    });
+    scene.all_refused(None, &details);
+    let mut partial = handle(&granted);
+    partial[2].1 = String::new();
+    scene.all_refused(Some(&partial), &details);
+    // Whoever has lost the token can have a new one, and the requirement stays.
+    let next = take_over(&scene.sandbox);
+    assert_eq!(next["requireHandle"], true);
+    scene.all_refused(None, &details);
+    scene.sandbox.run(&["controller", "release", "--force"]).data_of("controller.released");
+    scene.all_refused(None, &details);
+    let last = scene.sandbox.run(&["controller", "init"]).data_of("controller.initialized");
+    assert_eq!(last["requireHandle"], true);
+    scene.all_allowed(Some(&handle(&last)));
+}
+
+#[test]
+fn the_daemons_end_needs_no_handle() {
+    let sandbox = Sandbox::new();
+    let init = ["controller", "init", "--require-handle"];
+    let granted = sandbox.run(&init).data_of("controller.initialized");
+    let start = owned(sandbox.subagent(&["worker", "start"]), &handle(&granted)).run();
+    let worker = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let stopped = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
+    assert!(stopped.status.success(), "{stopped}");
+    assert_eq!(sandbox.show(&worker)["state"], "stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn of_a_stopped_worker_a_stranger_hears_only_that_it_is_not_his() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.init();
+    let scene = Scene::new(&first, sandbox);
+    take_over(&scene.sandbox);
+    scene.sandbox.run(&["worker", "stop", &scene.worker]).data_of("worker.stopped");
+    let stale = json!({"controllerId": format!("={}", scene.controller), "recommendedAction": "str"});
+    scene.all_refused(Some(&handle(&first)), &stale);
+    // The same from a daemon that has never had an actor for it.
+    scene.sandbox.kill_daemon();
+    scene.all_refused(Some(&handle(&first)), &stale);
+    scene.sandbox.finish();
+}
+
+#[test]
+fn from_below_a_worker_nobody_becomes_the_owner_or_ends_an_ownership() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let before = sandbox.run(&["controller", "status"]).data();
+    let program = sandbox.executable("subagent");
+    for args in ["init", "attach --takeover", "release --force", "recover", "status"] {
+        let waited = sandbox.send(&worker, &format!("!shell '{program}' controller {args} --json"));
+        let said = waited["assistantText"].as_str().unwrap();
+        assert!(said.contains("\"code\": \"FORBIDDEN_FROM_WORKER\""), "{args}: {said}");
+    }
+    assert_eq!(sandbox.run(&["controller", "status"]).data(), before);
+    sandbox.finish();
+}
