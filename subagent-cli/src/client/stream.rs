@@ -33,7 +33,7 @@ pub struct Events<'a> {
 pub enum Batch {
     /// Events, in order.
     Events(Vec<Value>),
-    /// There are no more (never with `follow`).
+    /// There are no more: with `follow`, the worker is stopped.
     End,
 }
 
@@ -73,8 +73,7 @@ impl Events<'_> {
                     Taken::Events(events) => return Ok(Batch::Events(events)),
                     Taken::Leaving => Lost::Leaving,
                 },
-                Ok(None) if !self.follow => return Ok(Batch::End),
-                Ok(None) => Lost::Broken("the stream ended".to_owned()),
+                Ok(None) => return Ok(Batch::End),
                 Err(error) => Lost::Broken(error),
             };
             self.lines = None;

@@ -10,6 +10,7 @@ mod controller_status;
 mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
+mod live_wait;
 mod send;
 mod text_risk;
 mod text_source;
