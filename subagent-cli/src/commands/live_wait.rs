@@ -49,7 +49,9 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         Cursor::After(event_id) => Some(event_id.clone()),
         Cursor::Beginning | Cursor::Latest => None,
     };
-    let (activity, news) = (RefCell::new(Activity::default()), Notify::new());
+    let sent = waiting.collect_turn.is_some();
+    let activity = RefCell::new(if sent { Activity::of_turn() } else { Activity::default() });
+    let news = Notify::new();
     let mut following = pin!(follow(&mut follower, &worker, from.clone(), &activity, &news));
     let mut waited = pin!(client.wait(waiting));
     let mut interrupted = pin!(tokio::signal::ctrl_c());

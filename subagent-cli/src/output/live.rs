@@ -22,6 +22,12 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// That of a worker that has just been given a turn.
+    #[must_use]
+    pub fn of_turn() -> Self {
+        Self { state: Some("running"), ..Self::default() }
+    }
+
     /// Takes an event into account.
     pub fn see(&mut self, event: &Value) {
         let data = &event["data"];
@@ -139,6 +145,7 @@ mod tests {
     #[test]
     fn the_line_says_what_is_going_on() {
         assert_eq!(after(&[]), "waiting · 1m 12s");
+        assert_eq!(Activity::of_turn().line(Duration::ZERO, 60), "running · 0s");
         assert_eq!(after(&[json!({"type": "turn.started", "data": {}})]), "running · 1m 12s");
         let started = update(json!({
             "kind": "tool_call", "toolCallId": "1", "title": "Edit\u{1b}[2J src/a.rs", "status": "pending",

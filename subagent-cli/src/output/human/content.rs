@@ -31,6 +31,9 @@ pub(super) fn update(page: &mut Page, data: &Value) {
             let said = format!("{} of {} tokens", shown(&data["used"]), shown(&data["size"]));
             page.word(Style::Dim, &said).end();
         }
+        "session" => {
+            page.word(Style::Dim, &format!("session {}", word(data, "session"))).end();
+        }
         kind => {
             let more = ["head", "text", "title", "currentModeId"].iter().map(|key| word(data, key));
             let more = more.fold(String::new(), |all, one| format!("{all} {one}"));

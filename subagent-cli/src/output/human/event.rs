@@ -18,7 +18,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
     let data = &event["data"];
     match word(event, "type") {
         "turn.started" => {
-            page.word(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();
+            page.text(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();
         }
         "message.sent" => {
             page.lines(Style::Strong, "> ", word(data, "text"), MOST_LINES);
