@@ -187,7 +187,6 @@ async fn a_followed_stream_outlives_its_daemon() {
     let last = "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"DAEMON_NOT_RUNNING\",\"message\":\"m\",\"retryable\":true}}\n";
     let fake = Fake::new(vec![
         Act::Stream(vec![last], true),
-        Act::Leave,
         Act::Stream(vec!["{\"eventId\":\"ev_2\"}\n"], true),
     ]);
     let found = bounded(all(&mut client(&fake), true, 2)).await.unwrap();
@@ -207,7 +206,10 @@ async fn the_error_of_a_stream_is_the_commands() {
     let fake = Fake::new(vec![Act::Answer(404, json!({"ok": false, "error": error}))]);
     assert!(bounded(all(&mut client(&fake), false, 1)).await.unwrap_err().is(Code::WorkerNotFound));
     let late =
-        "{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
+        "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
     let fake = Fake::new(vec![Act::Stream(vec![late], true)]);
-    assert!(bounded(all(&mut client(&fake), true, 1)).await.unwrap_err().is(Code::CursorExpired));
+    let mut client = client(&fake);
+    let mut events = client.events("w_1", None, true, false);
+    assert!(matches!(bounded(events.next()).await, Ok(Batch::Events(found)) if found.len() == 1));
+    assert!(bounded(events.next()).await.unwrap_err().is(Code::CursorExpired));
 }

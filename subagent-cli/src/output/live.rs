@@ -135,7 +135,7 @@ mod tests {
     fn after(events: &[Value]) -> String {
         let mut activity = Activity::default();
         events.iter().for_each(|event| activity.see(event));
-        activity.line(Duration::from_secs(72), 60)
+        activity.line(Duration::from_secs(72), 80)
     }
 
     fn update(data: Value) -> Value {

@@ -51,12 +51,14 @@ impl Supervisor {
         let mut ending = self.shared.ending.subscribe();
         let mut collected = Collected::default();
         let mut meaningful = Value::Null;
+        // What was there before the wait does not prolong it.
+        let mut is_news = false;
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
                 let page = follow::page(&self.shared.store, row.id, after, up_to).await?;
                 after = page.seen;
-                if !page.events.is_empty() {
+                if is_news && !page.events.is_empty() {
                     patience.something_happened();
                 }
                 for event in &page.events {
@@ -72,6 +74,7 @@ impl Supervisor {
                     break;
                 }
             }
+            is_news = true;
             if *ending.borrow() {
                 // The actors have returned because of it, not because their workers are over.
                 return Err(worker::ending());

@@ -138,7 +138,7 @@ fn an_unknown_worker_is_not_found_in_every_mode() {
         &["wait", "--from-event-id", "ev_000000000001"],
     ] {
         let error = sandbox.subagent(args).args(["--worker-id", "w_0000000000"]).run().error("WORKER_NOT_FOUND");
-        assert_shape(&error["details"], &json!({"workerId": "=w_0000000000", "stateDbPath": "str"}));
+        assert_shape(&error["details"], &json!({"workerId": "=w_0000000000", "stateDbPath": "str", "recommendedAction!": "str"}));
     }
     sandbox.finish();
 }
@@ -300,8 +300,9 @@ fn turn_end_is_the_default_and_stands_for_ends_and_questions() {
 #[test]
 fn unknown_types_are_refused_at_once_with_what_is_known() {
     let sandbox = Sandbox::new();
-    let args = ["wait", "--worker-id", "w_0000000000", "--timeout-seconds", "0", "--until"];
-    let error = sandbox.subagent(&args).args(["turn.over, turn.failed,nope"]).run().error("INVALID_ARGUMENT");
+    let until = "turn.over, turn.failed,nope";
+    let args = ["wait", "--worker-id", "w_0000000000", "--timeout-seconds", "0", "--until", until];
+    let error = sandbox.run(&args).error("INVALID_ARGUMENT");
     assert_shape(
         &error["details"],
         &json!({"unknown": ["=turn.over", "=nope"], "aliases": ["str"], "knownEventTypes": ["str"]}),
@@ -407,7 +408,7 @@ fn a_wait_for_a_stopped_worker_ends_at_once() {
 fn no_timeout_is_zero_seconds_and_below_zero_is_wrong_usage() {
     let (sandbox, worker, _) = after_a_turn();
     let wait = ["wait", "--worker-id", &worker, "--include-history", "--timeout-seconds"];
-    sandbox.subagent(&wait).args(["0"]).run().data_of("event.matched");
+    sandbox.run(&[&wait[..], &["0"]].concat()).data_of("event.matched");
     for wrong in ["-1", "nan", "soon"] {
         let output = sandbox.command("subagent").args(wait).args([wrong]).run();
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(2), ""), "{output}");
