@@ -16,7 +16,10 @@ fn a_list_is_a_table_with_states_in_colour_and_relative_times() {
     assert_eq!(screen.status.code(), Some(0));
     let lines = screen.lines();
     assert!(lines[0].starts_with("WORKER") && lines[0].ends_with("CHANGED"), "{lines:?}");
-    assert!(lines[1].starts_with(&worker) && lines[1].contains("  idle  ") && lines[1].contains("  demo "), "{lines:?}");
+    assert!(
+        lines[1].starts_with(&worker) && lines[1].contains("  idle  ") && lines[1].contains("  demo "),
+        "{lines:?}"
+    );
     assert!(lines[1].ends_with(" ago") || lines[1].ends_with("just now"), "{lines:?}");
     assert!(screen.bytes.contains("\u{1b}[32midle\u{1b}[0m"), "{:?}", screen.bytes);
     sandbox.finish();
@@ -38,9 +41,15 @@ fn lines_for_anything_but_a_terminal_stay_those_of_the_contract() {
 #[test]
 fn json_at_a_terminal_is_the_same_document() {
     let (sandbox, worker) = Sandbox::with_worker();
-    for args in [&["worker", "list", "--json"][..], &["send", "--worker-id", &worker, "--text", "hi", "--json"]] {
+    for args in
+        [&["worker", "list", "--json"][..], &["send", "--worker-id", &worker, "--text", "hi", "--json"]]
+    {
         let screen = sandbox.command("subagent").args(args).on_screen();
-        assert!(screen.bytes.starts_with("{\"data\": {") && !screen.bytes.contains(ESCAPE), "{:?}", screen.bytes);
+        assert!(
+            screen.bytes.starts_with("{\"data\": {") && !screen.bytes.contains(ESCAPE),
+            "{:?}",
+            screen.bytes
+        );
         assert_eq!(screen.bytes.lines().count(), 1);
     }
     for flag in ["--ndjson", "--json", "--raw"] {
@@ -77,7 +86,11 @@ fn an_error_has_its_code_in_colour_and_what_to_do() {
     let sandbox = Sandbox::new();
     let screen = sandbox.command("subagent").args(["worker", "start"]).on_screen();
     assert_eq!(screen.status.code(), Some(1));
-    assert!(screen.bytes.contains("\u{1b}[1m\u{1b}[31mCONTROLLER_NOT_FOUND\u{1b}[0m: "), "{:?}", screen.bytes);
+    assert!(
+        screen.bytes.contains("\u{1b}[1m\u{1b}[31mCONTROLLER_NOT_FOUND\u{1b}[0m: "),
+        "{:?}",
+        screen.bytes
+    );
     let lines = screen.lines();
     assert!(lines.iter().any(|line| line == "Try:  subagent controller init"), "{lines:?}");
     sandbox.finish();
@@ -88,7 +101,11 @@ fn what_an_agent_says_cannot_reach_the_terminal() {
     let (sandbox, worker) = Sandbox::with_worker();
     let evil = "before\u{1b}]0;owned\u{7}\u{9b}2Jafter";
     let send = ["send", "--worker-id", &worker, "--text-file", "evil"];
-    std::fs::write(sandbox.workspace().join("evil"), format!("!think {evil}\n!tool read {evil}\n!say {evil}")).unwrap();
+    std::fs::write(
+        sandbox.workspace().join("evil"),
+        format!("!think {evil}\n!tool read {evil}\n!say {evil}"),
+    )
+    .unwrap();
     let sent = sandbox.command("subagent").args(send).on_screen();
     assert!(sent.text().contains("beforeafter"), "{:?}", sent.bytes);
     let watched = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
@@ -102,7 +119,11 @@ fn what_an_agent_says_cannot_reach_the_terminal() {
     assert_eq!(label["label"], evil);
     for args in [&["worker", "list"][..], &["worker", "show", label["workerId"].as_str().unwrap()]] {
         let screen = sandbox.command("subagent").args(args).on_screen();
-        assert!(screen.text().contains("beforeafter") && !screen.bytes.contains("owned"), "{:?}", screen.bytes);
+        assert!(
+            screen.text().contains("beforeafter") && !screen.bytes.contains("owned"),
+            "{:?}",
+            screen.bytes
+        );
     }
     let failed = sandbox.command("subagent").args(["worker", "show", "w_\u{1b}[2J"]).on_screen();
     assert!(!failed.bytes.contains("[2J"), "{:?}", failed.bytes);
@@ -149,7 +170,10 @@ fn ctrl_c_ends_the_wait_and_not_the_turn() {
     let screen = sending.screen();
     assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{screen:?}");
     let lines = screen.lines();
-    let command = lines.iter().find_map(|line| line.strip_prefix("Try:  subagent ")).unwrap_or_else(|| panic!("{lines:?}"));
+    let command = lines
+        .iter()
+        .find_map(|line| line.strip_prefix("Try:  subagent "))
+        .unwrap_or_else(|| panic!("{lines:?}"));
     assert!(screen.text().contains("the turn goes on"), "{lines:?}");
     gate.open();
     let args: Vec<&str> = command.split(' ').collect();
@@ -166,7 +190,8 @@ fn a_permission_request_names_what_to_type_for_each_answer() {
     assert!(screen.text().contains("? Permission requested for execute: rm -rf build  ap_"), "{lines:?}");
     let command = |label: &str| -> Vec<String> {
         let line = lines.iter().find(|line| line.trim_start().starts_with(label));
-        let (_, command) = line.and_then(|line| line.split_once("subagent ")).unwrap_or_else(|| panic!("{lines:?}"));
+        let (_, command) =
+            line.and_then(|line| line.split_once("subagent ")).unwrap_or_else(|| panic!("{lines:?}"));
         command.split(' ').map(str::to_owned).collect()
     };
     assert!(command("Reject").ends_with(&["--option-id".to_owned(), "reject-once".to_owned()]));
@@ -179,7 +204,8 @@ fn a_permission_request_names_what_to_type_for_each_answer() {
 fn watch_tells_a_turn_as_a_story() {
     let (sandbox, worker) = Sandbox::with_worker();
     let prompt = "!think hm\n!plan look | fix\n!tool edit src/a.rs\n!chunks 3 ab\n!error -32000 no more";
-    let sent = sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", prompt]).on_screen();
+    let sent =
+        sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", prompt]).on_screen();
     assert!(sent.text().contains("failed  BACKEND_RPC_ERROR: "), "{sent:?}");
     let screen = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
     let text = screen.text();
@@ -190,7 +216,7 @@ fn watch_tells_a_turn_as_a_story() {
         "> !think hm\n",
         "\nhm\n",
         "  [>] look\n  [ ] fix\n",
-        "* edit src/a.rs",
+        " * edit src/a.rs",
         "\nababab\n",
         "failed  BACKEND_RPC_ERROR: ",
     ] {

@@ -185,10 +185,8 @@ async fn a_broken_stream_goes_on_after_its_last_whole_event() {
 #[tokio::test]
 async fn a_followed_stream_outlives_its_daemon() {
     let last = "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"DAEMON_NOT_RUNNING\",\"message\":\"m\",\"retryable\":true}}\n";
-    let fake = Fake::new(vec![
-        Act::Stream(vec![last], true),
-        Act::Stream(vec!["{\"eventId\":\"ev_2\"}\n"], true),
-    ]);
+    let fake =
+        Fake::new(vec![Act::Stream(vec![last], true), Act::Stream(vec!["{\"eventId\":\"ev_2\"}\n"], true)]);
     let found = bounded(all(&mut client(&fake), true, 2)).await.unwrap();
     assert_eq!(found, ["ev_1", "ev_2"].map(|id| json!({"eventId": id})));
 }
@@ -205,8 +203,7 @@ async fn the_error_of_a_stream_is_the_commands() {
     let error = json!({"code": "WORKER_NOT_FOUND", "message": "m", "retryable": false});
     let fake = Fake::new(vec![Act::Answer(404, json!({"ok": false, "error": error}))]);
     assert!(bounded(all(&mut client(&fake), false, 1)).await.unwrap_err().is(Code::WorkerNotFound));
-    let late =
-        "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
+    let late = "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
     let fake = Fake::new(vec![Act::Stream(vec![late], true)]);
     let mut client = client(&fake);
     let mut events = client.events("w_1", None, true, false);

@@ -85,7 +85,9 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
                 continue;
             }
             Sink::Person(stream) => stream.write(&found),
-            Sink::Lines => found.into_iter().fold(String::new(), |text, event| text + &one_line::line(event) + "\n"),
+            Sink::Lines => {
+                found.into_iter().fold(String::new(), |text, event| text + &one_line::line(event) + "\n")
+            }
         };
         match write(&text) {
             Ok(()) => {}

@@ -29,7 +29,12 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// The same as one line: line ends and tabs become spaces, and there are none at its ends.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    clean(text).split(['\n', '\t']).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    clean(text)
+        .split(['\n', '\t'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn is_unsafe(c: char) -> bool {

@@ -57,7 +57,8 @@ impl Activity {
         if !title.is_empty() && (self.titles.len() < MOST || self.titles.contains_key(id)) {
             self.titles.insert(id.to_owned(), title.to_owned());
         }
-        let touched = [&data["locations"], &data["content"]].into_iter().filter_map(Value::as_array).flatten();
+        let touched =
+            [&data["locations"], &data["content"]].into_iter().filter_map(Value::as_array).flatten();
         for path in touched.filter_map(|touched| touched["path"].as_str()) {
             if self.files.len() < MOST {
                 self.files.insert(path.to_owned());
@@ -160,7 +161,10 @@ mod tests {
         let ended = update(json!({"kind": "tool_call_update", "toolCallId": "1", "status": "completed"}));
         assert_eq!(after(&[started.clone(), ended]), "running · 1m 12s · 1 file");
         let asked = json!({"type": "approval.requested", "data": {}});
-        assert_eq!(after(&[started.clone(), asked]), "waiting for an approval · 1m 12s · tool: Edit src/a.rs · 1 file");
+        assert_eq!(
+            after(&[started.clone(), asked]),
+            "waiting for an approval · 1m 12s · tool: Edit src/a.rs · 1 file"
+        );
         let thought = update(json!({"kind": "thought", "text": "hm"}));
         assert_eq!(after(&[started, thought]), "running · 1m 12s · thinking · 1 file");
     }

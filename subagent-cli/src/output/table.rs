@@ -84,10 +84,7 @@ mod tests {
 
     #[test]
     fn columns_stand_below_each_other() {
-        assert_eq!(
-            shown(80),
-            ["ID    LABEL  WHERE", "w_1   漢字   /a/very/long/path/to/it", "w_22  x y"]
-        );
+        assert_eq!(shown(80), ["ID    LABEL  WHERE", "w_1   漢字   /a/very/long/path/to/it", "w_22  x y"]);
     }
 
     #[test]

@@ -117,7 +117,10 @@ impl Supervisor {
         Ok(Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come")
             .with("workerId", row.worker_id.as_str())
             .with("latestEvent", self.latest(row).await?)
-            .with("recommendedAction", "read what it did; --include-history or --from-event-id find past events")
+            .with(
+                "recommendedAction",
+                "read what it did; --include-history or --from-event-id find past events",
+            )
             .with("recommendedCommand", format!("subagent watch --worker-id {}", row.worker_id)))
     }
 

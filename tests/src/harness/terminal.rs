@@ -136,7 +136,11 @@ impl Screen {
         let mut parts = self.bytes.split("\u{1b}[");
         text.push_str(parts.next().unwrap_or_default());
         for part in parts {
-            text.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').get(1..).unwrap_or_default());
+            text.push_str(
+                part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+                    .get(1..)
+                    .unwrap_or_default(),
+            );
         }
         text
     }

@@ -36,7 +36,10 @@ fn after_a_turn() -> (Sandbox, String, Vec<Value>) {
 }
 
 fn event_of<'a>(events: &'a [Value], event_type: &str) -> &'a Value {
-    events.iter().find(|event| event["type"] == event_type).unwrap_or_else(|| panic!("{event_type} in {events:#?}"))
+    events
+        .iter()
+        .find(|event| event["type"] == event_type)
+        .unwrap_or_else(|| panic!("{event_type} in {events:#?}"))
 }
 
 fn id(event: &Value) -> &str {
@@ -121,7 +124,10 @@ fn a_cursor_that_is_no_event_of_the_worker_is_not_found() {
                 .run(&[command, "--worker-id", &worker, "--from-event-id", cursor])
                 .error("EVENT_NOT_FOUND");
             assert_shape(&error["details"], &json!({"workerId": "w", "eventId": "str"}));
-            assert_eq!((&error["details"]["workerId"], &error["details"]["eventId"]), (&json!(worker), &json!(cursor)));
+            assert_eq!(
+                (&error["details"]["workerId"], &error["details"]["eventId"]),
+                (&json!(worker), &json!(cursor))
+            );
         }
     }
     sandbox.finish();
@@ -137,8 +143,12 @@ fn an_unknown_worker_is_not_found_in_every_mode() {
         &["wait", "--include-history"],
         &["wait", "--from-event-id", "ev_000000000001"],
     ] {
-        let error = sandbox.subagent(args).args(["--worker-id", "w_0000000000"]).run().error("WORKER_NOT_FOUND");
-        assert_shape(&error["details"], &json!({"workerId": "=w_0000000000", "stateDbPath": "str", "recommendedAction!": "str"}));
+        let error =
+            sandbox.subagent(args).args(["--worker-id", "w_0000000000"]).run().error("WORKER_NOT_FOUND");
+        assert_shape(
+            &error["details"],
+            &json!({"workerId": "=w_0000000000", "stateDbPath": "str", "recommendedAction!": "str"}),
+        );
     }
     sandbox.finish();
 }
@@ -242,7 +252,8 @@ fn a_cursor_wins_over_both_ways_to_count_history() {
     let _ = sandbox.send(&worker, "again");
     let second = sandbox.events(&worker);
     for flag in ["--after-latest", "--include-history"] {
-        let args = ["wait", "--worker-id", &worker, "--until", "turn.completed", "--from-event-id", first_end, flag];
+        let args =
+            ["wait", "--worker-id", &worker, "--until", "turn.completed", "--from-event-id", first_end, flag];
         let event = sandbox.run(&args).data_of("event.matched");
         assert_eq!(&event, event_of(&second[events.len()..], "turn.completed"), "{flag}");
     }
@@ -335,7 +346,10 @@ fn a_timeout_says_where_the_worker_stands() {
         "workerState": "=idle", "latestEvent": brief(), "lastMeaningfulEvent": null, "diagnosis": "str",
     });
     assert_shape(details, &pattern);
-    assert_eq!((&details["timeoutSeconds"], &details["noProgressTimeoutSeconds"]), (&json!(0.2), &json!(0.0)));
+    assert_eq!(
+        (&details["timeoutSeconds"], &details["noProgressTimeoutSeconds"]),
+        (&json!(0.2), &json!(0.0))
+    );
     assert_eq!(details["latestEvent"]["eventId"], *id(events.last().unwrap()));
     assert!(details["diagnosis"].as_str().unwrap().contains("--from-event-id"), "{details}");
     // Meaningful is what was seen after the cursor, and no progress.
@@ -365,7 +379,10 @@ fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
             "latestEvent": brief(), "lastMeaningfulEvent": null, "diagnosis": "str", "turnId": "turn",
         }),
     );
-    assert_eq!((&details["noProgressTimeoutSeconds"], &details["turnId"]), (&json!(0.3), &accepted["turnId"]));
+    assert_eq!(
+        (&details["noProgressTimeoutSeconds"], &details["turnId"]),
+        (&json!(0.3), &accepted["turnId"])
+    );
     assert_eq!(details["latestEvent"]["type"], "progress.message");
     // Checked before the whole time when both are over.
     let both = ["--timeout-seconds", "0.2", "--no-progress-timeout-seconds", "0.2"];
@@ -381,7 +398,8 @@ fn progress_counts_as_progress() {
     let steps = "!sleep 250\nstep\n".repeat(8);
     let accepted = sandbox.send_no_wait(&worker, &steps);
     let cursor = accepted["acceptedEventId"].as_str().unwrap();
-    let args = ["wait", "--worker-id", &worker, "--from-event-id", cursor, "--no-progress-timeout-seconds", "1.5"];
+    let args =
+        ["wait", "--worker-id", &worker, "--from-event-id", cursor, "--no-progress-timeout-seconds", "1.5"];
     assert_eq!(sandbox.run(&args).data_of("event.matched")["type"], "turn.completed");
     sandbox.finish();
 }
@@ -419,11 +437,14 @@ fn no_timeout_is_zero_seconds_and_below_zero_is_wrong_usage() {
 #[test]
 fn what_wait_reads_from_json_is_what_its_flags_say() {
     let (sandbox, worker, events) = after_a_turn();
-    let input = json!({"workerId": worker, "until": "turn.started", "afterLatest": false, "timeoutSeconds": 5});
-    let event = sandbox.subagent(&["wait", "--input", "-"]).stdin(input.to_string()).run().data_of("event.matched");
+    let input =
+        json!({"workerId": worker, "until": "turn.started", "afterLatest": false, "timeoutSeconds": 5});
+    let event =
+        sandbox.subagent(&["wait", "--input", "-"]).stdin(input.to_string()).run().data_of("event.matched");
     assert_eq!(&event, event_of(&events, "turn.started"));
     let input = json!({"workerId": worker, "fromEventId": id(&event), "until": "any"});
-    let next = sandbox.subagent(&["wait", "--input", "-"]).stdin(input.to_string()).run().data_of("event.matched");
+    let next =
+        sandbox.subagent(&["wait", "--input", "-"]).stdin(input.to_string()).run().data_of("event.matched");
     assert_eq!(&next, event_of(&events, "message.sent"));
     sandbox.finish();
 }

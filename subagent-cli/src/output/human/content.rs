@@ -46,7 +46,7 @@ pub(super) fn update(page: &mut Page, data: &Value) {
 /// The line of a tool call: what it is, and how far.
 pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
     let kind = word(data, "toolKind");
-    page.fresh_line().word(Style::Active, "*").plain(" ");
+    page.word(Style::Active, "*").plain(" ");
     if !kind.is_empty() && kind != "other" {
         page.word(Style::Active, kind).plain(" ");
     }

@@ -9,9 +9,8 @@ use super::{Page, Style, shown, word};
 /// Of a message that was sent, this many lines are shown.
 const MOST_LINES: usize = 12;
 
-/// Writes an event on lines of its own.
+/// Writes an event on lines of its own; the page is at the beginning of one, or behind the event's time.
 pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
-    page.fresh_line();
     if outcome(page, event) {
         return;
     }
@@ -39,7 +38,8 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         }
         over @ ("approval.canceled" | "approval.lost" | "approval.expired") => {
             let how = over.trim_start_matches("approval.");
-            let said = format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
+            let said =
+                format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
             page.word(Style::Bad, said.trim_end_matches([':', ' '])).end();
         }
         "worker.restarted" if data["contextLost"] == true => {
@@ -65,21 +65,21 @@ pub(super) fn outcome(page: &mut Page, event: &Value) -> bool {
             // Any other reason than the ordinary one says that something is missing.
             let ordinary = matches!(reason, "" | "end_turn");
             let style = if ordinary && outcome != "rejected" { Style::Good } else { Style::Attention };
-            page.fresh_line().word(style, outcome);
+            page.word(style, outcome);
             if !ordinary {
                 page.plain(" ").word(style, &format!("({})", reason.replace('_', " ")));
             }
         }
         "turn.failed" => {
             let error = &data["error"];
-            page.fresh_line().word(Style::Bad, "failed").plain("  ").word(Style::Bad, word(error, "code"));
+            page.word(Style::Bad, "failed").plain("  ").word(Style::Bad, word(error, "code"));
             page.plain(": ").word(Style::Plain, word(error, "message"));
             if let Some(advice) = error["details"]["recommendedAction"].as_str() {
                 page.end().text(Style::Attention, "Hint: ").word(Style::Plain, advice);
             }
         }
         "turn.canceled" => {
-            page.fresh_line().word(Style::Attention, "canceled").plain("  ").word(Style::Plain, word(data, "reason"));
+            page.word(Style::Attention, "canceled").plain("  ").word(Style::Plain, word(data, "reason"));
         }
         _ => return false,
     }

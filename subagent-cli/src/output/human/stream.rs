@@ -28,8 +28,8 @@ pub struct Stream {
     zone: TimeZone,
     flow: Flow,
     calls: HashMap<String, Call>,
-    /// The last time that was written, to the minute.
-    minute: String,
+    /// The last day that was written.
+    day: String,
 }
 
 /// What was shown of a tool call.
@@ -49,7 +49,7 @@ impl Stream {
 
     pub(super) fn in_zone(colour: bool, zone: TimeZone) -> Self {
         let (page, calls) = (Page::new(colour), HashMap::new());
-        Self { page, zone, flow: Flow::Nothing, calls, minute: String::new() }
+        Self { page, zone, flow: Flow::Nothing, calls, day: String::new() }
     }
 
     /// The text for these events; a message goes on where the last text ended.
@@ -78,31 +78,38 @@ impl Stream {
         }
         self.flow = flow;
         match flow {
-            Flow::Message => self.page.plain(word(data, "text")),
-            Flow::Thought => self.page.text(Style::Dim, word(data, "text")),
-            Flow::Nothing => {
-                self.clock(event);
-                match word(data, "kind") {
-                    "tool_call" | "tool_call_update" => self.tool(data),
-                    _ => write(&mut self.page, word(event, "workerId"), event),
-                }
-                return;
-            }
-        };
-    }
-
-    /// Before the first event of a minute stands its time.
-    fn clock(&mut self, event: &Value) {
-        let time = parse_time(&event["ts"]).and_then(|time| jiff::Timestamp::from_millisecond(time.0).ok());
-        let Some(time) = time.map(|time| time.to_zoned(self.zone.clone())) else { return };
-        let minute = time.strftime("%Y-%m-%d %H:%M").to_string();
-        if minute != self.minute {
-            self.page.text(Style::Dim, &format!("-- {minute} --\n"));
-            self.minute = minute;
+            Flow::Message => _ = self.page.plain(word(data, "text")),
+            Flow::Thought => _ = self.page.text(Style::Dim, word(data, "text")),
+            Flow::Nothing => self.line(event),
         }
     }
 
-    fn tool(&mut self, data: &Value) {
+    /// An event on lines of its own.
+    fn line(&mut self, event: &Value) {
+        if matches!(word(&event["data"], "kind"), "tool_call" | "tool_call_update") {
+            return self.tool(event);
+        }
+        // A message is sent when its turn starts.
+        if event["type"] != "message.sent" {
+            self.clock(event);
+        }
+        write(&mut self.page, word(event, "workerId"), event);
+    }
+
+    /// The time of an event before its line; before the first one of a day the date.
+    fn clock(&mut self, event: &Value) {
+        let time = parse_time(&event["ts"]).and_then(|time| jiff::Timestamp::from_millisecond(time.0).ok());
+        let Some(time) = time.map(|time| time.to_zoned(self.zone.clone())) else { return };
+        let day = time.strftime("%Y-%m-%d").to_string();
+        if day != self.day {
+            self.page.text(Style::Dim, &format!("-- {day} --\n"));
+            self.day = day;
+        }
+        self.page.text(Style::Dim, &time.strftime("%H:%M:%S ").to_string());
+    }
+
+    fn tool(&mut self, event: &Value) {
+        let data = &event["data"];
         if self.calls.len() >= MOST_CALLS {
             self.calls.clear();
         }
@@ -119,9 +126,11 @@ impl Stream {
             }
         }
         if is_news {
+            let (title, kind) = (call.title.clone(), call.kind.clone());
             let mut shown = data.clone();
-            shown["toolKind"] = call.kind.clone();
-            tool(&mut self.page, &shown, &call.title);
+            shown["toolKind"] = kind;
+            self.clock(event);
+            tool(&mut self.page, &shown, &title);
         }
         details(&mut self.page, data);
     }

@@ -86,20 +86,25 @@ fn an_option_of_an_agent_cannot_become_a_command() {
             "requestId": "ap_1", "message": "m\nx", "options": [{"id": "x; rm -rf ~\n", "label": "L"}],
         }},
     });
-    let expected = "? m x  ap_1\n    L  subagent approve --worker-id w_1 --request ap_1 --option-id 'x; rm -rf ~'\n";
+    let expected =
+        "? m x  ap_1\n    L  subagent approve --worker-id w_1 --request ap_1 --option-id 'x; rm -rf ~'\n";
     assert_eq!(shown("turn.waited", data), expected);
 }
 
 #[test]
 fn a_turn_ends_with_its_outcome() {
     let waited = |event: Value| {
-        let data = json!({"workerId": "w_1", "state": "idle", "assistantText": "done\n", "matchedEvent": event});
+        let data =
+            json!({"workerId": "w_1", "state": "idle", "assistantText": "done\n", "matchedEvent": event});
         shown("turn.waited", data)
     };
     let end = |event_type: &str, data: Value| json!({"type": event_type, "data": data});
     for (event, expected) in [
         (end("turn.completed", json!({"outcome": "completed", "stopReason": "end_turn"})), "completed"),
-        (end("turn.completed", json!({"outcome": "completed", "stopReason": "max_tokens"})), "completed (max tokens)"),
+        (
+            end("turn.completed", json!({"outcome": "completed", "stopReason": "max_tokens"})),
+            "completed (max tokens)",
+        ),
         (end("turn.canceled", json!({"reason": "no"})), "canceled  no"),
         (end("turn.failed", json!({"error": {"code": "C", "message": "m"}})), "failed  C: m"),
     ] {
@@ -130,10 +135,10 @@ fn a_tool_call_shows_its_command_and_its_diff() {
     });
     let same = json!({"kind": "tool_call_update", "toolCallId": "1", "status": "completed"});
     let expected = "\
--- 2026-11-21 20:29 --
-* edit Edit a.rs  pending
+-- 2026-11-21 --
+20:29:42 * edit Edit a.rs  pending
   $ cargo 'fmt all'
-* edit Edit a.rs  completed
+20:29:42 * edit Edit a.rs  completed
   a.rs
     5
     6
@@ -160,9 +165,18 @@ fn a_long_diff_says_how_much_is_left_out() {
 
 #[test]
 fn whatever_an_agent_sends_is_shown_somehow() {
-    for data in [json!(null), json!([]), json!("x"), json!({"kind": 7}), json!({"kind": "tool_call", "content": {}})] {
+    for data in
+        [json!(null), json!([]), json!("x"), json!({"kind": 7}), json!({"kind": "tool_call", "content": {}})]
+    {
         let _ = watched(&[update(data.clone()), json!({"type": "progress.message", "data": data.clone()})]);
-        for kind in ["worker.listed", "worker.shown", "turn.waited", "event.matched", "worker.inspected", "role.shown"] {
+        for kind in [
+            "worker.listed",
+            "worker.shown",
+            "turn.waited",
+            "event.matched",
+            "worker.inspected",
+            "role.shown",
+        ] {
             let _ = shown(kind, data.clone());
         }
     }

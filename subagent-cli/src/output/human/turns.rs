@@ -36,7 +36,9 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     if !outcome(&mut view.page, event) {
         write_event(&mut view.page, worker, event);
     }
-    view.page.word(Style::Dim, &format!("worker {worker} is {}", word(data, "state").replace('_', " "))).end();
+    view.page
+        .word(Style::Dim, &format!("worker {worker} is {}", word(data, "state").replace('_', " ")))
+        .end();
     Some(())
 }
 
@@ -73,7 +75,7 @@ pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
 /// A permission request, and for each option what to type for it.
 pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
     let request = word(asked, "requestId");
-    page.fresh_line().word(Style::Attention, &format!("? {}", word(asked, "message")));
+    page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
     let options = || asked["options"].as_array().into_iter().flatten();
     let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
@@ -84,6 +86,10 @@ pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
         let id = one_line(word(option, "id"));
         let id = shell_words::quote(&id);
         let command = format!("subagent approve --worker-id {worker} --request {request} --option-id {id}");
-        page.plain("    ").word(Style::Strong, &label).fill(&label, width + 2).word(Style::Plain, &command).end();
+        page.plain("    ")
+            .word(Style::Strong, &label)
+            .fill(&label, width + 2)
+            .word(Style::Plain, &command)
+            .end();
     }
 }
