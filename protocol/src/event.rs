@@ -88,6 +88,12 @@ impl EventType {
         self.as_str().starts_with("runtime.")
     }
 
+    /// Whether the event is progress of a turn: it says nothing about where the turn stands.
+    #[must_use]
+    pub const fn is_progress(self) -> bool {
+        matches!(self, Self::ProgressMessage | Self::ProgressUpdate)
+    }
+
     /// Whether the event ends a turn.
     #[must_use]
     pub const fn ends_turn(self) -> bool {

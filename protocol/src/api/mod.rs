@@ -18,5 +18,5 @@ pub use controllers::{
 };
 pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};
-pub use turns::{CancelTurn, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
+pub use turns::{CancelTurn, LatestEvent, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
 pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};

@@ -76,6 +76,16 @@ pub struct Waited {
     pub last_assistant_chunk: Option<String>,
 }
 
+/// Data of `event.latest`: the newest event of a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatestEvent {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// The event in short (`eventId`, `type`, `turnId`, `ts`); null before the first one.
+    pub event: Value,
+}
+
 /// `POST /v1/workers/{id}/cancel`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -80,8 +80,9 @@ pub struct Send {
 
 /// Print a worker's events
 ///
-/// Without --json each event is one line of JSON (NDJSON). Without --follow the command prints what there is and
-/// returns; with it, every new event is printed at once.
+/// Without --json each event is one line of JSON (NDJSON). At a terminal a person reads what the events mean instead;
+/// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
+/// it, every new event is printed at once, until the time is over or the worker is stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -102,7 +103,7 @@ pub struct Watch {
     /// How long to follow, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = window, allow_negative_numbers = true)]
     pub timeout_seconds: f64,
-    /// One line of JSON for each event (the default)
+    /// One line of JSON for each event (the default but at a terminal)
     #[arg(long)]
     pub ndjson: bool,
     /// Also show what each event was derived from
@@ -126,7 +127,8 @@ pub struct Watch {
 ///
 /// Only events after the newest one at the time of the call count, unless a
 /// cursor (--from-event-id) or --include-history is given. After `send --no-wait`
-/// use its acceptedEventId as cursor: the turn may be over already.
+/// use its acceptedEventId as cursor: the turn may be over already. A wait for a
+/// stopped worker is an error at once.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

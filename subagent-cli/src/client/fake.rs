@@ -102,6 +102,7 @@ async fn serve(
         match act {
             Act::Answer(status, body) => answer(&mut stream, status, &body).await,
             Act::Stream(pieces, well) => {
+                let leaves = pieces.iter().any(|piece| piece.contains("DAEMON_NOT_RUNNING"));
                 let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
                 stream.write_all(head.as_bytes()).await.unwrap();
                 for piece in pieces {
@@ -112,6 +113,10 @@ async fn serve(
                     return;
                 }
                 stream.write_all(b"0\r\n\r\n").await.unwrap();
+                if leaves {
+                    tokio::task::yield_now().await;
+                    write_info(&dir, 2);
+                }
             }
             Act::Close => return,
             Act::Hang => std::future::pending().await,

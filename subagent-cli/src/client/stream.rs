@@ -25,7 +25,16 @@ pub struct Events<'a> {
     /// The last event that was given out.
     cursor: Option<String>,
     lines: Option<Lines>,
+    /// What the last line said that was no event; it counts after the events before it.
+    said: Option<Said>,
     losses: Losses,
+}
+
+/// A line of a stream that is no event: why it ends here.
+#[derive(Debug)]
+enum Said {
+    Leaving,
+    Failed(Failure),
 }
 
 /// What came in at once.
@@ -33,7 +42,7 @@ pub struct Events<'a> {
 pub enum Batch {
     /// Events, in order.
     Events(Vec<Value>),
-    /// There are no more (never with `follow`).
+    /// There are no more: with `follow`, the worker is stopped.
     End,
 }
 
@@ -47,6 +56,7 @@ impl Client {
             raw,
             cursor: from,
             lines: None,
+            said: None,
             losses: Losses::default(),
         }
     }
@@ -68,14 +78,17 @@ impl Events<'_> {
                 continue;
             };
             let deadline = (!self.follow).then(|| Instant::now() + REQUEST_LIMIT);
-            let lost = match patiently(&info, deadline, lines.next()).await? {
-                Ok(Some(found)) => match self.take(&found)? {
-                    Taken::Events(events) => return Ok(Batch::Events(events)),
-                    Taken::Leaving => Lost::Leaving,
+            let lost = match self.said.take() {
+                Some(Said::Failed(failure)) => return Err(failure),
+                Some(Said::Leaving) => Lost::Leaving,
+                None => match patiently(&info, deadline, lines.next()).await? {
+                    Ok(Some(found)) => match self.take(&found)? {
+                        events if events.is_empty() => continue,
+                        events => return Ok(Batch::Events(events)),
+                    },
+                    Ok(None) => return Ok(Batch::End),
+                    Err(error) => Lost::Broken(error),
                 },
-                Ok(None) if !self.follow => return Ok(Batch::End),
-                Ok(None) => Lost::Broken("the stream ended".to_owned()),
-                Err(error) => Lost::Broken(error),
             };
             self.lines = None;
             self.client.lost(lost, &mut self.losses).await?;
@@ -93,8 +106,8 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Reads complete lines and moves the cursor.
-    fn take(&mut self, lines: &VecDeque<Vec<u8>>) -> Result<Taken> {
+    /// Reads complete lines, moves the cursor, and keeps what is no event for later.
+    fn take(&mut self, lines: &VecDeque<Vec<u8>>) -> Result<Vec<Value>> {
         let mut events = Vec::with_capacity(lines.len());
         for line in lines {
             let value: Value = serde_json::from_slice(line).map_err(|error| {
@@ -105,22 +118,15 @@ impl Events<'_> {
                 events.push(value);
                 continue;
             }
-            // Not an event: the stream ends with an error.
-            return match Reply::deserialize(value) {
-                Ok(Reply { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => {
-                    Ok(if events.is_empty() { Taken::Leaving } else { Taken::Events(events) })
-                }
-                Ok(Reply { ok: false, error: Some(failure), .. }) => Err(failure),
-                _ => Err(Failure::internal("the daemon's stream holds what is no event")),
-            };
+            self.said = Some(match Reply::deserialize(value) {
+                Ok(Reply { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => Said::Leaving,
+                Ok(Reply { ok: false, error: Some(failure), .. }) => Said::Failed(failure),
+                _ => Said::Failed(Failure::internal("the daemon's stream holds what is no event")),
+            });
+            break;
         }
-        Ok(Taken::Events(events))
+        Ok(events)
     }
-}
-
-enum Taken {
-    Events(Vec<Value>),
-    Leaving,
 }
 
 /// Splits a response's body into lines.

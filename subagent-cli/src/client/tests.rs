@@ -129,16 +129,12 @@ fn timed_out(details: Value) -> Act {
 
 #[tokio::test]
 async fn a_wait_from_now_gets_a_cursor_first_and_keeps_it_over_a_lost_connection() {
-    let newest = json!({"latestEvent": {"eventId": "ev_000000000007"}, "timeoutSeconds": 0.001});
-    let fake = Fake::new(vec![timed_out(newest), Act::Close, ok(json!({"state": "idle"}))]);
+    let newest = json!({"workerId": "w_1", "event": {"eventId": "ev_000000000007"}});
+    let fake = Fake::new(vec![ok(newest), Act::Close, ok(json!({"state": "idle"}))]);
     let waited = bounded(client(&fake).wait(waiting(Cursor::Latest))).await.unwrap();
     assert_eq!(waited["state"], "idle");
     let seen = fake.seen();
-    assert_eq!(seen[0].line, "POST /v1/workers/w_1/wait");
-    assert_eq!(
-        (&seen[0].body["fromEventId"], &seen[0].body["noProgressTimeoutSeconds"]),
-        (&Value::Null, &json!(0.0))
-    );
+    assert_eq!(seen[0].line, "GET /v1/workers/w_1/events/latest");
     for repeated in &seen[1..] {
         assert_eq!(repeated.body["fromEventId"], "ev_000000000007");
         let left = repeated.body["timeoutSeconds"].as_f64().unwrap();
@@ -148,7 +144,7 @@ async fn a_wait_from_now_gets_a_cursor_first_and_keeps_it_over_a_lost_connection
 
 #[tokio::test]
 async fn a_worker_without_events_is_waited_for_from_the_beginning() {
-    let fake = Fake::new(vec![timed_out(json!({"latestEvent": null})), ok(json!({}))]);
+    let fake = Fake::new(vec![ok(json!({"workerId": "w_1", "event": null})), ok(json!({}))]);
     bounded(client(&fake).wait(waiting(Cursor::Latest))).await.unwrap();
     assert_eq!(fake.seen()[1].body["includeHistory"], true);
 }
@@ -189,13 +185,17 @@ async fn a_broken_stream_goes_on_after_its_last_whole_event() {
 #[tokio::test]
 async fn a_followed_stream_outlives_its_daemon() {
     let last = "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"DAEMON_NOT_RUNNING\",\"message\":\"m\",\"retryable\":true}}\n";
-    let fake = Fake::new(vec![
-        Act::Stream(vec![last], true),
-        Act::Leave,
-        Act::Stream(vec!["{\"eventId\":\"ev_2\"}\n"], true),
-    ]);
+    let fake =
+        Fake::new(vec![Act::Stream(vec![last], true), Act::Stream(vec!["{\"eventId\":\"ev_2\"}\n"], true)]);
     let found = bounded(all(&mut client(&fake), true, 2)).await.unwrap();
     assert_eq!(found, ["ev_1", "ev_2"].map(|id| json!({"eventId": id})));
+}
+
+#[tokio::test]
+async fn a_followed_stream_that_is_closed_in_order_is_over() {
+    let fake = Fake::new(vec![Act::Stream(vec!["{\"eventId\":\"ev_1\"}\n"], true)]);
+    let found = bounded(all(&mut client(&fake), true, 10)).await.unwrap();
+    assert_eq!((found.len(), fake.seen().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -203,8 +203,10 @@ async fn the_error_of_a_stream_is_the_commands() {
     let error = json!({"code": "WORKER_NOT_FOUND", "message": "m", "retryable": false});
     let fake = Fake::new(vec![Act::Answer(404, json!({"ok": false, "error": error}))]);
     assert!(bounded(all(&mut client(&fake), false, 1)).await.unwrap_err().is(Code::WorkerNotFound));
-    let late =
-        "{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
+    let late = "{\"eventId\":\"ev_1\"}\n{\"ok\":false,\"error\":{\"code\":\"CURSOR_EXPIRED\",\"message\":\"m\",\"retryable\":false}}\n";
     let fake = Fake::new(vec![Act::Stream(vec![late], true)]);
-    assert!(bounded(all(&mut client(&fake), true, 1)).await.unwrap_err().is(Code::CursorExpired));
+    let mut client = client(&fake);
+    let mut events = client.events("w_1", None, true, false);
+    assert!(matches!(bounded(events.next()).await, Ok(Batch::Events(found)) if found.len() == 1));
+    assert!(bounded(events.next()).await.unwrap_err().is(Code::CursorExpired));
 }

@@ -51,43 +51,27 @@ impl Client {
     /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
     pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
         let begun = Instant::now();
-        if waiting.cursor == Cursor::Latest {
-            match self.latest(&waiting).await? {
-                Latest::Cursor(cursor) => waiting.cursor = cursor,
-                Latest::Matched(waited) => return Ok(waited),
-            }
-        }
+        self.pin(&mut waiting).await?;
         let limit = (waiting.timeout > 0.0).then(|| duration(waiting.timeout) + GRACE);
         let waited = self.ask_made(|| Ok(waiting.ask(begun.elapsed().as_secs_f64())?.within(limit))).await;
         waited.map_err(|failure| waiting.own_numbers(failure))
     }
 
-    /// Finds the newest event, so that a repetition after a lost connection begins at the same place: a wait that is
-    /// over at once says what the newest event is.
-    async fn latest(&mut self, waiting: &Waiting) -> Result<Latest> {
-        let brief = Waiting { timeout: SHORTEST, no_progress: 0.0, ..waiting.clone() };
-        match self.ask(&brief.ask(0.0)?).await {
-            Ok(waited) => Ok(Latest::Matched(waited)),
-            Err(failure) if failure.is(Code::WaitTimeout) => {
-                let newest = failure.details.get("latestEvent");
-                Ok(Latest::Cursor(
-                    match newest.and_then(|event| event.get("eventId")).and_then(Value::as_str) {
-                        Some(event_id) => Cursor::After(event_id.to_owned()),
-                        None if newest.is_some() => Cursor::Beginning,
-                        None => Cursor::Latest,
-                    },
-                ))
-            }
-            Err(failure) => Err(failure),
+    /// Makes a cursor of "from now on", so that a repetition after a lost connection begins at the same place.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub async fn pin(&mut self, waiting: &mut Waiting) -> Result<()> {
+        if waiting.cursor == Cursor::Latest {
+            let path = format!("/v1/workers/{}/events/latest", segment(&waiting.worker_id));
+            let latest = self.ask(&Ask::get(path)).await?;
+            waiting.cursor = match latest["event"]["eventId"].as_str() {
+                Some(event_id) => Cursor::After(event_id.to_owned()),
+                None => Cursor::Beginning,
+            };
         }
+        Ok(())
     }
-}
-
-/// What the search for the newest event came to.
-enum Latest {
-    Cursor(Cursor),
-    /// What is waited for happened in that moment.
-    Matched(Value),
 }
 
 impl Waiting {

@@ -16,6 +16,7 @@ mod daemon;
 mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
+mod live_wait;
 mod prompt_render;
 mod role_list;
 mod role_show;

@@ -5,6 +5,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{SendTurn, TurnAccepted};
 use subagent_protocol::until::Until;
 
+use super::live_wait::{self, Live};
 use super::text_source::{Text, TextSources};
 use super::{named_worker, text_risk};
 use crate::args::turns::Send;
@@ -71,6 +72,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         ask = ask.keyed(key);
     }
     let mut client = Client::new(context, &workspace)?;
+    let live = if waits { Live::new(context, &workspace)? } else { None };
     let sent = block_on(async move {
         let accepted = client.ask(&ask).await?;
         if !waits {
@@ -86,7 +88,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
         };
-        match client.wait(waiting).await {
+        match live_wait::wait(&mut client, live, waiting).await {
             Ok(waited) => Ok((accepted, Some((wait, waited)))),
             Err(failure) => Err(of_turn(failure, &turn)),
         }

@@ -2,6 +2,7 @@
 
 use subagent_protocol::until::Until;
 
+use super::live_wait::{self, Live};
 use super::named_worker;
 use crate::args::turns::Wait;
 use crate::client::{Client, Cursor, Waiting, block_on};
@@ -34,7 +35,8 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         collect_turn: None,
     };
     let mut client = Client::new(context, &workspace)?;
-    let mut waited = block_on(async move { client.wait(waiting).await })?;
+    let live = Live::new(context, &workspace)?;
+    let mut waited = block_on(async move { live_wait::wait(&mut client, live, waiting).await })?;
     let event = waited["matchedEvent"].take();
     let word = |key: &str| event[key].as_str().unwrap_or_default();
     let shown = format!("{}\t{}", word("eventId"), word("type"));

@@ -1,4 +1,5 @@
-//! `watch`: prints a worker's events, one line each; with `--follow` as they come.
+//! `watch`: prints a worker's events, one line each; with `--follow` as they come. A person at a terminal gets what
+//! they mean instead.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -13,7 +14,9 @@ use crate::args::turns::Watch;
 use crate::client::{Batch, Client, Events, block_on};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
-use crate::output::{Outcome, json as one_line, print};
+use crate::output::human::Stream;
+use crate::output::terminal::Terminal;
+use crate::output::{Outcome, json as one_line, write};
 
 pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     if args.ndjson && args.json.json {
@@ -30,7 +33,11 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     let window =
         (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(args.timeout_seconds).ok()).flatten();
     let mut client = Client::new(context, &workspace)?;
-    let mut sink = if args.json.json { Sink::Document(Vec::new()) } else { Sink::Lines };
+    let mut sink = match Terminal::of_stdout() {
+        _ if args.json.json => Sink::Document(Vec::new()),
+        Some(terminal) if !args.ndjson && !args.raw => Sink::Person(Box::new(Stream::new(terminal))),
+        _ => Sink::Lines,
+    };
     let from = present(args.from_event_id);
     block_on(async {
         let mut events = client.events(&worker_id, from, args.follow, args.raw);
@@ -43,6 +50,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     })?;
     Ok(match sink {
         Sink::Lines => Outcome::Printed,
+        Sink::Person(mut stream) => Outcome::Lines(stream.finish()),
         Sink::Document(items) => {
             let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
             Outcome::report("events.watched", data, String::new())
@@ -54,6 +62,8 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
 enum Sink {
     /// To stdout, at once.
     Lines,
+    /// To a person, at once.
+    Person(Box<Stream>),
     /// Into the document that is printed at the end.
     Document(Vec<Value>),
 }
@@ -69,20 +79,20 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
             () = &mut gone => return Ok(()),
         };
         let Batch::Events(found) = batch else { return Ok(()) };
-        match sink {
-            Sink::Document(items) => items.extend(found),
-            Sink::Lines => {
-                let mut text = String::new();
-                for event in found {
-                    text.push_str(&one_line::line(event));
-                    text.push('\n');
-                }
-                match print(&text) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                    Err(error) => return Err(Failure::internal(format!("cannot write to stdout: {error}"))),
-                }
+        let text = match sink {
+            Sink::Document(items) => {
+                items.extend(found);
+                continue;
             }
+            Sink::Person(stream) => stream.write(&found),
+            Sink::Lines => {
+                found.into_iter().fold(String::new(), |text, event| text + &one_line::line(event) + "\n")
+            }
+        };
+        match write(&text) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Failure::internal(format!("cannot write to stdout: {error}"))),
         }
     }
 }

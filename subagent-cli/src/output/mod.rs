@@ -1,8 +1,17 @@
 //! What a command prints: one document on stdout, or an error where the contract wants it.
 //!
-//! Commands never print by themselves (but for the followed `watch` and warnings); they return an [`Outcome`].
+//! Commands never print by themselves (but for the followed `watch`, the line of a wait and warnings); they return an
+//! [`Outcome`]. What a terminal gets instead of the contract's lines is made here, from the same data.
 
+pub mod ago;
+pub mod clean;
 pub mod errors;
+pub mod human;
+pub mod live;
+pub mod page;
+pub mod style;
+pub mod table;
+pub mod terminal;
 pub mod text;
 
 use std::io::{self, Write as _};
@@ -12,6 +21,8 @@ use serde_json::{Value, json};
 pub use subagent_protocol::json;
 
 use crate::failure::Failure;
+use clean::clean;
+use terminal::Terminal;
 
 /// The form that the caller asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,18 +82,24 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (text, code) = match result {
         Ok(Outcome::Report { kind, data, text }) => match format {
             Format::Json => (json::line(success(kind, data)), 0),
-            Format::Text => (text, 0),
+            Format::Text => match Terminal::of_stdout() {
+                Some(terminal) => (human::report(kind, &data, &text, terminal), 0),
+                None => (text, 0),
+            },
         },
-        Ok(Outcome::Lines(text)) => (text, 0),
+        Ok(Outcome::Lines(text)) => (harmless(text), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
             Format::Json => (json::line(document), code),
-            Format::Text => (text, code),
+            Format::Text => (harmless(text), code),
         },
         Ok(Outcome::Printed) => return ExitCode::SUCCESS,
         Err(failure) => match format {
             Format::Json => (json::line(errors::envelope(&failure)), 1),
             Format::Text => {
-                complain(&errors::text(&failure));
+                match Terminal::of_stderr() {
+                    Some(terminal) => tell(&human::failure(&failure, terminal)),
+                    None => complain(&errors::text(&failure)),
+                }
                 return ExitCode::FAILURE;
             }
         },
@@ -104,20 +121,36 @@ pub fn success(kind: &str, data: Value) -> Value {
 /// # Errors
 /// What the system says; a closed pipe is `BrokenPipe`.
 pub fn print(text: &str) -> io::Result<()> {
-    if text.is_empty() {
-        return Ok(());
-    }
+    if text.is_empty() || text.ends_with('\n') { write(text) } else { write(&format!("{text}\n")) }
+}
+
+/// Writes the text to stdout as it is.
+///
+/// # Errors
+/// As [`print`].
+pub fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
     out.flush()
+}
+
+/// Text of a command that has no rendering of its own, as stdout may have it.
+fn harmless(text: String) -> String {
+    if Terminal::of_stdout().is_some() { clean(&text).into_owned() } else { text }
 }
 
 /// Writes a line to stderr. If that is closed there is nobody to tell.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    match Terminal::of_stderr() {
+        Some(_) => tell(&format!("{}\n", clean(text))),
+        None => tell(&format!("{text}\n")),
+    }
+}
+
+/// Writes to stderr what was made for it.
+pub fn tell(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
 /// The exit after stdout could not be written. A reader that has enough (`| head`) is no error, and changes nothing

@@ -11,6 +11,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
+use subagent_protocol::api::LatestEvent;
 use subagent_protocol::event::Event;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ use super::Api;
 use super::body::{Names, Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
-use super::reply::{Failure, error_line};
+use super::reply::{Failure, Outcome, Reply, error_line};
 use crate::supervisor::Follower;
 
 /// The parameters of a stream of events.
@@ -69,6 +70,16 @@ pub(super) async fn follow(
     let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
+}
+
+/// `GET /v1/workers/{worker}/events/latest`
+pub(super) async fn latest(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+) -> Outcome<LatestEvent> {
+    reader.may_see(&api, &worker).await?;
+    Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
 }
 
 /// The pages of a follower, cut at the deadline and at the daemon's end.

@@ -64,6 +64,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/cancel", post(turns::cancel))
         .route("/v1/workers/{worker}/wait", post(waits::wait))
         .route("/v1/workers/{worker}/events", get(events::follow))
+        .route("/v1/workers/{worker}/events/latest", get(events::latest))
         .route("/v1/workers/{worker}/approvals", get(approvals::list))
         .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
         .with_state(api);

@@ -102,22 +102,17 @@ pub(crate) fn get(connection: &Connection, worker: RowId, seq: i64) -> Result<Op
     Ok(statement.query_row(params![worker.0, seq], read).optional().map_err(StoreError::from)?)
 }
 
-/// The newest event of a worker; with `meaningful` the newest that is no progress.
+/// The newest event of a worker.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn latest(
-    connection: &Connection,
-    worker: RowId,
-    meaningful: bool,
-) -> Result<Option<StoredEvent>> {
+pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 AND e.internal = 0 AND (NOT ?2 OR e.type NOT LIKE 'progress.%')
-         ORDER BY e.seq DESC LIMIT 1"
+         WHERE e.worker = ?1 AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    Ok(statement.query_row(params![worker.0, meaningful], read).optional().map_err(StoreError::from)?)
+    Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
 }
 
 /// The number of the newest shown event of a worker, 0 for none.

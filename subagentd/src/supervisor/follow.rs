@@ -26,13 +26,13 @@ pub struct Follower {
 enum End {
     /// At the event that was the newest when it began.
     At(i64),
-    /// Never: it waits for new ones. `None`: the worker is over and there will be none.
-    Never { news: Option<watch::Receiver<Arc<Snapshot>>>, ending: watch::Receiver<bool> },
+    /// Where the worker ends: it waits for new ones. `None`: it is over and there will be none.
+    WithWorker { news: Option<watch::Receiver<Arc<Snapshot>>>, ending: watch::Receiver<bool> },
 }
 
 impl Follower {
-    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order). Empty when the end is reached; a
-    /// follower without end waits until there is something. Cancel safe.
+    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order). Empty when the end is reached: for a
+    /// follower of new events that is when the worker is over, until then it waits. Cancel safe.
     ///
     /// # Errors
     /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one.
@@ -40,7 +40,7 @@ impl Follower {
         loop {
             let up_to = match &mut self.end {
                 End::At(up_to) => *up_to,
-                End::Never { news, .. } => match news {
+                End::WithWorker { news, .. } => match news {
                     Some(news) => news.borrow_and_update().last_seq,
                     None => i64::MAX,
                 },
@@ -61,16 +61,15 @@ impl Follower {
             }
             match &mut self.end {
                 End::At(_) => return Ok(Vec::new()),
-                End::Never { news, ending } => {
-                    let changed = async {
-                        match news {
-                            Some(news) => news.changed().await.is_ok(),
-                            None => std::future::pending().await,
-                        }
-                    };
+                End::WithWorker { news, ending } => {
+                    if *ending.borrow() {
+                        // The actors have returned because of it, not because their workers are over.
+                        return Err(worker::ending());
+                    }
+                    let Some(alive) = news else { return Ok(Vec::new()) };
                     tokio::select! {
-                        changed = changed => if !changed {
-                            // The actor has returned: the worker is stopped, or the daemon is ending.
+                        // The actor has returned: what it stored last is read before the end is believed.
+                        changed = alive.changed() => if changed.is_err() {
                             *news = None;
                         },
                         () = is_ending(ending) => return Err(worker::ending()),
@@ -106,7 +105,7 @@ impl Supervisor {
         let live = self.roster.live(worker).ok();
         let end = if follow {
             let news = live.map(|handle| handle.snapshot.clone());
-            End::Never { news, ending: self.shared.ending.subscribe() }
+            End::WithWorker { news, ending: self.shared.ending.subscribe() }
         } else {
             let id = row.id;
             End::At(self.shared.store.read(move |connection| events::last_seq(connection, id)).await?)

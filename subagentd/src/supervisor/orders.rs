@@ -1,5 +1,7 @@
 //! Handing orders to the actors, and what belongs around them: the owner, repetitions, the facts for an error.
 
+use subagent_protocol::event::StoredEvent;
+use subagent_protocol::ids::EventId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::worker::{Handle, Message, Order};
@@ -81,25 +83,17 @@ impl Supervisor {
     }
 
     /// The newest event of a worker, in short, for an error's details.
-    pub(super) async fn latest(
-        &self,
-        row: &crate::store::WorkerRow,
-        meaningful: bool,
-    ) -> Result<serde_json::Value> {
+    pub(super) async fn latest(&self, row: &crate::store::WorkerRow) -> Result<serde_json::Value> {
         let id = row.id;
-        let event = self
-            .shared
-            .store
-            .read(move |connection| crate::store::events::latest(connection, id, meaningful))
-            .await?;
-        Ok(event.map_or(serde_json::Value::Null, |event| {
-            let mut brief = serde_json::json!({
-                "eventId": subagent_protocol::ids::EventId(event.seq), "type": event.event_type, "ts": event.at,
-            });
-            if let Some(turn_id) = &event.turn_id {
-                brief["turnId"] = turn_id.as_str().into();
-            }
-            brief
-        }))
+        let event =
+            self.shared.store.read(move |connection| crate::store::events::latest(connection, id)).await?;
+        Ok(event.as_ref().map_or(serde_json::Value::Null, brief))
     }
+}
+
+/// An event in short.
+pub(super) fn brief(event: &StoredEvent) -> serde_json::Value {
+    serde_json::json!({
+        "eventId": EventId(event.seq), "type": event.event_type, "turnId": event.turn_id, "ts": event.at,
+    })
 }

@@ -90,7 +90,7 @@ impl Supervisor {
         let response = match self.order(&handle, owner, key, Input::Cancel { reason }, respond).await {
             Ok(response) => response,
             Err(error) if error.code == Code::WorkerNotRunning => {
-                let latest = self.latest(&row, false).await?;
+                let latest = self.latest(&row).await?;
                 let error = error.with("workerId", worker);
                 return Err(if latest.is_null() { error } else { error.with("latestEvent", latest) });
             }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use subagent_protocol::api::{WaitRequest, Waited};
+use serde_json::Value;
+use subagent_protocol::api::{LatestEvent, WaitRequest, Waited};
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::TurnId;
+use subagent_protocol::state::WorkerState;
 use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
+use super::orders::brief;
 use super::shared::is_ending;
 use super::{Supervisor, follow, worker};
 use crate::store::WorkerRow;
@@ -47,16 +50,22 @@ impl Supervisor {
         };
         let mut ending = self.shared.ending.subscribe();
         let mut collected = Collected::default();
+        let mut meaningful = Value::Null;
+        // What was there before the wait does not prolong it.
+        let mut is_news = false;
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
                 let page = follow::page(&self.shared.store, row.id, after, up_to).await?;
                 after = page.seen;
-                if !page.events.is_empty() {
+                if is_news && !page.events.is_empty() {
                     patience.something_happened();
                 }
                 for event in &page.events {
                     collected.add(event, request.collect_turn.as_ref());
+                    if !event.event_type.is_progress() {
+                        meaningful = brief(event);
+                    }
                     if until.matches(event.event_type, event.kind.as_deref()) {
                         return self.matched(&row, event, collected).await;
                     }
@@ -65,16 +74,14 @@ impl Supervisor {
                     break;
                 }
             }
+            is_news = true;
             if *ending.borrow() {
                 // The actors have returned because of it, not because their workers are over.
                 return Err(worker::ending());
             }
-            if news.is_none() && patience.is_endless() {
-                return Err(Error::new(
-                    Code::WorkerStopped,
-                    "the worker is stopped: no further event can come, and the wait has no time limit",
-                )
-                .with("workerId", row.worker_id.as_str()));
+            // A worker that was set aside may be looked after while a wait with an end goes on.
+            if news.is_none() && (patience.is_endless() || self.is_stopped(worker).await?) {
+                return Err(self.nothing_can_come(&row).await?);
             }
             let changed = async {
                 match &mut news {
@@ -87,7 +94,7 @@ impl Supervisor {
                     news = None;
                 },
                 () = is_ending(&mut ending) => return Err(worker::ending()),
-                () = patience.over() => return Err(self.gave_up(&row, &request, &patience).await?),
+                () = patience.over() => return Err(self.gave_up(&row, &request, &patience, meaningful).await?),
             }
         }
     }
@@ -102,10 +109,39 @@ impl Supervisor {
         })
     }
 
-    async fn gave_up(&self, row: &WorkerRow, request: &WaitRequest, patience: &Patience) -> Result<Error> {
+    async fn is_stopped(&self, worker: &str) -> Result<bool> {
+        Ok(self.row(worker).await?.state == WorkerState::Stopped.as_str())
+    }
+
+    async fn nothing_can_come(&self, row: &WorkerRow) -> Result<Error> {
+        Ok(Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come")
+            .with("workerId", row.worker_id.as_str())
+            .with("latestEvent", self.latest(row).await?)
+            .with(
+                "recommendedAction",
+                "read what it did; --include-history or --from-event-id find past events",
+            )
+            .with("recommendedCommand", format!("subagent watch --worker-id {}", row.worker_id)))
+    }
+
+    /// The newest event of a worker: the cursor of whoever waits from now on.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn latest_event(&self, worker: &str) -> Result<LatestEvent> {
+        let row = self.row(worker).await?;
+        Ok(LatestEvent { event: self.latest(&row).await?, worker_id: row.worker_id })
+    }
+
+    async fn gave_up(
+        &self,
+        row: &WorkerRow,
+        request: &WaitRequest,
+        patience: &Patience,
+        meaningful: Value,
+    ) -> Result<Error> {
         let view = self.view(row).await;
-        let latest = self.latest(row, false).await?;
-        let meaningful = self.latest(row, true).await?;
+        let latest = self.latest(row).await?;
         let quiet = patience.quiet_is_over();
         let (code, message) = if quiet {
             (Code::WaitNoProgress, "nothing happened for the time that was set")

@@ -83,6 +83,19 @@ impl Command {
         self
     }
 
+    /// Sets a variable unless it is set.
+    pub(super) fn env_default(mut self, name: &str, value: &str) -> Self {
+        self.env.entry(name.into()).or_insert_with(|| value.into());
+        self
+    }
+
+    /// The process that is to be started, without its stdin, stdout and stderr.
+    pub(super) fn process(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.program);
+        command.args(&self.args).env_clear().envs(&self.env).current_dir(&self.cwd);
+        command
+    }
+
     /// Runs it to its end.
     ///
     /// # Panics
@@ -99,11 +112,8 @@ impl Command {
     #[track_caller]
     pub fn spawn(self) -> Running {
         let begun = Instant::now();
-        let mut child = std::process::Command::new(&self.program)
-            .args(&self.args)
-            .env_clear()
-            .envs(&self.env)
-            .current_dir(&self.cwd)
+        let mut child = self
+            .process()
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -248,16 +258,16 @@ impl Drop for Running {
 
 /// The bytes of a pipe so far, read by a thread.
 #[derive(Debug, Clone)]
-struct Said(Arc<(Mutex<Heard>, Condvar)>);
+pub(super) struct Said(Arc<(Mutex<Heard>, Condvar)>);
 
 #[derive(Debug, Default)]
-struct Heard {
+pub(super) struct Heard {
     bytes: Vec<u8>,
     ended: bool,
 }
 
 impl Said {
-    fn collect(mut pipe: impl Read + Send + 'static) -> Self {
+    pub(super) fn collect(mut pipe: impl Read + Send + 'static) -> Self {
         let said = Self(Arc::default());
         let heard = said.clone();
         thread::spawn(move || {
@@ -277,7 +287,7 @@ impl Said {
         said
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.0.lock().unwrap().bytes).into_owned()
     }
 
@@ -285,6 +295,14 @@ impl Said {
         let (lock, changed) = &*self.0;
         let heard = lock.lock().unwrap();
         changed.wait_timeout_while(heard, limit, |heard| !heard.ended).unwrap().0.ended
+    }
+
+    /// Waits until this text has come; false when it did not in time.
+    pub(super) fn wait_text(&self, limit: Duration, text: &str) -> bool {
+        let (lock, changed) = &*self.0;
+        let heard = lock.lock().unwrap();
+        let missing = |heard: &mut Heard| !String::from_utf8_lossy(&heard.bytes).contains(text);
+        !changed.wait_timeout_while(heard, limit, missing).unwrap().1.timed_out()
     }
 
     fn wait_line<T>(&self, limit: Duration, mut accept: impl FnMut(&str) -> Option<T>) -> Option<T> {

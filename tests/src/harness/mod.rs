@@ -27,6 +27,7 @@ pub mod process;
 mod random;
 mod sandbox;
 mod shape;
+mod terminal;
 mod wait;
 
 pub use command::{Command, Running};
@@ -39,4 +40,5 @@ pub use output::Output;
 pub use random::Random;
 pub use sandbox::Sandbox;
 pub use shape::assert_shape;
+pub use terminal::{AtTerminal, On, Screen};
 pub use wait::{wait_until, wait_while};

@@ -1,0 +1,106 @@
+//! Waiting with a line on stderr that says what the agent is doing.
+//!
+//! The wait is the same as without it; the line follows the worker's events on a connection of its own, and whatever
+//! goes wrong there only leaves it as it is.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::time::Duration;
+
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
+use serde_json::Value;
+use subagent_config::Workspace;
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::client::{Batch, Client, Cursor, Waiting};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::Format;
+use crate::output::live::{Activity, Line};
+use crate::output::tell;
+
+/// The clock in the line.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the line needs; nothing if there is no terminal for it.
+pub(super) struct Live {
+    line: Line,
+    follower: Client,
+}
+
+impl Live {
+    /// A line, if somebody sees it: not with `--json`, and only on a terminal.
+    pub(super) fn new(context: &Context, workspace: &Workspace) -> Result<Option<Self>> {
+        if context.format == Format::Json {
+            return Ok(None);
+        }
+        let Some(line) = Line::on_stderr() else { return Ok(None) };
+        Ok(Some(Self { line, follower: Client::new(context, workspace)? }))
+    }
+}
+
+/// Waits, with the line or without.
+pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: Waiting) -> Result<Value> {
+    let Some(Live { mut line, mut follower }) = live else { return client.wait(waiting).await };
+    client.pin(&mut waiting).await?;
+    let worker = waiting.worker_id.clone();
+    let from = match &waiting.cursor {
+        Cursor::After(event_id) => Some(event_id.clone()),
+        Cursor::Beginning | Cursor::Latest => None,
+    };
+    let sent = waiting.collect_turn.is_some();
+    let activity = RefCell::new(if sent { Activity::of_turn() } else { Activity::default() });
+    let news = Notify::new();
+    let mut following = pin!(follow(&mut follower, &worker, from.clone(), &activity, &news));
+    let mut waited = pin!(client.wait(waiting));
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let begun = Instant::now();
+    let mut clock = interval(TICK);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            waited = &mut waited => return waited,
+            Ok(()) = &mut interrupted => {
+                line.erase();
+                interrupt(&worker, from.as_deref());
+            }
+            () = &mut following => {}
+            () = news.notified() => {}
+            _ = clock.tick() => {}
+        }
+        line.draw(&activity.borrow(), begun.elapsed());
+    }
+}
+
+/// Keeps the activity up to date; never ends.
+async fn follow(
+    client: &mut Client,
+    worker: &str,
+    from: Option<String>,
+    activity: &RefCell<Activity>,
+    news: &Notify,
+) {
+    let mut events = client.events(worker, from, true, false);
+    while let Ok(Batch::Events(found)) = events.next().await {
+        found.iter().for_each(|event| activity.borrow_mut().see(event));
+        news.notify_one();
+    }
+    std::future::pending().await
+}
+
+/// Ends this process as the signal would have: whoever started it sees that. The turn is not touched.
+fn interrupt(worker: &str, from: Option<&str>) {
+    let cursor = from.map(|event| format!(" --from-event-id {event}")).unwrap_or_default();
+    tell(&format!(
+        "\nThe wait has ended, the turn goes on.\nHint: wait on, or end the turn with `subagent cancel`\n\
+         Try:  subagent wait --worker-id {worker}{cursor}\n"
+    ));
+    // SAFETY: the default disposition is no function of ours that could do anything unsafe.
+    #[allow(unsafe_code)]
+    let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
+    let _ = restored.and_then(|_| raise(Signal::SIGINT));
+    // It is blocked: the shell's word for it.
+    std::process::exit(128 + Signal::SIGINT as i32);
+}

@@ -1,0 +1,72 @@
+//! Times as people say them. Pure.
+
+use std::time::Duration;
+
+use subagent_protocol::time::Timestamp;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// How long ago that was. What is older than a week, or more than a few seconds ahead (a clock was set), has its date.
+#[must_use]
+pub fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.0.saturating_sub(then.0).div_euclid(1000);
+    let passed = match u64::try_from(seconds) {
+        Ok(passed) if passed < 7 * DAY => passed,
+        Err(_) if seconds > -5 => 0,
+        _ => return then.to_string().chars().take(10).collect(),
+    };
+    match passed {
+        0..5 => "just now".to_owned(),
+        5..MINUTE => format!("{passed} s ago"),
+        MINUTE..HOUR => format!("{} min ago", passed / MINUTE),
+        HOUR..DAY => format!("{} h ago", passed / HOUR),
+        _ => format!("{} d ago", passed / DAY),
+    }
+}
+
+/// How long something has taken so far.
+#[must_use]
+pub fn elapsed(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..MINUTE => format!("{seconds}s"),
+        MINUTE..HOUR => format!("{}m {:02}s", seconds / MINUTE, seconds % MINUTE),
+        _ => format!("{}h {:02}m", seconds / HOUR, seconds % HOUR / MINUTE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_do() {
+        let now = Timestamp(1_795_292_982_000);
+        let ago = |seconds: i64| ago(Timestamp(now.0 - seconds * 1000), now);
+        for (seconds, expected) in [
+            (-4, "just now"),
+            (0, "just now"),
+            (5, "5 s ago"),
+            (59, "59 s ago"),
+            (60, "1 min ago"),
+            (3599, "59 min ago"),
+            (3600, "1 h ago"),
+            (86_399, "23 h ago"),
+            (86_400, "1 d ago"),
+            (7 * 86_400, "2026-11-14"),
+            (-3600, "2026-11-21"),
+        ] {
+            assert_eq!(ago(seconds), expected, "{seconds}");
+        }
+        assert_eq!(super::ago(Timestamp(i64::MIN), Timestamp(i64::MAX)), "1970-01-01");
+    }
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        for (seconds, expected) in [(0, "0s"), (59, "59s"), (61, "1m 01s"), (3661, "1h 01m")] {
+            assert_eq!(elapsed(Duration::from_secs(seconds)), expected);
+        }
+    }
+}

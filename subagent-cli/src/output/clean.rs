@@ -1,0 +1,128 @@
+//! Makes text harmless for a terminal. Pure.
+//!
+//! Labels, titles, messages and errors come from agents and from whoever wrote to them. Nothing of that may move the
+//! cursor, set a title, write to the clipboard or hide what stands there.
+
+use std::borrow::Cow;
+
+/// The text without control characters but for line ends and tabs, without the escape sequences that they begin, and
+/// without marks that turn the direction of text.
+#[must_use]
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut cleaned = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_unsafe) {
+        cleaned.push_str(&rest[..at]);
+        let tail = &rest[at..];
+        if tail.starts_with('\r') && !tail.starts_with("\r\n") {
+            cleaned.push('\n');
+        }
+        rest = &tail[sequence(tail)..];
+    }
+    cleaned.push_str(rest);
+    Cow::Owned(cleaned)
+}
+
+/// The same as one line: line ends and tabs become spaces, and there are none at its ends.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    clean(text)
+        .split(['\n', '\t'])
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn is_unsafe(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// The length of what the first character begins: a whole escape sequence, or just itself. What does not end is cut
+/// after its beginning, so that nothing can hide the rest of a text.
+fn sequence(text: &str) -> usize {
+    let mut chars = text.chars();
+    let first = chars.next().map_or(0, char::len_utf8);
+    let (introducer, body) = match chars.next() {
+        Some(second) if text.starts_with('\u{1b}') => (second, first + second.len_utf8()),
+        // The same in one character.
+        _ => match text.chars().next() {
+            Some('\u{9b}') => ('[', first),
+            Some('\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => (']', first),
+            _ => return first,
+        },
+    };
+    match introducer {
+        '[' => body + parameters(&text[body..]),
+        ']' | 'P' | 'X' | '^' | '_' => body + string(&text[body..]),
+        ' '..='/' => first + parameters(&text[first..]),
+        '0'..='~' => body,
+        _ => first,
+    }
+}
+
+/// The length of parameters, intermediates and a final character; 0 if there is no final one.
+fn parameters(text: &str) -> usize {
+    match text.find(|c: char| !matches!(c, ' '..='?')) {
+        Some(at) if matches!(text.as_bytes()[at], b'@'..=b'~') => at + 1,
+        _ => 0,
+    }
+}
+
+/// The length of a string with its end; 0 if it has none.
+fn string(text: &str) -> usize {
+    let end = |mark: &str| text.find(mark).map(|at| at + mark.len());
+    [end("\u{7}"), end("\u{1b}\\"), end("\u{9c}")].into_iter().flatten().min().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn escape_sequences_are_gone_as_a_whole() {
+        for (text, expected) in [
+            ("plain\n\ttext \u{e4}\u{1f600}", "plain\n\ttext \u{e4}\u{1f600}"),
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}[2J\u{1b}[1;1Hx", "x"),
+            ("\u{1b}]0;title\u{7}x", "x"),
+            ("\u{1b}]52;c;Zm9v\u{1b}\\x", "x"),
+            ("\u{1b}Pq1\u{1b}\\x", "x"),
+            ("\u{1b}(Bx\u{1b}cy", "xy"),
+            ("\u{9b}31mred", "red"),
+            ("\u{9d}0;title\u{9c}x", "x"),
+            ("a\r\nb\rc", "a\nb\nc"),
+            ("beep\u{7}\u{8}\u{7f}", "beep"),
+            ("user\u{202e}txt.exe", "usertxt.exe"),
+        ] {
+            assert_eq!(clean(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_hides_nothing() {
+        assert_eq!(clean("\u{1b}]0;rest\nof it"), "0;rest\nof it");
+        assert_eq!(clean("\u{1b}[12\nrest"), "12\nrest");
+        assert_eq!(clean("\u{1b}"), "");
+        assert_eq!(clean("\u{1b}\u{e4}"), "\u{e4}");
+    }
+
+    #[test]
+    fn a_line_is_one_line() {
+        assert_eq!(one_line(" a\n\n\tb\r\nc \u{1b}[1m"), "a b c");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_unsafe_is_left(text in "[\\x00-\\xa0\u{1b}\u{9b}\\[\\]a-z;0-9\u{202a}-\u{202e}]{0,40}|.{0,40}") {
+            prop_assert!(!clean(&text).contains(is_unsafe));
+            prop_assert!(!one_line(&text).contains(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What an agent reports besides its text: tool calls with their diffs and commands, plans, thoughts.
+//!
+//! Read leniently: an agent may leave out or misspell anything.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::{Page, Style, shown, word};
+
+/// Of a diff, this many lines are shown ...
+const MOST_DIFF_LINES: usize = 80;
+/// ... and of a tool's text this many.
+const MOST_TEXT_LINES: usize = 12;
+/// A diff that takes longer is made coarser.
+const DIFF_TIME: Duration = Duration::from_millis(200);
+
+/// Writes a `progress.update` on lines of its own.
+pub(super) fn update(page: &mut Page, data: &Value) {
+    match word(data, "kind") {
+        "tool_call" | "tool_call_update" => {
+            tool(page, data, word(data, "title"));
+            details(page, data);
+        }
+        "plan" => plan(page, data),
+        "thought" => {
+            page.text(Style::Dim, word(data, "text")).fresh_line();
+        }
+        "usage" => {
+            let said = format!("{} of {} tokens", shown(&data["used"]), shown(&data["size"]));
+            page.word(Style::Dim, &said).end();
+        }
+        "session" => {
+            page.word(Style::Dim, &format!("session {}", word(data, "session"))).end();
+        }
+        kind => {
+            let more = ["head", "text", "title", "currentModeId"].iter().map(|key| word(data, key));
+            let more = more.fold(String::new(), |all, one| format!("{all} {one}"));
+            let kind = if kind.is_empty() { word(data, "method") } else { kind };
+            page.word(Style::Dim, &format!("{}{more}", kind.replace('_', " "))).end();
+        }
+    }
+}
+
+/// The line of a tool call: what it is, and how far.
+pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
+    let kind = word(data, "toolKind");
+    page.word(Style::Active, "*").plain(" ");
+    if !kind.is_empty() && kind != "other" {
+        page.word(Style::Active, kind).plain(" ");
+    }
+    let title = if title.is_empty() { word(data, "toolCallId") } else { title };
+    page.word(Style::Strong, title);
+    let status = word(data, "status");
+    if !status.is_empty() {
+        page.plain("  ").word(Style::of_state(status), &status.replace('_', " "));
+    }
+    page.end();
+}
+
+/// What a tool call runs, where, and what came of it.
+pub(super) fn details(page: &mut Page, data: &Value) {
+    if let Some(command) = command(data) {
+        page.lines(Style::Plain, "  $ ", &command, MOST_TEXT_LINES);
+    }
+    let contents = data["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for content in contents {
+        match word(content, "type") {
+            "diff" => diff(page, content),
+            "content" => page_text(page, &content["content"]),
+            _ => page_text(page, content),
+        }
+    }
+}
+
+fn page_text(page: &mut Page, block: &Value) {
+    page.lines(Style::Dim, "  | ", word(block, "text"), MOST_TEXT_LINES);
+}
+
+/// The command of a tool call, as text or as a list of words.
+fn command(data: &Value) -> Option<String> {
+    let given = [&data["command"], &data["rawInput"]["command"]];
+    let text = given.into_iter().find_map(|command| match command {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) => Some(shell_words::join(words.iter().filter_map(Value::as_str))),
+        _ => None,
+    });
+    text.filter(|text| !text.trim().is_empty())
+}
+
+fn diff(page: &mut Page, content: &Value) {
+    let (old, new) = (word(content, "oldText"), word(content, "newText"));
+    let what = if content["oldText"].is_null() { " (new)" } else { "" };
+    page.plain("  ").word(Style::Strong, word(content, "path")).text(Style::Dim, what).end();
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(old, new);
+    let mut left = MOST_DIFF_LINES;
+    let mut hidden = 0;
+    for (number, hunk) in diff.unified_diff().context_radius(3).iter_hunks().enumerate() {
+        if number > 0 && left > 0 {
+            page.text(Style::Dim, "    ...\n");
+        }
+        for change in hunk.iter_changes() {
+            if left == 0 {
+                hidden += 1;
+                continue;
+            }
+            left -= 1;
+            let (sign, style) = match change.tag() {
+                ChangeTag::Delete => ("-", Style::Bad),
+                ChangeTag::Insert => ("+", Style::Good),
+                ChangeTag::Equal => (" ", Style::Plain),
+            };
+            let line: &str = change.value();
+            let line = line.trim_end_matches(['\n', '\r']);
+            page.text(style, &format!("  {sign} {line}")).end();
+        }
+    }
+    if hidden > 0 {
+        page.text(Style::Dim, &format!("    ... {hidden} more lines\n"));
+    }
+}
+
+fn plan(page: &mut Page, data: &Value) {
+    page.word(Style::Dim, "plan").end();
+    for entry in data["entries"].as_array().into_iter().flatten() {
+        let status = word(entry, "status");
+        let mark = match status {
+            "completed" => "[x]",
+            "in_progress" => "[>]",
+            _ => "[ ]",
+        };
+        page.plain("  ").text(Style::of_state(status), mark).plain(" ");
+        page.word(Style::Plain, word(entry, "content")).end();
+    }
+}

@@ -1,0 +1,88 @@
+//! One event as a person reads it, when it stands alone. What several have to do with each other is `stream`'s.
+
+use serde_json::Value;
+
+use super::content::update;
+use super::turns::approval;
+use super::{Page, Style, shown, word};
+
+/// Of a message that was sent, this many lines are shown.
+const MOST_LINES: usize = 12;
+
+/// Writes an event on lines of its own; the page is at the beginning of one, or behind the event's time.
+pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
+    if outcome(page, event) {
+        return;
+    }
+    let data = &event["data"];
+    match word(event, "type") {
+        "turn.started" => {
+            page.text(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();
+        }
+        "message.sent" => {
+            page.lines(Style::Strong, "> ", word(data, "text"), MOST_LINES);
+            let blocks = data["blocks"].as_array().map_or(0, Vec::len);
+            if blocks > 0 {
+                page.word(Style::Dim, &format!("> and {blocks} blocks")).end();
+            }
+        }
+        "progress.message" => {
+            page.plain(word(data, "text")).fresh_line();
+        }
+        "progress.update" => update(page, data),
+        "approval.requested" => approval(page, worker, data),
+        "approval.decided" => {
+            let note = data["note"].as_str().map(|note| format!(" ({note})")).unwrap_or_default();
+            let said = format!("{} answered with {}{note}", word(data, "requestId"), word(data, "optionId"));
+            page.word(Style::Attention, &said).end();
+        }
+        over @ ("approval.canceled" | "approval.lost" | "approval.expired") => {
+            let how = over.trim_start_matches("approval.");
+            let said =
+                format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
+            page.word(Style::Bad, said.trim_end_matches([':', ' '])).end();
+        }
+        "worker.restarted" if data["contextLost"] == true => {
+            page.word(Style::Bad, "the agent was started again and has forgotten the conversation").end();
+        }
+        "worker.started" | "worker.restarted" | "worker.stopped" => {
+            page.word(Style::Dim, &word(event, "type").replace('.', " ")).end();
+        }
+        other => {
+            // `worker.lost`, `worker.forbidden`, `journal.gap`, and whatever a newer daemon says.
+            page.word(Style::Bad, other).plain("  ").word(Style::Plain, &shown(data)).end();
+        }
+    }
+}
+
+/// Writes how a turn ended; false if the event is no such end.
+pub(super) fn outcome(page: &mut Page, event: &Value) -> bool {
+    let data = &event["data"];
+    match word(event, "type") {
+        "turn.completed" => {
+            let (outcome, reason) = (word(data, "outcome"), word(data, "stopReason"));
+            let outcome = if outcome.is_empty() { "completed" } else { outcome };
+            // Any other reason than the ordinary one says that something is missing.
+            let ordinary = matches!(reason, "" | "end_turn");
+            let style = if ordinary && outcome != "rejected" { Style::Good } else { Style::Attention };
+            page.word(style, outcome);
+            if !ordinary {
+                page.plain(" ").word(style, &format!("({})", reason.replace('_', " ")));
+            }
+        }
+        "turn.failed" => {
+            let error = &data["error"];
+            page.word(Style::Bad, "failed").plain("  ").word(Style::Bad, word(error, "code"));
+            page.plain(": ").word(Style::Plain, word(error, "message"));
+            if let Some(advice) = error["details"]["recommendedAction"].as_str() {
+                page.end().text(Style::Attention, "Hint: ").word(Style::Plain, advice);
+            }
+        }
+        "turn.canceled" => {
+            page.word(Style::Attention, "canceled").plain("  ").word(Style::Plain, word(data, "reason"));
+        }
+        _ => return false,
+    }
+    page.end();
+    true
+}

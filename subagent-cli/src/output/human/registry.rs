@@ -1,0 +1,102 @@
+//! What the config file holds: launchers and roles.
+
+use serde_json::Value;
+
+use super::{Style, Table, View, items, shown, word};
+
+pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    if none(view, data, items, "launchers") {
+        return Some(());
+    }
+    let mut table = Table::new(&["LAUNCHER", "COMMAND"]);
+    for item in items {
+        table.row([(Style::Strong, word(item, "name")), (Style::Plain, word(item, "command"))]);
+    }
+    view.put(&table);
+    Some(())
+}
+
+pub(super) fn roles(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    if none(view, data, items, "roles") {
+        return Some(());
+    }
+    let mut table = Table::new(&["ROLE", "LAUNCHER", "HINT"]);
+    for item in items {
+        table.row([
+            (Style::Strong, word(item, "name")),
+            (Style::Plain, word(item, "preferredLauncher")),
+            (Style::Plain, word(item, "delegationHint")),
+        ]);
+    }
+    view.put(&table);
+    Some(())
+}
+
+/// Says that there are none, and where was looked.
+fn none(view: &mut View, data: &Value, items: &[Value], what: &str) -> bool {
+    if !items.is_empty() {
+        return false;
+    }
+    let path = word(data, "configPath");
+    let (said, next) = match data["configLoaded"] == true {
+        true => (format!("No {what} in {path}."), None),
+        false => (format!("No {what}: there is no config file {path}."), Some("subagent config init")),
+    };
+    view.page.word(Style::Plain, &said).end();
+    if let Some(command) = next {
+        view.next("Make one:", command);
+    }
+    true
+}
+
+pub(super) fn launcher(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["name"].as_str()?).end();
+    let env: Vec<&str> = data["env"].as_object()?.keys().map(String::as_str).collect();
+    view.facts(&[
+        ("backend", Style::Plain, shown(&data["backend"]["kind"])),
+        ("command", Style::Plain, command_line(&data["command"], &data["args"])),
+        ("variables", Style::Plain, env.join(", ")),
+    ]);
+    Some(())
+}
+
+pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
+    let state = if data["available"].as_bool()? { "available" } else { "missing" };
+    view.page.word(Style::Strong, word(data, "name")).plain("  ");
+    view.state(state);
+    view.page.end();
+    view.facts(&[
+        ("backend", Style::Plain, shown(&data["backendKind"])),
+        ("command", Style::Plain, command_line(&data["effectiveCommand"], &data["effectiveArgs"])),
+        ("program", Style::Plain, shown(&data["resolvedCommandPath"])),
+        ("variables", Style::Plain, list(&data["envKeys"])),
+        ("problem", Style::Bad, shown(&data["problem"])),
+    ]);
+    Some(())
+}
+
+pub(super) fn role(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["name"].as_str()?).end();
+    view.facts(&[
+        ("launcher", Style::Plain, shown(&data["preferredLauncher"])),
+        ("prompt language", Style::Plain, shown(&data["promptLanguage"])),
+        ("response language", Style::Plain, shown(&data["responseLanguage"])),
+        ("hint", Style::Plain, shown(&data["delegationHint"])),
+        ("skills", Style::Plain, list(&data["recommendedSkills"])),
+    ]);
+    Some(())
+}
+
+fn list(values: &Value) -> String {
+    let words: Vec<&str> = values.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    words.join(", ")
+}
+
+/// A command with its arguments, as one would type it.
+fn command_line(command: &Value, args: &Value) -> String {
+    let args = args.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let args: Vec<_> = args.map(|arg| shell_words::quote(arg).into_owned()).collect();
+    std::iter::once(shown(command)).chain(args).collect::<Vec<_>>().join(" ")
+}

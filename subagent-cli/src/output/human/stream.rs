@@ -1,0 +1,137 @@
+//! A worker's events one after the other, as `watch` shows them: the pieces of a text flow together, a tool call is
+//! named once and then only what is new about it.
+
+use std::collections::HashMap;
+
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use super::content::{details, tool};
+use super::event::write;
+use super::{Page, Style, Terminal, parse_time, word};
+
+/// So many tool calls are remembered.
+const MOST_CALLS: usize = 1000;
+
+/// What flows on when more of it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Nothing,
+    Message,
+    Thought,
+}
+
+/// The page of a `watch`.
+#[derive(Debug)]
+pub struct Stream {
+    page: Page,
+    zone: TimeZone,
+    flow: Flow,
+    calls: HashMap<String, Call>,
+    /// The last day that was written.
+    day: String,
+}
+
+/// What was shown of a tool call.
+#[derive(Debug, Default)]
+struct Call {
+    title: String,
+    kind: Value,
+    status: Value,
+}
+
+impl Stream {
+    /// A page with nothing on it, in the zone of the person who reads it.
+    #[must_use]
+    pub fn new(terminal: Terminal) -> Self {
+        Self::in_zone(terminal.colour, TimeZone::system())
+    }
+
+    pub(super) fn in_zone(colour: bool, zone: TimeZone) -> Self {
+        let (page, calls) = (Page::new(colour), HashMap::new());
+        Self { page, zone, flow: Flow::Nothing, calls, day: String::new() }
+    }
+
+    /// The text for these events; a message goes on where the last text ended.
+    pub fn write(&mut self, events: &[Value]) -> String {
+        for event in events {
+            self.event(event);
+        }
+        self.page.take()
+    }
+
+    /// The end of the text: a message that is not over ends with its line.
+    pub fn finish(&mut self) -> String {
+        self.page.fresh_line();
+        self.page.take()
+    }
+
+    fn event(&mut self, event: &Value) {
+        let data = &event["data"];
+        let flow = match (word(event, "type"), word(data, "kind")) {
+            ("progress.message", _) => Flow::Message,
+            ("progress.update", "thought") => Flow::Thought,
+            _ => Flow::Nothing,
+        };
+        if flow != self.flow {
+            self.page.fresh_line();
+        }
+        self.flow = flow;
+        match flow {
+            Flow::Message => _ = self.page.plain(word(data, "text")),
+            Flow::Thought => _ = self.page.text(Style::Dim, word(data, "text")),
+            Flow::Nothing => self.line(event),
+        }
+    }
+
+    /// An event on lines of its own.
+    fn line(&mut self, event: &Value) {
+        if matches!(word(&event["data"], "kind"), "tool_call" | "tool_call_update") {
+            return self.tool(event);
+        }
+        // A message is sent when its turn starts.
+        if event["type"] != "message.sent" {
+            self.clock(event);
+        }
+        write(&mut self.page, word(event, "workerId"), event);
+    }
+
+    /// The time of an event before its line; before the first one of a day the date.
+    fn clock(&mut self, event: &Value) {
+        let time = parse_time(&event["ts"]).and_then(|time| jiff::Timestamp::from_millisecond(time.0).ok());
+        let Some(time) = time.map(|time| time.to_zoned(self.zone.clone())) else { return };
+        let day = time.strftime("%Y-%m-%d").to_string();
+        if day != self.day {
+            self.page.text(Style::Dim, &format!("-- {day} --\n"));
+            self.day = day;
+        }
+        self.page.text(Style::Dim, &time.strftime("%H:%M:%S ").to_string());
+    }
+
+    fn tool(&mut self, event: &Value) {
+        let data = &event["data"];
+        if self.calls.len() >= MOST_CALLS {
+            self.calls.clear();
+        }
+        let call = self.calls.entry(word(data, "toolCallId").to_owned()).or_default();
+        let title = data["title"].as_str().filter(|title| !title.is_empty());
+        let is_news = title.is_some_and(|title| title != call.title)
+            || (!data["status"].is_null() && data["status"] != call.status);
+        if let Some(title) = title {
+            call.title = title.to_owned();
+        }
+        for (key, known) in [("toolKind", &mut call.kind), ("status", &mut call.status)] {
+            if !data[key].is_null() {
+                *known = data[key].clone();
+            }
+        }
+        if is_news {
+            let (title, kind) = (call.title.clone(), call.kind.clone());
+            let mut shown = data.clone();
+            shown["toolKind"] = kind;
+            self.clock(event);
+            tool(&mut self.page, &shown, &title);
+        }
+        details(&mut self.page, data);
+    }
+}

@@ -1,0 +1,184 @@
+//! Renderings that are easier to see here than through a terminal.
+
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use super::*;
+
+const PLAIN: Terminal = Terminal { width: 80, colour: false };
+
+fn shown(kind: &str, data: Value) -> String {
+    report(kind, &data, "the contract's lines", PLAIN)
+}
+
+/// What `watch` shows of these updates of one worker.
+fn watched(events: &[Value]) -> String {
+    let mut stream = Stream::in_zone(false, TimeZone::UTC);
+    let text = stream.write(events);
+    text + &stream.finish()
+}
+
+fn update(data: Value) -> Value {
+    json!({"type": "progress.update", "workerId": "w_1", "ts": "2026-11-21T20:29:42+00:00", "data": data})
+}
+
+fn message(text: &str) -> Value {
+    json!({"type": "progress.message", "ts": "2026-11-21T20:29:42+00:00", "data": {"text": text}})
+}
+
+#[test]
+fn what_has_no_rendering_is_shown_as_elsewhere_but_harmless() {
+    let text = "a: b\u{1b}[2J";
+    assert_eq!(report("brand.new", &json!({}), text, PLAIN), "a: b");
+    assert_eq!(report("worker.listed", &json!({"items": 7}), text, PLAIN), "a: b");
+}
+
+#[test]
+fn an_empty_list_says_what_to_do() {
+    assert_eq!(
+        shown("worker.listed", json!({"items": []})),
+        "No workers.\nStart one:  subagent worker start --launcher NAME\n"
+    );
+    let none = json!({"items": [], "configPath": "/c.yaml", "configLoaded": false});
+    assert_eq!(
+        shown("launcher.listed", none.clone()),
+        "No launchers: there is no config file /c.yaml.\nMake one:  subagent config init\n"
+    );
+    assert_eq!(shown("role.listed", none).lines().next(), Some("No roles: there is no config file /c.yaml."));
+}
+
+#[test]
+fn controllers_to_recover_come_with_the_command() {
+    let data = json!({"count": 1, "workspaceFilter": null, "items": [{
+        "controllerId": "ctl_1", "label": "m", "workspaceKey": "/ws", "state": "orphaned",
+        "activeOwner": {"instanceId": "ci_1", "epoch": 2, "pid": 42, "createdAt": null, "alive": false},
+        "suggestedAction": "subagent controller attach --takeover",
+    }]});
+    assert_eq!(
+        shown("controller.recovered", data),
+        "CONTROLLER  STATE     LABEL  OWNER   WORKSPACE\n\
+         ctl_1       orphaned  m      pid 42  /ws\n\
+         Take over:  subagent controller attach --takeover\n"
+    );
+}
+
+#[test]
+fn an_inspection_has_the_worker_its_questions_and_its_events() {
+    let data = json!({
+        "worker": {"workerId": "w_1", "state": "waiting_approval", "label": "l", "cwd": "/ws"},
+        "pendingApprovals": [{"requestId": "ap_1", "message": "May I?", "options": [{"id": "a", "label": "Yes"}]}],
+        "latestHandoff": {"handoffPath": "/h.md"},
+        "events": [message("hello")],
+    });
+    assert_eq!(
+        shown("worker.inspected", data),
+        "w_1  waiting approval  l\n  cwd  /ws\n  handoff  /h.md\n\n\
+         ? May I?  ap_1\n    Yes  subagent approve --worker-id w_1 --request ap_1 --option-id a\n\n\
+         The last 1 events\nhello\n"
+    );
+}
+
+#[test]
+fn an_option_of_an_agent_cannot_become_a_command() {
+    let data = json!({
+        "workerId": "w_1", "state": "waiting_approval", "assistantText": null,
+        "matchedEvent": {"type": "approval.requested", "data": {
+            "requestId": "ap_1", "message": "m\nx", "options": [{"id": "x; rm -rf ~\n", "label": "L"}],
+        }},
+    });
+    let expected =
+        "? m x  ap_1\n    L  subagent approve --worker-id w_1 --request ap_1 --option-id 'x; rm -rf ~'\n";
+    assert_eq!(shown("turn.waited", data), expected);
+}
+
+#[test]
+fn a_turn_ends_with_its_outcome() {
+    let waited = |event: Value| {
+        let data =
+            json!({"workerId": "w_1", "state": "idle", "assistantText": "done\n", "matchedEvent": event});
+        shown("turn.waited", data)
+    };
+    let end = |event_type: &str, data: Value| json!({"type": event_type, "data": data});
+    for (event, expected) in [
+        (end("turn.completed", json!({"outcome": "completed", "stopReason": "end_turn"})), "completed"),
+        (
+            end("turn.completed", json!({"outcome": "completed", "stopReason": "max_tokens"})),
+            "completed (max tokens)",
+        ),
+        (end("turn.canceled", json!({"reason": "no"})), "canceled  no"),
+        (end("turn.failed", json!({"error": {"code": "C", "message": "m"}})), "failed  C: m"),
+    ] {
+        assert_eq!(waited(event), format!("done\n\n{expected}\nworker w_1 is idle\n"));
+    }
+}
+
+#[test]
+fn pieces_of_a_text_flow_together_and_a_thought_stands_apart() {
+    let thought = |text: &str| update(json!({"kind": "thought", "text": text}));
+    let text = watched(&[message("ab"), message("c\nd"), thought("h"), thought("m"), message("e")]);
+    assert_eq!(text, "abc\nd\nhm\ne\n");
+}
+
+#[test]
+fn a_tool_call_shows_its_command_and_its_diff() {
+    let call = json!({
+        "kind": "tool_call", "toolCallId": "1", "title": "Edit a.rs", "toolKind": "edit", "status": "pending",
+        "rawInput": {"command": ["cargo", "fmt all"]},
+    });
+    let old: String = (1..=9).map(|n| format!("{n}\n")).collect();
+    let progress = json!({
+        "kind": "tool_call_update", "toolCallId": "1", "status": "completed", "content": [
+            {"type": "diff", "path": "a.rs", "oldText": old, "newText": old.replace("8", "eight")},
+            {"type": "diff", "path": "b.rs", "oldText": null, "newText": "n\u{1b}[31mew\n"},
+            {"type": "content", "content": {"type": "text", "text": "ok\nwell"}},
+        ],
+    });
+    let same = json!({"kind": "tool_call_update", "toolCallId": "1", "status": "completed"});
+    let expected = "\
+-- 2026-11-21 --
+20:29:42 * edit Edit a.rs  pending
+  $ cargo 'fmt all'
+20:29:42 * edit Edit a.rs  completed
+  a.rs
+    5
+    6
+    7
+  - 8
+  + eight
+    9
+  b.rs (new)
+  + new
+  | ok
+  | well
+";
+    assert_eq!(watched(&[update(call), update(progress), update(same)]), expected);
+}
+
+#[test]
+fn a_long_diff_says_how_much_is_left_out() {
+    let new = "x\n".repeat(1000);
+    let text = watched(&[update(json!({
+        "kind": "tool_call", "toolCallId": "1", "content": [{"type": "diff", "path": "a", "newText": new}],
+    }))]);
+    assert!(text.ends_with("  + x\n    ... 920 more lines\n"), "{text}");
+}
+
+#[test]
+fn whatever_an_agent_sends_is_shown_somehow() {
+    for data in
+        [json!(null), json!([]), json!("x"), json!({"kind": 7}), json!({"kind": "tool_call", "content": {}})]
+    {
+        let _ = watched(&[update(data.clone()), json!({"type": "progress.message", "data": data.clone()})]);
+        for kind in [
+            "worker.listed",
+            "worker.shown",
+            "turn.waited",
+            "event.matched",
+            "worker.inspected",
+            "role.shown",
+        ] {
+            let _ = shown(kind, data.clone());
+        }
+    }
+    assert_eq!(watched(&[json!({"type": "brand.new", "data": {"a": 1}})]), "brand.new  {\"a\": 1}\n");
+}

@@ -1,0 +1,95 @@
+//! Turns: accepted, over, asking; decisions and cancels.
+
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::super::clean::one_line;
+use super::super::page::Page;
+use super::event::{outcome, write as write_event};
+use super::{Style, View, shown, word};
+
+pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
+    let worker = data["workerId"].as_str()?;
+    heading(view, worker, data);
+    let cursor = word(data, "acceptedEventId");
+    view.next("Wait:  ", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
+    view.next("Watch: ", &format!("subagent watch --worker-id {worker} --follow --timeout-seconds 0"));
+    Some(())
+}
+
+/// Worker, turn and state.
+fn heading(view: &mut View, worker: &str, data: &Value) {
+    view.page.word(Style::Strong, worker).plain("  ");
+    view.state(word(data, "state"));
+    view.page.plain("  ").word(Style::Dim, word(data, "turnId")).end();
+}
+
+pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
+    let (worker, event) = (data["workerId"].as_str()?, &data["matchedEvent"]);
+    if let Some(text) = data["assistantText"].as_str().filter(|text| !text.trim().is_empty()) {
+        view.page.plain(text.trim_matches('\n')).fresh_line().end();
+    }
+    if event["type"] == "approval.requested" {
+        approval(&mut view.page, worker, &event["data"]);
+        return Some(());
+    }
+    if !outcome(&mut view.page, event) {
+        write_event(&mut view.page, worker, event);
+    }
+    view.page
+        .word(Style::Dim, &format!("worker {worker} is {}", word(data, "state").replace('_', " ")))
+        .end();
+    Some(())
+}
+
+pub(super) fn matched(view: &mut View, event: &Value) -> Option<()> {
+    let worker = event["workerId"].as_str()?.to_owned();
+    write_event(&mut view.page, &worker, event);
+    let when = view.ago(&event["ts"]);
+    view.page.word(Style::Dim, &format!("{}  {when}", word(event, "eventId"))).end();
+    Some(())
+}
+
+pub(super) fn decided(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
+    view.page.word(Style::Good, word(data, "optionId")).plain("  ");
+    view.state(word(data, "state"));
+    view.page.end();
+    let (worker, cursor) = (word(data, "workerId"), word(data, "eventId"));
+    if matches!(word(data, "state"), "running" | "waiting_approval") {
+        view.next("Wait:", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
+    }
+    Some(())
+}
+
+pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
+    let worker = data["workerId"].as_str()?;
+    heading(view, worker, data);
+    if data["alreadyTerminal"] == true {
+        let ended = shown(&data["terminalEventType"]);
+        view.page.word(Style::Attention, &format!("It was over before the cancel: {ended}")).end();
+    }
+    Some(())
+}
+
+/// A permission request, and for each option what to type for it.
+pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
+    let request = word(asked, "requestId");
+    page.word(Style::Attention, &format!("? {}", word(asked, "message")));
+    page.plain("  ").word(Style::Dim, request).end();
+    let options = || asked["options"].as_array().into_iter().flatten();
+    let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
+    let width = options().map(|option| label(option).width()).max().unwrap_or(0);
+    for option in options() {
+        let label = label(option);
+        // An agent chose this id, and a person is going to paste it into a shell.
+        let id = one_line(word(option, "id"));
+        let id = shell_words::quote(&id);
+        let command = format!("subagent approve --worker-id {worker} --request {request} --option-id {id}");
+        page.plain("    ")
+            .word(Style::Strong, &label)
+            .fill(&label, width + 2)
+            .word(Style::Plain, &command)
+            .end();
+    }
+}

@@ -1,0 +1,106 @@
+//! Workers: list, one of them, start, stop, inspection.
+
+use serde_json::Value;
+
+use super::event::write as write_event;
+use super::turns::approval;
+use super::{Style, Table, View, items, shown as value, word};
+
+pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    if items.is_empty() {
+        view.page.plain("No workers.").end();
+        view.next("Start one:", "subagent worker start --launcher NAME");
+        return Some(());
+    }
+    let mut table = Table::new(&["WORKER", "STATE", "LABEL", "LAUNCHER", "ROLE", "CHANGED"]);
+    for item in items {
+        let state = word(item, "state");
+        let hangs = item["unresponsive"] == true;
+        let shown = if hangs { format!("{state} (hangs)") } else { state.replace('_', " ") };
+        let changed = view.ago(&item["updatedAt"]);
+        table.row([
+            (Style::Strong, word(item, "workerId")),
+            (if hangs { Style::Bad } else { Style::of_state(state) }, &shown),
+            (Style::Plain, word(item, "label")),
+            (Style::Plain, word(item, "launcher")),
+            (Style::Plain, word(item, "role")),
+            (Style::Dim, &changed),
+        ]);
+    }
+    view.put(&table);
+    Some(())
+}
+
+pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
+    heading(view, data)?;
+    facts(view, data);
+    if data["unresponsive"] == true {
+        view.page.text(Style::Bad, "  Its runtime lives and does not answer.").end();
+    }
+    Some(())
+}
+
+/// Label, id and state.
+fn heading(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["workerId"].as_str()?).plain("  ");
+    view.state(word(data, "state"));
+    view.page.plain("  ").word(Style::Plain, word(data, "label")).end();
+    Some(())
+}
+
+fn facts(view: &mut View, data: &Value) {
+    let (created, updated, stopped) =
+        (view.ago(&data["createdAt"]), view.ago(&data["updatedAt"]), view.ago(&data["stoppedAt"]));
+    view.facts(&[
+        ("launcher", Style::Plain, value(&data["launcher"])),
+        ("role", Style::Plain, value(&data["role"])),
+        ("cwd", Style::Plain, value(&data["cwd"])),
+        ("controller", Style::Plain, value(&data["controllerId"])),
+        ("session", Style::Plain, value(&data["sessionId"])),
+        ("turn", Style::Active, value(&data["activeTurnId"])),
+        ("runtime pid", Style::Plain, value(&data["runtimePid"])),
+        ("recovery", Style::Plain, value(&data["recoveryState"])),
+        ("created", Style::Dim, created),
+        ("changed", Style::Dim, updated),
+        ("stopped", Style::Dim, stopped),
+        ("last error", Style::Bad, value(&data["lastError"])),
+    ]);
+}
+
+pub(super) fn started(view: &mut View, data: &Value) -> Option<()> {
+    let worker = data["workerId"].as_str()?;
+    heading(view, data)?;
+    facts(view, data);
+    view.next("Next:", &format!("subagent send --worker-id {worker} --text '...'"));
+    Some(())
+}
+
+pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["workerId"].as_str()?).plain("  ");
+    view.state(word(data, "state"));
+    let when = view.ago(&data["stoppedAt"]);
+    view.page.plain("  ").word(Style::Dim, &when).end();
+    Some(())
+}
+
+pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
+    shown(view, &data["worker"])?;
+    let worker = word(&data["worker"], "workerId").to_owned();
+    if let Some(snapshot) = data["latestHandoff"].as_object() {
+        let path = snapshot.get("handoffPath").map(value).unwrap_or_default();
+        view.facts(&[("handoff", Style::Plain, path)]);
+    }
+    for asked in data["pendingApprovals"].as_array().into_iter().flatten() {
+        view.page.end();
+        approval(&mut view.page, &worker, asked);
+    }
+    let events = data["events"].as_array()?;
+    if !events.is_empty() {
+        view.page.end().word(Style::Dim, &format!("The last {} events", events.len())).end();
+    }
+    for event in events {
+        write_event(&mut view.page, &worker, event);
+    }
+    Some(())
+}

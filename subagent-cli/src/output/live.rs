@@ -1,0 +1,182 @@
+//! The line on stderr that says what an agent is doing while a command waits for it, and is erased at the end.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::ago::elapsed;
+use super::page::shorten;
+use super::{tell, terminal};
+
+/// So many tool calls and files are remembered.
+const MOST: usize = 10_000;
+
+/// What an agent is doing, as far as its events tell.
+#[derive(Debug, Default)]
+pub struct Activity {
+    state: Option<&'static str>,
+    doing: Option<String>,
+    titles: HashMap<String, String>,
+    files: BTreeSet<String>,
+}
+
+impl Activity {
+    /// That of a worker that has just been given a turn.
+    #[must_use]
+    pub fn of_turn() -> Self {
+        Self { state: Some("running"), ..Self::default() }
+    }
+
+    /// Takes an event into account.
+    pub fn see(&mut self, event: &Value) {
+        let data = &event["data"];
+        let word = |key: &str| data[key].as_str().unwrap_or_default();
+        match event["type"].as_str().unwrap_or_default() {
+            "turn.started" | "message.sent" => self.goes_on(None),
+            "progress.message" => self.goes_on(Some("writing".to_owned())),
+            "approval.requested" => self.state = Some("waiting for an approval"),
+            "approval.decided" => self.goes_on(None),
+            "turn.completed" | "turn.failed" | "turn.canceled" => {
+                (self.state, self.doing) = (Some("idle"), None);
+            }
+            "progress.update" => match word("kind") {
+                "thought" => self.goes_on(Some("thinking".to_owned())),
+                "tool_call" | "tool_call_update" => self.tool(data, word("toolCallId"), word("title")),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn goes_on(&mut self, doing: Option<String>) {
+        (self.state, self.doing) = (Some("running"), doing);
+    }
+
+    fn tool(&mut self, data: &Value, id: &str, title: &str) {
+        if !title.is_empty() && (self.titles.len() < MOST || self.titles.contains_key(id)) {
+            self.titles.insert(id.to_owned(), title.to_owned());
+        }
+        let touched =
+            [&data["locations"], &data["content"]].into_iter().filter_map(Value::as_array).flatten();
+        for path in touched.filter_map(|touched| touched["path"].as_str()) {
+            if self.files.len() < MOST {
+                self.files.insert(path.to_owned());
+            }
+        }
+        let ended = matches!(data["status"].as_str(), Some("completed" | "failed"));
+        let doing = if ended { None } else { self.titles.get(id).map(|title| format!("tool: {title}")) };
+        // A question stands until it is answered.
+        if self.state != Some("waiting for an approval") {
+            self.goes_on(doing);
+        }
+    }
+
+    /// The line, at most so wide.
+    #[must_use]
+    pub fn line(&self, since: Duration, width: usize) -> String {
+        let files = match self.files.len() {
+            0 => None,
+            1 => Some("1 file".to_owned()),
+            more => Some(format!("{more} files")),
+        };
+        let state = self.state.unwrap_or("waiting").to_owned();
+        let before = format!("{state} · {}", elapsed(since));
+        let after = files.map(|files| format!(" · {files}")).unwrap_or_default();
+        let Some(doing) = &self.doing else { return shorten(&format!("{before}{after}"), width) };
+        // The title is cut before what stands behind it.
+        let left = width.saturating_sub(before.chars().count() + after.chars().count() + 3);
+        shorten(&format!("{before} · {}{after}", shorten(doing, left)), width)
+    }
+}
+
+/// The line on the terminal. It is erased when this is dropped.
+#[derive(Debug, Default)]
+pub struct Line {
+    drawn: String,
+}
+
+impl Line {
+    /// A line, if stderr is a terminal that can have one.
+    #[must_use]
+    pub fn on_stderr() -> Option<Self> {
+        terminal::can_redraw_stderr().then(Self::default)
+    }
+
+    /// Shows this instead.
+    pub fn draw(&mut self, activity: &Activity, since: Duration) {
+        // The last column stays free: some terminals go to the next line with it.
+        let text = activity.line(since, terminal::stderr_width().saturating_sub(1));
+        if text != self.drawn {
+            tell(&format!("\r\u{1b}[2K{text}"));
+            self.drawn = text;
+        }
+    }
+
+    /// Takes it away.
+    pub fn erase(&mut self) {
+        if !std::mem::take(&mut self.drawn).is_empty() {
+            tell("\r\u{1b}[2K");
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn after(events: &[Value]) -> String {
+        let mut activity = Activity::default();
+        events.iter().for_each(|event| activity.see(event));
+        activity.line(Duration::from_secs(72), 80)
+    }
+
+    fn update(data: Value) -> Value {
+        json!({"type": "progress.update", "data": data})
+    }
+
+    #[test]
+    fn the_line_says_what_is_going_on() {
+        assert_eq!(after(&[]), "waiting · 1m 12s");
+        assert_eq!(Activity::of_turn().line(Duration::ZERO, 60), "running · 0s");
+        assert_eq!(after(&[json!({"type": "turn.started", "data": {}})]), "running · 1m 12s");
+        let started = update(json!({
+            "kind": "tool_call", "toolCallId": "1", "title": "Edit\u{1b}[2J src/a.rs", "status": "pending",
+            "locations": [{"path": "src/a.rs"}],
+        }));
+        assert_eq!(after(std::slice::from_ref(&started)), "running · 1m 12s · tool: Edit src/a.rs · 1 file");
+        let more = update(json!({
+            "kind": "tool_call_update", "toolCallId": "1", "status": "in_progress",
+            "content": [{"type": "diff", "path": "src/b.rs"}, {"type": "diff", "path": "src/a.rs"}],
+        }));
+        assert_eq!(after(&[started.clone(), more]), "running · 1m 12s · tool: Edit src/a.rs · 2 files");
+        let ended = update(json!({"kind": "tool_call_update", "toolCallId": "1", "status": "completed"}));
+        assert_eq!(after(&[started.clone(), ended]), "running · 1m 12s · 1 file");
+        let asked = json!({"type": "approval.requested", "data": {}});
+        assert_eq!(
+            after(&[started.clone(), asked]),
+            "waiting for an approval · 1m 12s · tool: Edit src/a.rs · 1 file"
+        );
+        let thought = update(json!({"kind": "thought", "text": "hm"}));
+        assert_eq!(after(&[started, thought]), "running · 1m 12s · thinking · 1 file");
+    }
+
+    #[test]
+    fn a_long_title_is_cut_and_the_rest_is_not() {
+        let mut activity = Activity::default();
+        activity.see(&update(json!({
+            "kind": "tool_call", "toolCallId": "1", "title": "x".repeat(99), "locations": [{"path": "a"}],
+        })));
+        let line = activity.line(Duration::ZERO, 40);
+        assert_eq!((line.chars().count(), line.ends_with("x… · 1 file")), (40, true), "{line}");
+        assert_eq!(activity.line(Duration::ZERO, 5), "runn…");
+    }
+}

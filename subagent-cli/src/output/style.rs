@@ -1,0 +1,58 @@
+//! What a piece of text means, and how that looks. Pure.
+
+use anstyle::{AnsiColor, Effects, Style as Look};
+
+/// What a piece of text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Ordinary text.
+    Plain,
+    /// A title, a name, what somebody said.
+    Strong,
+    /// What matters less.
+    Dim,
+    /// It is well.
+    Good,
+    /// It failed.
+    Bad,
+    /// Somebody has to do something.
+    Attention,
+    /// It is going on.
+    Active,
+}
+
+impl Style {
+    /// The style of a state of a worker, of a controller, of a tool call or of the entry of a plan.
+    #[must_use]
+    pub fn of_state(state: &str) -> Self {
+        match state {
+            "idle" | "active" | "completed" | "available" => Self::Good,
+            "error" | "failed" | "conflicted" | "missing" | "lost" => Self::Bad,
+            "waiting_approval" | "canceling" | "canceled" | "orphaned" => Self::Attention,
+            "starting" | "running" | "in_progress" => Self::Active,
+            "stopped" | "dormant" => Self::Dim,
+            _ => Self::Plain,
+        }
+    }
+
+    fn look(self) -> Look {
+        let colour = |colour: AnsiColor| Look::new().fg_color(Some(colour.into()));
+        match self {
+            Self::Plain => Look::new(),
+            Self::Strong => Look::new().effects(Effects::BOLD),
+            Self::Dim => Look::new().effects(Effects::DIMMED),
+            Self::Good => colour(AnsiColor::Green),
+            Self::Bad => colour(AnsiColor::Red).effects(Effects::BOLD),
+            Self::Attention => colour(AnsiColor::Yellow).effects(Effects::BOLD),
+            Self::Active => colour(AnsiColor::Cyan),
+        }
+    }
+
+    /// The codes before and after a text of this style.
+    #[must_use]
+    pub fn codes(self) -> (String, &'static str) {
+        let look = self.look();
+        let after = if look.is_plain() { "" } else { "\u{1b}[0m" };
+        (look.render().to_string(), after)
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs a command whose stdout and stderr are a terminal, and keeps what would be on the screen.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::command::{Command, Said};
+use super::wait::poll;
+
+/// For what is waited for on a screen.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// After a command has ended, its last output must arrive.
+const SCREEN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What of a command is on the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// Stdout and stderr.
+    Both,
+    /// Stderr alone; stdout is a pipe that is not read.
+    Stderr,
+}
+
+/// A command at a terminal. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct AtTerminal {
+    child: Option<Child>,
+    screen: Said,
+    /// Our own end of the command's side: without it the screen would end between two of its writers.
+    _side: OwnedFd,
+}
+
+/// What was on the screen when a command had ended, with all its codes.
+#[derive(Debug)]
+#[must_use]
+pub struct Screen {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All that was written.
+    pub bytes: String,
+}
+
+impl Command {
+    /// Starts the command at a terminal with so many columns, as a person would: `TERM` says that it has colours
+    /// unless the test says otherwise.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn at_terminal(self, columns: u16, on: On) -> AtTerminal {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(&size, None).unwrap();
+        let side = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = self.env_default("TERM", "xterm-256color").process();
+        command.stdin(Stdio::null()).stderr(side());
+        command.stdout(if on == On::Both { side() } else { Stdio::null() });
+        let child = command.spawn().unwrap();
+        drop(command);
+        AtTerminal { child: Some(child), screen: Said::collect(File::from(pty.master)), _side: pty.slave }
+    }
+
+    /// Runs it to its end at a terminal of 80 columns.
+    #[track_caller]
+    pub fn on_screen(self) -> Screen {
+        self.at_terminal(80, On::Both).screen()
+    }
+}
+
+impl AtTerminal {
+    /// Waits until this is on the screen.
+    ///
+    /// # Panics
+    /// When it does not come.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) {
+        assert!(self.screen.wait_text(DEADLINE, text), "{text:?} is not in\n{:?}", self.screen.text());
+    }
+
+    /// What was written so far.
+    #[must_use]
+    pub fn bytes(&self) -> String {
+        self.screen.text()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().unwrap().id().try_into().unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time.
+    #[track_caller]
+    pub fn screen(mut self) -> Screen {
+        let mut child = self.child.take().unwrap();
+        let begun = Instant::now();
+        let status = poll(DEADLINE, || child.try_wait().unwrap());
+        if status.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("it did not end within {:?}: {:?}", begun.elapsed(), self.screen.text());
+        }
+        // The terminal has no end while we hold its other side: what was written is there when this mark is.
+        let mark = "\u{1}the end\u{1}";
+        nix::unistd::write(&self._side, mark.as_bytes()).unwrap();
+        assert!(self.screen.wait_text(SCREEN_DEADLINE, mark), "{:?}", self.screen.text());
+        let bytes = self.screen.text().replace(mark, "").replace("\r\n", "\n");
+        Screen { status: status.unwrap(), bytes }
+    }
+}
+
+impl Drop for AtTerminal {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Screen {
+    /// What a person reads: without the codes of colours.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut parts = self.bytes.split("\u{1b}[");
+        text.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            text.push_str(
+                part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+                    .get(1..)
+                    .unwrap_or_default(),
+            );
+        }
+        text
+    }
+
+    /// The lines that a person reads.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.text().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+}

@@ -1,0 +1,239 @@
+//! What a person sees: the executables at a terminal.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use nix::sys::signal::Signal;
+use std::os::unix::process::ExitStatusExt as _;
+use subagent_tests::harness::{Launcher, On, Sandbox};
+
+/// The codes of a command: colours, erasing, titles.
+const ESCAPE: char = '\u{1b}';
+
+#[test]
+fn a_list_is_a_table_with_states_in_colour_and_relative_times() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let screen = sandbox.command("subagent").args(["worker", "list"]).on_screen();
+    assert_eq!(screen.status.code(), Some(0));
+    let lines = screen.lines();
+    assert!(lines[0].starts_with("WORKER") && lines[0].ends_with("CHANGED"), "{lines:?}");
+    assert!(
+        lines[1].starts_with(&worker) && lines[1].contains("  idle  ") && lines[1].contains("  demo "),
+        "{lines:?}"
+    );
+    assert!(lines[1].ends_with(" ago") || lines[1].ends_with("just now"), "{lines:?}");
+    assert!(screen.bytes.contains("\u{1b}[32midle\u{1b}[0m"), "{:?}", screen.bytes);
+    sandbox.finish();
+}
+
+#[test]
+fn lines_for_anything_but_a_terminal_stay_those_of_the_contract() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let list = sandbox.command("subagent").args(["worker", "list"]).env("CLICOLOR_FORCE", "1").run();
+    assert_eq!(list.text(), format!("{worker}\tidle\tworker\n"));
+    let failed = sandbox.command("subagent").args(["worker", "show", "w_none"]).run();
+    assert!(failed.stderr.starts_with("WORKER_NOT_FOUND: ") && !failed.stderr.contains(ESCAPE), "{failed}");
+    let sent = sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", "hi"]).run();
+    assert!(sent.text().starts_with(&format!("workerId: {worker}\nturnId: ")), "{sent}");
+    assert_eq!(sent.stderr, "", "{sent}");
+    sandbox.finish();
+}
+
+#[test]
+fn json_at_a_terminal_is_the_same_document() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for args in
+        [&["worker", "list", "--json"][..], &["send", "--worker-id", &worker, "--text", "hi", "--json"]]
+    {
+        let screen = sandbox.command("subagent").args(args).on_screen();
+        assert!(
+            screen.bytes.starts_with("{\"data\": {") && !screen.bytes.contains(ESCAPE),
+            "{:?}",
+            screen.bytes
+        );
+        assert_eq!(screen.bytes.lines().count(), 1);
+    }
+    for flag in ["--ndjson", "--json", "--raw"] {
+        let screen = sandbox.command("subagent").args(["watch", "--worker-id", &worker, flag]).on_screen();
+        assert!(screen.bytes.starts_with("{\"data\": {"), "{:?}", screen.bytes);
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn colours_follow_what_the_terminal_and_the_person_want() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let list = || sandbox.command("subagent").args(["worker", "list"]);
+    assert!(!list().env("NO_COLOR", "1").on_screen().bytes.contains(ESCAPE));
+    assert!(!list().env("TERM", "dumb").on_screen().bytes.contains(ESCAPE));
+    assert!(list().env("TERM", "dumb").env("CLICOLOR_FORCE", "1").on_screen().bytes.contains(ESCAPE));
+    sandbox.finish();
+}
+
+#[test]
+fn a_narrow_terminal_gets_a_narrow_table() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let label = "a very long label that fills more than the line of a terminal";
+    sandbox.run(&["worker", "start", "--label", label]).data_of("worker.started");
+    let screen = sandbox.command("subagent").args(["worker", "list"]).at_terminal(72, On::Both).screen();
+    assert!(screen.lines().iter().all(|line| line.chars().count() <= 72), "{:?}", screen.lines());
+    assert!(screen.text().contains("a very long") && screen.text().contains('…'), "{:?}", screen.lines());
+    sandbox.finish();
+}
+
+#[test]
+fn an_error_has_its_code_in_colour_and_what_to_do() {
+    let sandbox = Sandbox::new();
+    let screen = sandbox.command("subagent").args(["worker", "start"]).on_screen();
+    assert_eq!(screen.status.code(), Some(1));
+    assert!(
+        screen.bytes.contains("\u{1b}[1m\u{1b}[31mCONTROLLER_NOT_FOUND\u{1b}[0m: "),
+        "{:?}",
+        screen.bytes
+    );
+    let lines = screen.lines();
+    assert!(lines.iter().any(|line| line == "Try:  subagent controller init"), "{lines:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn what_an_agent_says_cannot_reach_the_terminal() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let evil = "before\u{1b}]0;owned\u{7}\u{9b}2Jafter";
+    let send = ["send", "--worker-id", &worker, "--text-file", "evil"];
+    std::fs::write(
+        sandbox.workspace().join("evil"),
+        format!("!think {evil}\n!tool read {evil}\n!say {evil}"),
+    )
+    .unwrap();
+    let sent = sandbox.command("subagent").args(send).on_screen();
+    assert!(sent.text().contains("beforeafter"), "{:?}", sent.bytes);
+    let watched = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
+    // The message, the thought, the tool call, the answer.
+    assert!(watched.text().matches("beforeafter").count() >= 6, "{:?}", watched.bytes);
+    for screen in [sent, watched] {
+        assert!(!screen.bytes.contains("owned") && !screen.bytes.contains("\u{9b}"), "{:?}", screen.bytes);
+        assert!(!screen.bytes.contains('\u{7}') && !screen.bytes.contains("2J"), "{:?}", screen.bytes);
+    }
+    let label = sandbox.run(&["worker", "start", "--label", evil]).data_of("worker.started");
+    assert_eq!(label["label"], evil);
+    for args in [&["worker", "list"][..], &["worker", "show", label["workerId"].as_str().unwrap()]] {
+        let screen = sandbox.command("subagent").args(args).on_screen();
+        assert!(
+            screen.text().contains("beforeafter") && !screen.bytes.contains("owned"),
+            "{:?}",
+            screen.bytes
+        );
+    }
+    let failed = sandbox.command("subagent").args(["worker", "show", "w_\u{1b}[2J"]).on_screen();
+    assert!(!failed.bytes.contains("[2J"), "{:?}", failed.bytes);
+    sandbox.finish();
+}
+
+#[test]
+fn a_line_says_what_the_agent_is_doing_while_send_waits_and_is_gone_afterwards() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("tool");
+    let prompt = format!("!think hm\n{}\nfinished", gate.directive());
+    let send = ["send", "--worker-id", &worker, "--text", &prompt];
+    let sending = sandbox.command("subagent").args(send).at_terminal(80, On::Both);
+    sending.wait_for("running · ");
+    sending.wait_for(" · thinking");
+    gate.open();
+    let screen = sending.screen();
+    let (line, result) = screen.bytes.rsplit_once("\r\u{1b}[2K").unwrap();
+    assert!(line.contains("thinking"), "{:?}", screen.bytes);
+    assert!(result.starts_with("finished\n") && result.contains("completed"), "{:?}", screen.bytes);
+    sandbox.finish();
+}
+
+#[test]
+fn only_a_terminal_that_can_erase_gets_the_line_and_stdout_stays_as_it_is() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let send = || sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", "hi"]);
+    let dumb = send().env("TERM", "dumb").on_screen();
+    assert!(!dumb.bytes.contains("running ·"), "{:?}", dumb.bytes);
+    let half = send().at_terminal(80, On::Stderr).screen();
+    assert!(half.bytes.ends_with("\r\u{1b}[2K") && !half.bytes.contains("hi"), "{:?}", half.bytes);
+    sandbox.finish();
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_and_not_the_turn() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("turn");
+    let prompt = format!("{}\nlate", gate.directive());
+    let send = ["send", "--worker-id", &worker, "--text", &prompt];
+    let sending = sandbox.command("subagent").args(send).at_terminal(80, On::Both);
+    sending.wait_for("running · ");
+    sending.signal(Signal::SIGINT);
+    let screen = sending.screen();
+    assert_eq!(screen.status.signal(), Some(Signal::SIGINT as i32), "{screen:?}");
+    let lines = screen.lines();
+    let command = lines
+        .iter()
+        .find_map(|line| line.strip_prefix("Try:  subagent "))
+        .unwrap_or_else(|| panic!("{lines:?}"));
+    assert!(screen.text().contains("the turn goes on"), "{lines:?}");
+    gate.open();
+    let args: Vec<&str> = command.split(' ').collect();
+    assert_eq!(sandbox.run(&args).data_of("event.matched")["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_permission_request_names_what_to_type_for_each_answer() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let send = ["send", "--worker-id", &worker, "--text", "!ask execute rm -rf build"];
+    let screen = sandbox.command("subagent").args(send).at_terminal(200, On::Both).screen();
+    let lines = screen.lines();
+    assert!(screen.text().contains("? Permission requested for execute: rm -rf build  ap_"), "{lines:?}");
+    let command = |label: &str| -> Vec<String> {
+        let line = lines.iter().find(|line| line.trim_start().starts_with(label));
+        let (_, command) =
+            line.and_then(|line| line.split_once("subagent ")).unwrap_or_else(|| panic!("{lines:?}"));
+        command.split(' ').map(str::to_owned).collect()
+    };
+    assert!(command("Reject").ends_with(&["--option-id".to_owned(), "reject-once".to_owned()]));
+    let decided = sandbox.command("subagent").args(command("Allow once")).on_screen();
+    assert!(decided.text().contains("answered with allow-once"), "{decided:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn watch_tells_a_turn_as_a_story() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let prompt = "!think hm\n!plan look | fix\n!tool edit src/a.rs\n!chunks 3 ab\n!error -32000 no more";
+    let sent =
+        sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", prompt]).on_screen();
+    assert!(sent.text().contains("failed  BACKEND_RPC_ERROR: "), "{sent:?}");
+    let screen = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
+    let text = screen.text();
+    let mut rest = text.as_str();
+    for expected in [
+        "worker started\n",
+        "turn turn_",
+        "> !think hm\n",
+        "\nhm\n",
+        "  [>] look\n  [ ] fix\n",
+        " * edit src/a.rs",
+        "\nababab\n",
+        "failed  BACKEND_RPC_ERROR: ",
+    ] {
+        let at = rest.find(expected).unwrap_or_else(|| panic!("{expected:?} is not in its place in\n{text}"));
+        rest = &rest[at + expected.len()..];
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn launchers_are_shown_with_what_they_run() {
+    let mut sandbox = Sandbox::new();
+    sandbox.launcher("gone", Launcher::new("no-such-program".to_owned(), ["--acp"]));
+    let screen = sandbox.command("subagent").args(["launcher", "list"]).on_screen();
+    assert!(screen.lines()[0].starts_with("LAUNCHER  COMMAND"), "{:?}", screen.lines());
+    let screen = sandbox.command("subagent").args(["launcher", "probe", "gone"]).on_screen();
+    assert_eq!(screen.lines()[0], "gone  missing");
+    assert!(screen.text().contains("no-such-program --acp"), "{:?}", screen.lines());
+    sandbox.finish();
+}
