@@ -9,6 +9,7 @@ pub mod bytes64;
 pub mod codec;
 pub mod error;
 pub mod event;
+pub mod fields;
 pub mod frame;
 pub mod ids;
 pub mod process;

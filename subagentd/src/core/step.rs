@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
+use subagent_protocol::fields;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
@@ -333,10 +334,13 @@ impl Next {
                 let data = json!({"turnId": turn.id, "reason": cancel.reason});
                 (TurnStatus::Canceled, EventType::TurnCanceled, data)
             }
-            (None, Some(TurnEnd::Answered { stop_reason })) => {
+            (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
                 let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
                 if let Some(stop_reason) = stop_reason {
                     data["stopReason"] = stop_reason.into();
+                }
+                if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
+                    data["usage"] = usage;
                 }
                 (TurnStatus::Completed, EventType::TurnCompleted, data)
             }

@@ -348,7 +348,11 @@ impl World {
                     self.ended_well.insert(no);
                 }
                 let end = match well {
-                    true => TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()) },
+                    true => TurnEnd::Answered {
+                        stop_reason: Some("end_turn".to_owned()),
+                        usage: None,
+                        meta: None,
+                    },
                     false => TurnEnd::Failed { error: failure() },
                 };
                 runtime.end_turn(end, journal);
