@@ -3,6 +3,7 @@
 //! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
+pub mod handoff;
 pub mod local;
 pub mod numbers;
 pub mod turns;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use handoff::{WorkerContinue, WorkerHandoff, WorkerInspect, WorkerRestart};
 use local::{ConfigInit, ControllerInit, ControllerStatus, LauncherList, LauncherName};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
@@ -123,6 +125,10 @@ pub enum WorkerCommand {
     Show(WorkerId),
     Stop(WorkerStop),
     Logs(WorkerLogs),
+    Inspect(WorkerInspect),
+    Handoff(WorkerHandoff),
+    Continue(Box<WorkerContinue>),
+    Restart(WorkerRestart),
 }
 
 /// `--json`, on every command.

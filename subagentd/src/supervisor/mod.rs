@@ -7,12 +7,15 @@ mod controllers;
 mod entropy;
 mod environment;
 mod follow;
+mod handoffs;
 mod health;
+mod inspect;
 mod journal;
 mod link;
 mod locks;
 mod orders;
 mod process;
+mod restart;
 mod roster;
 mod shared;
 mod spec;
@@ -33,6 +36,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
 pub use follow::Follower;
+pub use inspect::InspectQuery;
 pub use shared::Setup;
 
 use crate::store::{Durability, Store};
@@ -67,6 +71,7 @@ impl Supervisor {
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
         let shared = Arc::new(Shared::new(setup, store, generation, boot_id));
         environment::remove_strays(&shared).await;
+        handoffs::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         Ok(Self { shared, roster })
     }
