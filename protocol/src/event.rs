@@ -13,7 +13,7 @@ use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session,
 use crate::state::words;
 use crate::surrogates;
 use crate::time::Timestamp;
-use crate::update;
+use crate::{fields, update};
 
 words! {
     /// The type of an event. Those that begin with `runtime.` are the journal's own and are never shown.
@@ -211,7 +211,7 @@ impl StoredEvent {
         let mut data = Map::new();
         data.insert("method".to_owned(), "session/update".into());
         data.insert("kind".to_owned(), kind.into());
-        data.extend(update::fields(kind, &params));
+        data.extend(fields::of(kind, &params));
         Value::Object(data)
     }
 

@@ -110,6 +110,10 @@ id!(
     RequestId, "approval request", "ap_", 5
 );
 id!(
+    /// A snapshot of a worker for its successor.
+    SnapshotId, "handoff", "hs_", 5
+);
+id!(
     /// The session id that is shown before the agent has given one.
     PlaceholderSessionId, "placeholder session", "sess_", 6
 );

@@ -10,6 +10,7 @@ pub mod codec;
 mod depth;
 pub mod error;
 pub mod event;
+pub mod fields;
 pub mod frame;
 pub mod ids;
 pub mod json;

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::Error;
@@ -295,6 +296,12 @@ pub enum TurnEnd {
         /// ACP's `stopReason` in the agent's spelling; absent when it gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop_reason: Option<String>,
+        /// ACP's `usage` as the agent sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Value>,
+        /// ACP's `_meta` as the agent sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        meta: Option<Value>,
     },
     /// The prompt failed.
     Failed {
@@ -347,6 +354,15 @@ mod tests {
         assert_eq!(record.b.unwrap().get(), r#"{"b" : 1e3,"a":[ ]}"#);
         assert_eq!(record.event_type(), EventType::ProgressUpdate);
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
+    fn an_end_of_before_there_was_usage_is_read() {
+        let text = r#"{"end":"answered","stopReason":"end_turn"}"#;
+        let end: TurnEnd = serde_json::from_str(text).unwrap();
+        let stop_reason = Some("end_turn".to_owned());
+        assert_eq!(end, TurnEnd::Answered { stop_reason, usage: None, meta: None });
+        assert_eq!(serde_json::to_string(&end).unwrap(), text);
     }
 
     #[test]

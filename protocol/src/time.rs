@@ -10,6 +10,20 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// Reads ISO 8601: with an offset, or without one as UTC; seconds may have a fraction, a day alone is its beginning.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let absolute = text.parse::<jiff::Timestamp>().ok();
+        let time = absolute.or_else(|| {
+            let civil = text.parse::<jiff::civil::DateTime>().ok()?;
+            Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+        })?;
+        Some(Self(time.as_millisecond()))
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_millisecond(self.0) {
@@ -37,6 +51,25 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_every_way_to_write_a_moment() {
+        for same in [
+            "2026-11-21T20:29:42Z",
+            "2026-11-21T20:29:42+00:00",
+            "2026-11-21T21:29:42+01:00",
+            "2026-11-21T21:29:42.000+0100",
+            "2026-11-21 20:29:42",
+            " 2026-11-21t20:29:42z ",
+        ] {
+            assert_eq!(Timestamp::parse(same), Some(Timestamp(1_795_292_982_000)), "{same}");
+        }
+        assert_eq!(Timestamp::parse("2026-11-21T20:29:42.25Z"), Some(Timestamp(1_795_292_982_250)));
+        assert_eq!(Timestamp::parse("1970-01-02"), Some(Timestamp(86_400_000)));
+        for wrong in ["", "now", "20:29", "2026-13-01", "2026-11-21T25:00:00Z", "1795292982"] {
+            assert_eq!(Timestamp::parse(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn prints_whole_seconds_in_utc() {

@@ -128,42 +128,6 @@ fn nested_text(chunk: &Value) -> String {
     }
 }
 
-/// The fields of a `progress.update` of this kind, from the `params` of the notification.
-///
-/// Only what has the expected type is taken over; everything else stays in the raw text.
-#[must_use]
-pub fn fields(kind: &str, params: &Value) -> serde_json::Map<String, Value> {
-    let update = &params["update"];
-    let mut fields = serde_json::Map::new();
-    let mut take = |from: &str, to: &str| {
-        if let Some(value) = update.get(from).filter(|value| !value.is_null()) {
-            fields.insert(to.to_owned(), value.clone());
-        }
-    };
-    match kind {
-        "tool_call" | "tool_call_update" => {
-            take("toolCallId", "toolCallId");
-            take("title", "title");
-            take("kind", "toolKind");
-            take("status", "status");
-            take("locations", "locations");
-        }
-        "plan" => take("entries", "entries"),
-        "usage" => {
-            take("used", "used");
-            take("size", "size");
-            take("cost", "cost");
-        }
-        "mode" => take("currentModeId", "currentModeId"),
-        "session_info" => take("title", "title"),
-        "thought" | "user_message" => {
-            fields.insert("text".to_owned(), text(params).into());
-        }
-        _ => {}
-    }
-    fields
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod core;
+pub mod handoff;
 pub mod life;
 pub mod peer;
 pub mod store;

@@ -7,6 +7,7 @@ mod approvals;
 mod controllers;
 mod daemon;
 mod envelope;
+mod handoffs;
 mod turns;
 mod workers;
 
@@ -18,5 +19,9 @@ pub use controllers::{
 };
 pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};
+pub use handoffs::{
+    CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
+    WorkspaceStatus,
+};
 pub use turns::{CancelTurn, LatestEvent, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
 pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};

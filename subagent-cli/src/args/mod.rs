@@ -6,6 +6,7 @@
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
+pub mod handoff;
 pub mod local;
 pub mod numbers;
 pub mod roles;
@@ -22,6 +23,7 @@ use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, S
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
+use handoff::{WorkerContinue, WorkerHandoff, WorkerInspect, WorkerRestart};
 use local::{ConfigInit, LauncherList, LauncherName};
 use roles::{PromptCommand, RoleCommand};
 use turns::{Approve, Cancel, Send, Wait, Watch};
@@ -144,6 +146,10 @@ pub enum WorkerCommand {
     Show(WorkerId),
     Stop(WorkerStop),
     Logs(WorkerLogs),
+    Inspect(WorkerInspect),
+    Handoff(WorkerHandoff),
+    Continue(Box<WorkerContinue>),
+    Restart(WorkerRestart),
 }
 
 /// `--json`, on every command.

@@ -13,6 +13,7 @@ mod controller_recover;
 mod controller_release;
 mod controller_status;
 mod daemon;
+mod git_status;
 mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
@@ -25,8 +26,12 @@ mod text_risk;
 mod text_source;
 mod wait;
 mod watch;
+mod worker_continue;
+mod worker_handoff;
+mod worker_inspect;
 mod worker_list;
 mod worker_logs;
+mod worker_restart;
 mod worker_show;
 mod worker_start;
 mod worker_stop;
@@ -60,6 +65,10 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Show(args)) => args.json.json,
         Command::Worker(WorkerCommand::Stop(args)) => args.json.json,
         Command::Worker(WorkerCommand::Logs(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Inspect(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Handoff(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Restart(args)) => args.json.json,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
@@ -94,6 +103,10 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
         Command::Worker(WorkerCommand::Stop(args)) => worker_stop::run(&args, context),
         Command::Worker(WorkerCommand::Logs(args)) => worker_logs::run(&args, context),
+        Command::Worker(WorkerCommand::Inspect(args)) => worker_inspect::run(args, context),
+        Command::Worker(WorkerCommand::Handoff(args)) => worker_handoff::run(args, context),
+        Command::Worker(WorkerCommand::Continue(args)) => worker_continue::run(*args, context),
+        Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),

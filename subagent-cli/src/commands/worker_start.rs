@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
+use serde_json::Value;
 use subagent_config::launcher::{self, ResolvedLauncher};
 use subagent_config::model::{self, ACP_STDIO};
 use subagent_config::{Workspace, controller_hint, inherited_environment, role, workspace};
@@ -28,48 +29,68 @@ use crate::output::{Outcome, text};
 /// How much longer than the agent itself the whole start may take.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// What is to be started; what is absent is chosen by config and workspace.
+pub(super) struct Wanted {
+    pub(super) launcher: Option<String>,
+    pub(super) role: Option<String>,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) label: String,
+    pub(super) controller_id: Option<String>,
+}
+
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
-    let typed_cwd = args.cwd.or_else(|| input.text("cwd").map(PathBuf::from));
-    let workspace = context.workspace(typed_cwd.as_deref())?;
-    let cwd = workspace::resolve_cwd(typed_cwd.as_deref(), &context.env)?;
+    let wanted = Wanted {
+        launcher: either(args.launcher, "launcher"),
+        role: either(args.role, "role"),
+        cwd: args.cwd.or_else(|| input.text("cwd").map(PathBuf::from)),
+        label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
+        controller_id: either(args.controller_id, "controllerId"),
+    };
+    let workspace = context.workspace(wanted.cwd.as_deref())?;
+    let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move { start(&mut client, wanted, &config, &workspace, context).await })?;
+    let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
+    Ok(Outcome::report("worker.started", data, shown))
+}
+
+/// Starts a worker of this workspace and gives the data of `worker.started`.
+pub(super) async fn start(
+    client: &mut Client,
+    wanted: Wanted,
+    config: &model::Config,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Value> {
+    let cwd = workspace::resolve_cwd(wanted.cwd.as_deref(), &context.env)?;
     if cwd.to_str().is_none() {
         // It is part of JSON documents and of the agent's protocol, which are text.
         return Err(Failure::argument(format!("{} is not UTF-8; rename the folder", cwd.display()))
             .with("cwd", path_value(&cwd)));
     }
-    let config = context.config(args.config.config.as_deref(), typed_cwd.as_deref())?.config;
-    let choice = choice(either(args.controller_id, "controllerId"), context, &workspace)?;
-    let role = either(args.role, "role");
-    let role = role::choose_role(&config, role.as_deref()).to_owned();
-    let launcher = either(args.launcher, "launcher");
-    let chosen = choose(&config, launcher.as_deref(), &role, &cwd, context);
-    let label = either(args.label, "label").unwrap_or_else(|| "worker".to_owned());
-    let mut client = Client::new(context, &workspace)?;
-    let data = block_on(async move {
-        let (launcher, resolved) = match chosen {
-            Ok(chosen) => chosen,
-            Err(failure) => {
-                client.ask(&Ask::get(resolve_path(&choice))).await?;
-                return Err(failure);
-            }
-        };
-        let request = StartWorker {
-            choice,
-            env: environment(context, launcher, &cwd),
-            launcher: spec(launcher, resolved)?,
-            role,
-            cwd,
-            label,
-            umask: current_umask().bits(),
-            nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
-        };
-        let limit = launcher.timeouts.startup + GRACE;
-        client.ask(&Ask::change("/v1/workers", &request)?.within(Some(limit))).await
-    })?;
-    let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
-    Ok(Outcome::report("worker.started", data, shown))
+    let choice = choice(wanted.controller_id, context, workspace)?;
+    let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
+    let (launcher, resolved) = match choose(config, wanted.launcher.as_deref(), &role, &cwd, context) {
+        Ok(chosen) => chosen,
+        Err(failure) => {
+            client.ask(&Ask::get(resolve_path(&choice))).await?;
+            return Err(failure);
+        }
+    };
+    let request = StartWorker {
+        choice,
+        env: environment(context, launcher, &cwd),
+        launcher: spec(launcher, resolved)?,
+        role,
+        cwd,
+        label: wanted.label,
+        umask: current_umask().bits(),
+        nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
+    };
+    let limit = launcher.timeouts.startup + GRACE;
+    client.ask(&Ask::change("/v1/workers", &request)?.within(Some(limit))).await
 }
 
 /// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.
@@ -177,7 +198,7 @@ fn current_umask() -> Mode {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use subagent_config::Environment;
 
     use super::*;

@@ -12,6 +12,7 @@ mod control;
 mod controllers;
 mod daemon;
 mod events;
+mod handoffs;
 mod layers;
 mod reply;
 mod server;
@@ -59,6 +60,9 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers", get(workers::list).post(workers::start))
         .route("/v1/workers/{worker}", get(workers::show))
         .route("/v1/workers/{worker}/stop", post(workers::stop))
+        .route("/v1/workers/{worker}/inspect", get(handoffs::inspect))
+        .route("/v1/workers/{worker}/restart", post(handoffs::restart))
+        .route("/v1/workers/{worker}/handoffs", post(handoffs::create))
         .route("/v1/workers/{worker}/logs", get(workers::logs))
         .route("/v1/workers/{worker}/turns", post(turns::send))
         .route("/v1/workers/{worker}/cancel", post(turns::cancel))

@@ -19,7 +19,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ControllerNotFound
         | Code::WorkerNotFound
         | Code::EventNotFound
-        | Code::ApprovalNotFound => StatusCode::NOT_FOUND,
+        | Code::ApprovalNotFound
+        | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::ControllerOwnershipConflict
         | Code::WorkerBusy

@@ -6,6 +6,7 @@
 
 pub mod approval;
 pub mod decision;
+pub(crate) mod restart;
 mod step;
 #[cfg(test)]
 mod tests;

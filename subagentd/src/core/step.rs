@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
+use subagent_protocol::fields;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
@@ -9,7 +10,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput};
 use super::decision::Choice;
-use super::worker::{Action, Cancel, Fact, Input, Link, State, Step, Turn, Worker};
+use super::worker::{Action, Cancel, Fact, Input, Link, Restart, State, Step, Turn, Worker};
 
 /// Why a turn is canceled when its worker is stopped.
 const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
@@ -17,7 +18,11 @@ const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
     match input {
-        Input::Send { .. } | Input::Decide { .. } | Input::Cancel { .. } | Input::Stop => {}
+        Input::Send { .. }
+        | Input::Decide { .. }
+        | Input::Cancel { .. }
+        | Input::Stop
+        | Input::Restart { .. } => {}
         // Nothing of it is left: whatever is still said of its runtimes is late news.
         _ if worker.state == State::Stopped => {
             return Ok(Step { worker: next.worker, facts: Vec::new(), actions: Vec::new() });
@@ -29,12 +34,17 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
+        Input::Restart { force } => next.restart(force)?,
         Input::Session { origin, context_lost } => {
             let first = next.worker.state == State::Starting;
             if first {
                 next.worker.state = State::Idle;
             }
-            next.worker.link = Link::Ready;
+            // One that is to end for a restart is on its way out already.
+            if next.worker.restart != Restart::Wanted {
+                next.worker.link = Link::Ready;
+                next.worker.restart = Restart::None;
+            }
             let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
             next.event(event_type, json!({"session": origin, "contextLost": context_lost}), None);
             next.prompt_if_waiting();
@@ -45,6 +55,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         }
         Input::SpawnFailed { error } => {
             next.worker.link = Link::None;
+            next.worker.restart = Restart::None;
             // Not yet stopped: an earlier agent's leftovers may be what stood in the way.
             next.start_failed(error);
         }
@@ -89,10 +100,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
 }
 
 /// The value that is being built.
-struct Next {
-    worker: Worker,
-    facts: Vec<Fact>,
-    actions: Vec<Action>,
+pub(super) struct Next {
+    pub(super) worker: Worker,
+    pub(super) facts: Vec<Fact>,
+    pub(super) actions: Vec<Action>,
 }
 
 impl Next {
@@ -254,6 +265,7 @@ impl Next {
                 self.worker.state = State::Stopping(Some(turn));
             }
         }
+        self.worker.restart = Restart::None;
         self.facts.push(Fact::DesiredStop);
         match self.worker.link {
             // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
@@ -263,12 +275,17 @@ impl Next {
     }
 
     fn prompt_if_waiting(&mut self) {
-        if let State::Turn(Turn { no, dispatching: false, cancel: None, .. }) = self.worker.state {
+        if let State::Turn(Turn { no, dispatching: false, cancel: None, .. }) = self.worker.state
+            && self.worker.link == Link::Ready
+        {
             self.actions.push(Action::Prompt { turn: no });
         }
     }
 
     fn start_failed(&mut self, error: Error) {
+        if self.worker.restart == Restart::Begun {
+            self.worker.restart = Restart::None;
+        }
         self.facts.push(Fact::LastError(Some(error.clone())));
         match &self.worker.state {
             State::Starting => self.worker.state = State::Error,
@@ -307,7 +324,7 @@ impl Next {
     }
 
     /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
-    fn close_turn(&mut self, end: Option<TurnEnd>) {
+    pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
         if self.worker.turn().is_some() {
             // The runtime closes them before it ends a turn; what is left here would stay open for ever. Before the
             // turn is taken, so that their events belong to it.
@@ -333,10 +350,13 @@ impl Next {
                 let data = json!({"turnId": turn.id, "reason": cancel.reason});
                 (TurnStatus::Canceled, EventType::TurnCanceled, data)
             }
-            (None, Some(TurnEnd::Answered { stop_reason })) => {
+            (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
                 let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
                 if let Some(stop_reason) = stop_reason {
                     data["stopReason"] = stop_reason.into();
+                }
+                if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
+                    data["usage"] = usage;
                 }
                 (TurnStatus::Completed, EventType::TurnCompleted, data)
             }
@@ -390,7 +410,8 @@ impl Next {
         }
         // The runtime ends a turn without a cancel of its own when it is told to end. Written down, because a daemon
         // that is started anew before the end of the turn must come to the same result.
-        let stopping = matches!(self.worker.state, State::Stopping(_));
+        let stopping =
+            matches!(self.worker.state, State::Stopping(_)) || self.worker.restart == Restart::Wanted;
         let (State::Stopping(Some(turn)) | State::Turn(turn)) = &mut self.worker.state else { return };
         let cancel = match (&turn.cancel, reason) {
             (Some(cancel), _) if cancel.requested => return,
@@ -405,12 +426,16 @@ impl Next {
     }
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.
-    fn attached(&mut self, link: Link, last_turn: u64) {
+    fn attached(&mut self, told: Link, last_turn: u64) {
         // A hello may be older than what was read of the journal since; a runtime only ever gets further.
-        self.worker.link = self.worker.link.max(link);
+        self.worker.link = self.worker.link.max(told);
         let link = self.worker.link;
         match &self.worker.state {
             State::Stopping(_) => self.actions.push(Action::Terminate),
+            // The old runtime has not heard that it is to end.
+            State::Idle | State::Turn(_) if self.worker.restart == Restart::Wanted && told < Link::Ending => {
+                return self.end_for_restart();
+            }
             State::Turn(turn) if link == Link::Ready => {
                 let (no, cancel) = (turn.no, turn.cancel.clone());
                 let unsent = !turn.dispatching && turn.no > last_turn;
@@ -434,6 +459,7 @@ impl Next {
     }
 
     fn runtime_gone(&mut self, clean: bool, rebooted: bool) {
+        let was = self.worker.restart;
         self.worker.link = Link::None;
         self.end_approvals(&ApprovalInput::Lost);
         if !clean {
@@ -459,8 +485,15 @@ impl Next {
                 self.actions.push(Action::StartRuntime);
             }
             State::Turn(_) | State::Stopping(Some(_)) => self.turn_lost(rebooted),
-            State::Idle if !clean => self.facts.push(Fact::LastError(Some(runtime_lost(None)))),
+            State::Idle if was == Restart::Begun || !clean => {
+                self.facts.push(Fact::LastError(Some(runtime_lost(None))));
+            }
             State::Idle | State::Stopping(None) | State::Error | State::Stopped => {}
+        }
+        match (was, &self.worker.state) {
+            (Restart::Wanted, State::Idle | State::Error) => self.begin_restart(),
+            // The new one is gone, too; or another one is started for a turn anyway.
+            _ => self.worker.restart = Restart::None,
         }
     }
 

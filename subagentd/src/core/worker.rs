@@ -23,6 +23,25 @@ pub struct Worker {
     pub approvals: BTreeMap<RequestId, Approval>,
     /// The number of its last turn, 0 for none.
     pub last_turn: u64,
+    /// Whether somebody wants another runtime for it.
+    pub restart: Restart,
+}
+
+/// A restart that somebody asked for, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// Nobody asked for one, or it is over.
+    None,
+    /// The old runtime is to end first.
+    Wanted,
+    /// The new one is being started.
+    Begun,
+}
+
+impl Restart {
+    /// All of them, with the words by which they are stored.
+    pub const WORDS: [(Self, &'static str); 3] =
+        [(Self::None, "none"), (Self::Wanted, "wanted"), (Self::Begun, "begun")];
 }
 
 /// What a worker is doing.
@@ -107,6 +126,11 @@ pub enum Input {
     },
     /// Somebody stops the worker.
     Stop,
+    /// Somebody wants another runtime.
+    Restart {
+        /// Whether an open turn is canceled for it.
+        force: bool,
+    },
     /// Journal: the agent has a session.
     Session {
         /// How it came to be.
@@ -314,7 +338,13 @@ impl Worker {
     /// A worker whose first runtime is to be started.
     #[must_use]
     pub fn new() -> Self {
-        Self { state: State::Starting, link: Link::None, approvals: BTreeMap::new(), last_turn: 0 }
+        Self {
+            state: State::Starting,
+            link: Link::None,
+            approvals: BTreeMap::new(),
+            last_turn: 0,
+            restart: Restart::None,
+        }
     }
 
     /// The open turn.

@@ -36,9 +36,9 @@ pub struct EventPage {
     pub end: bool,
 }
 
-const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload";
+pub(super) const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload";
 
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
+pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
     let turn_id: Option<String> = row.get(4)?;
     let record: Option<String> = row.get(5)?;
     Ok(StoredEvent {

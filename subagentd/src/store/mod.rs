@@ -6,6 +6,8 @@
 pub(crate) mod controllers;
 mod error;
 pub(crate) mod events;
+pub(crate) mod handoffs;
+pub(crate) mod history;
 mod open;
 mod rows;
 mod schema;

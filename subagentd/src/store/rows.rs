@@ -10,6 +10,7 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
+use crate::core::worker::Restart;
 
 /// The integer key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,12 +118,17 @@ pub struct WorkerRow {
     pub stopped_at: Option<Timestamp>,
     /// Whether a runtime may live, or its journal was not taken to the end.
     pub may_live: bool,
+    /// Whether there is a snapshot of it for a successor.
+    pub has_handoff: bool,
+    /// How far a restart is.
+    pub restart: Restart,
 }
 
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \
      w.role, w.cwd, w.spec, w.state, w.desired, w.placeholder, w.session_id, w.incarnation, w.boot_id, \
      w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
-     w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live";
+     w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
+     EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -155,6 +161,10 @@ impl WorkerRow {
             updated_at: Timestamp(row.get(25)?),
             stopped_at: row.get::<_, Option<i64>>(26)?.map(Timestamp),
             may_live: row.get(27)?,
+            has_handoff: row.get(28)?,
+            restart: word(row, 29, |text| {
+                Restart::WORDS.iter().find(|(_, word)| *word == text).map(|(restart, _)| *restart)
+            })?,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
 use crate::core::approval::Approval;
-use crate::core::worker::{Cancel, Fact, Link, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Link, Restart, State, Turn, Worker};
 
 impl Tx<'_> {
     /// Adds a worker that is to be started.
@@ -47,7 +47,7 @@ impl Tx<'_> {
     /// `STORAGE_ERROR`.
     pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
         self.execute(
-            "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7,
+            "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
                     stopped_at = CASE WHEN ?2 = 'stopped' THEN coalesce(stopped_at, ?7) END
              WHERE id = ?1",
             params![
@@ -58,6 +58,7 @@ impl Tx<'_> {
                 signed(cursor.offset),
                 signed(cursor.number),
                 now.0,
+                restart_word(worker.restart),
             ],
         )?;
         Ok(())
@@ -338,7 +339,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
-    Ok(Worker { state, link: Link::None, approvals, last_turn: row.last_turn })
+    Ok(Worker { state, link: Link::None, approvals, last_turn: row.last_turn, restart: row.restart })
 }
 
 const fn state_word(state: &State) -> &'static str {
@@ -350,6 +351,10 @@ const fn state_word(state: &State) -> &'static str {
         State::Error => "error",
         State::Stopped => "stopped",
     }
+}
+
+fn restart_word(restart: Restart) -> &'static str {
+    Restart::WORDS.iter().find(|(known, _)| *known == restart).map_or("none", |(_, word)| word)
 }
 
 /// Whether the record with this number is the guard's proof: the runtime ended in order.

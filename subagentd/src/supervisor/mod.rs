@@ -8,13 +8,16 @@ mod depth;
 mod entropy;
 mod environment;
 mod follow;
+mod handoffs;
 mod health;
+mod inspect;
 mod journal;
 mod link;
 mod locks;
 mod orders;
 mod ownership;
 mod process;
+mod restart;
 mod roster;
 mod shared;
 mod spec;
@@ -36,6 +39,7 @@ use tokio::sync::watch;
 
 pub use follow::Follower;
 pub use health::Look;
+pub use inspect::InspectQuery;
 pub use shared::Setup;
 
 use crate::store::{Durability, Store};
@@ -70,6 +74,7 @@ impl Supervisor {
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
         let shared = Arc::new(Shared::new(setup, store, generation, boot_id));
         environment::remove_strays(&shared).await;
+        handoffs::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         Ok(Self { shared, roster })
     }

@@ -15,9 +15,9 @@ use crate::core::worker::State;
 use crate::store::{Durability, NewWorker, OwnerCheck, WorkerRow};
 
 /// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
-const START_MARGIN: Duration = Duration::from_secs(10);
+pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 /// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
-const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 
 impl Supervisor {
     /// Starts a worker and waits until its agent has a session.

@@ -237,7 +237,7 @@ impl Supervisor {
     }
 
     /// The actor of a worker that something is to be done with.
-    async fn actor(&self, row: &WorkerRow) -> Result<Handle> {
+    pub(super) async fn actor(&self, row: &WorkerRow) -> Result<Handle> {
         match self.roster.live(row.worker_id.as_str()) {
             Ok(handle) => Ok(handle),
             Err(_) if row.state == "stopped" => Err(stopped(row)),

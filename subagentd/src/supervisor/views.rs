@@ -49,21 +49,7 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let found =
             self.shared.store.read(move |connection| workers::approvals(connection, row.id, None)).await?;
-        Ok(found
-            .into_iter()
-            .map(|approval| {
-                let view = approval_view(&approval.asked);
-                PendingApproval {
-                    request_id: approval.request_id,
-                    turn_id: approval.turn_id,
-                    kind: "tool.call".to_owned(),
-                    message: view.message,
-                    options: view.options,
-                    status: approval.status,
-                    created_at: approval.asked_at,
-                }
-            })
-            .collect())
+        Ok(found.into_iter().map(pending_approval).collect())
     }
 
     /// The end of what the worker's agent wrote to its standard error.
@@ -130,10 +116,33 @@ impl Supervisor {
             created_at: row.created_at,
             updated_at: row.updated_at,
             stopped_at: row.stopped_at,
-            recovery_state: if state == WorkerState::Stopped { "lost" } else { "restartable" }.to_owned(),
+            recovery_state: recovery_state(row.has_handoff, state).to_owned(),
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.is_some_and(|snapshot| snapshot.unresponsive),
         }
+    }
+}
+
+/// What may become of a worker's work.
+const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
+    match (has_handoff, state) {
+        (true, _) => "handoff_available",
+        (false, WorkerState::Stopped) => "lost",
+        (false, _) => "restartable",
+    }
+}
+
+/// A permission request as it is shown.
+pub(super) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
+    let view = approval_view(&approval.asked);
+    PendingApproval {
+        request_id: approval.request_id,
+        turn_id: approval.turn_id,
+        kind: "tool.call".to_owned(),
+        message: view.message,
+        options: view.options,
+        status: approval.status,
+        created_at: approval.asked_at,
     }
 }
 

@@ -11,6 +11,9 @@ use crate::shorten;
 /// The longest id of a session.
 const MAX_SESSION_ID_BYTES: usize = 4096;
 
+/// The longest object that is kept beside the end of a turn, as JSON.
+const MAX_ASIDE_BYTES: usize = 16 * 1024;
+
 /// What the answer to `initialize` says, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Capabilities {
@@ -65,6 +68,13 @@ pub(crate) fn session_id(result: &Value) -> Option<&str> {
     result["sessionId"].as_str().filter(|id| id.len() <= MAX_SESSION_ID_BYTES)
 }
 
+/// An object that is written down beside the end of a turn, unless it is empty, or too long to be what it should be.
+pub(crate) fn aside(value: &Value) -> Option<Value> {
+    let object = value.as_object().filter(|object| !object.is_empty())?;
+    let short = serde_json::to_string(object).is_ok_and(|text| text.len() <= MAX_ASIDE_BYTES);
+    short.then(|| value.clone())
+}
+
 /// A sentence for an error that an agent answered: its message, with the detail that some put into `data`; at most 4 KiB.
 pub(crate) fn error_text(error: &Value) -> String {
     let message = error["message"].as_str().or(error.as_str()).unwrap_or("no message");
@@ -110,6 +120,15 @@ mod tests {
         assert_eq!(session_id(&json!({"sessionId": id})), Some(&*id));
         assert_eq!(session_id(&json!({"sessionId": id + "s"})), None);
         assert_eq!(session_id(&json!({"sessionId": 7})), None);
+    }
+
+    #[test]
+    fn beside_the_end_of_a_turn_stands_what_is_an_object_and_short() {
+        let usage = json!({"inputTokens": 100, "outputTokens": 20});
+        assert_eq!(aside(&usage), Some(usage));
+        for other in [json!(null), json!({}), json!([1]), json!({"x": "y".repeat(MAX_ASIDE_BYTES)})] {
+            assert_eq!(aside(&other), None);
+        }
     }
 
     #[test]

@@ -83,8 +83,10 @@ impl Conversation {
                 TurnEnd::Failed { error: errors::turn_timeout(self.turn_limit_seconds()) }
             }
             (_, Outcome::Result(raw)) => {
-                let stop_reason = results::value(raw)["stopReason"].as_str().map(str::to_owned);
-                TurnEnd::Answered { stop_reason }
+                let result = results::value(raw);
+                let stop_reason = result["stopReason"].as_str().map(str::to_owned);
+                let (usage, meta) = (results::aside(&result["usage"]), results::aside(&result["_meta"]));
+                TurnEnd::Answered { stop_reason, usage, meta }
             }
             (_, Outcome::Error(error)) => {
                 let error = results::value(error);

@@ -150,7 +150,7 @@ fn a_full_disk_leaves_whole_records_only() {
     assert_eq!(journal.end().offset, fs::metadata(segment::path(directory.path(), 3)).unwrap().len());
     // The end of the turn gets through in the room that was kept.
     assert_eq!(journal.batch.shed(), 1);
-    let end = TurnEnd::Answered { stop_reason: None };
+    let end = TurnEnd::Answered { stop_reason: None, usage: None, meta: None };
     journal.batch.push_body(RecordType::TurnEnd, Some(1), &end);
     journal.commit().unwrap();
     let last = read(&directory, 3).pop().unwrap();

@@ -10,7 +10,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerSta
 use super::rows::Rows;
 use super::{Shape, is_stopped};
 use crate::core::approval::Approval;
-use crate::core::worker::{Action, Fact, Input, Link, State, Step, Worker};
+use crate::core::worker::{Action, Fact, Input, Link, Restart, State, Step, Worker};
 
 /// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
 pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
@@ -22,7 +22,7 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
             W::Running => matches!(to, W::WaitingApproval | W::Canceling | W::Idle),
             W::WaitingApproval => matches!(to, W::Running | W::Canceling | W::Idle),
             W::Canceling => matches!(to, W::Idle | W::Stopped),
-            W::Error => matches!(to, W::Running | W::WaitingApproval | W::Idle | W::Stopped),
+            W::Error => matches!(to, W::Starting | W::Running | W::WaitingApproval | W::Idle | W::Stopped),
             W::Stopped => false,
         }
 }
@@ -91,6 +91,7 @@ impl Checker {
             Input::Decide { .. } => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
             Input::Cancel { .. } => &[Code::WorkerNotRunning],
             Input::Stop => &[],
+            Input::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
             _ => &[Code::Internal],
         };
         assert!(expected.contains(&code), "{code} for {input:?} in {:?}", self.worker);
@@ -276,7 +277,8 @@ impl Checker {
                     "one lives"
                 );
                 assert_eq!(step.worker.link, Link::Starting);
-                assert!(matches!(step.worker.state, State::Turn(_)));
+                let begun = step.worker.restart == Restart::Begun;
+                assert!(begun || matches!(step.worker.state, State::Turn(_)));
             }
             Action::Prompt { turn } => {
                 let State::Turn(open) = &step.worker.state else { panic!("a prompt without a turn") };
@@ -295,7 +297,10 @@ impl Checker {
                 };
                 assert_eq!(decided, option_id);
             }
-            Action::Terminate => assert!(matches!(step.worker.state, State::Stopping(_))),
+            Action::Terminate => {
+                let restarts = step.worker.restart == Restart::Wanted;
+                assert!(restarts || matches!(step.worker.state, State::Stopping(_)));
+            }
         }
     }
 }

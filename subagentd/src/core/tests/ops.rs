@@ -8,6 +8,9 @@ pub(super) enum Op {
     Send,
     Cancel,
     Stop,
+    Restart {
+        force: bool,
+    },
     Decide {
         which: usize,
         select: bool,
@@ -56,6 +59,7 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         8 => Just(Op::Send),
         2 => Just(Op::Cancel),
         1 => Just(Op::Stop),
+        2 => any::<bool>().prop_map(|force| Op::Restart { force }),
         3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
         6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
         6 => Just(Op::SessionOpens),

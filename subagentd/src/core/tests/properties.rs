@@ -59,7 +59,7 @@ fn anything() -> impl Strategy<Value = Input> {
     let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
     let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
     let end = prop_oneof![
-        Just(TurnEnd::Answered { stop_reason: None }),
+        Just(TurnEnd::Answered { stop_reason: None, usage: None, meta: None }),
         Just(TurnEnd::Failed { error: failure() }),
     ];
     prop_oneof![
@@ -110,7 +110,10 @@ fn all_inputs() -> Vec<Input> {
     for turn in 1..=2 {
         inputs.push(Input::Dispatching { turn });
         inputs.push(Input::CancelRequested { turn, reason: "the journal's".to_owned() });
-        inputs.push(Input::TurnEnd { turn, end: TurnEnd::Answered { stop_reason: None } });
+        inputs.push(Input::TurnEnd {
+            turn,
+            end: TurnEnd::Answered { stop_reason: None, usage: None, meta: None },
+        });
         inputs.push(Input::TurnEnd { turn, end: TurnEnd::Failed { error: failure() } });
         inputs.push(Input::PromptRefused { turn, error: None });
         inputs.push(Input::PromptRefused { turn, error: Some(failure()) });

@@ -6,7 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 
 use crate::core::approval::Approval;
-use crate::core::worker::{Cancel, Fact, Link, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Link, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
 pub(super) struct TurnRow {
@@ -28,6 +28,7 @@ struct ApprovalRow {
 pub(super) struct Rows {
     word: &'static str,
     last_turn: u64,
+    restart: Restart,
     pub(super) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
 }
@@ -48,6 +49,7 @@ impl Rows {
         Self {
             word: word(&worker.state),
             last_turn: worker.last_turn,
+            restart: worker.restart,
             turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
         }
@@ -58,6 +60,7 @@ impl Rows {
             self.fact(fact);
         }
         (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
+        self.restart = worker.restart;
     }
 
     fn fact(&mut self, fact: &Fact) {
@@ -132,6 +135,12 @@ impl Rows {
             }
             _ => None,
         });
-        Worker { state, link: Link::None, approvals: approvals.collect(), last_turn: self.last_turn }
+        Worker {
+            state,
+            link: Link::None,
+            approvals: approvals.collect(),
+            last_turn: self.last_turn,
+            restart: self.restart,
+        }
     }
 }

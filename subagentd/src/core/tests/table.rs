@@ -26,7 +26,10 @@ fn cancel_requested() -> Input {
 }
 
 fn answered() -> Input {
-    Input::TurnEnd { turn: 1, end: TurnEnd::Answered { stop_reason: Some("cancelled".to_owned()) } }
+    Input::TurnEnd {
+        turn: 1,
+        end: TurnEnd::Answered { stop_reason: Some("cancelled".to_owned()), usage: None, meta: None },
+    }
 }
 
 fn failed() -> Input {

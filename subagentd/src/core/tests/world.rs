@@ -11,7 +11,7 @@ use subagent_protocol::{Code, Error};
 use super::checker::Checker;
 use super::ops::Op;
 use super::{decide, failure, is_stopped, request, send};
-use crate::core::worker::{Action, Input, Link, State};
+use crate::core::worker::{Action, Input, Link, Restart, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -74,6 +74,7 @@ impl World {
             Op::Send => self.person(send(self.checker.worker.last_turn + 1)),
             Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
             Op::Stop => self.person(Input::Stop),
+            Op::Restart { force } => self.person(Input::Restart { force: *force }),
             Op::Decide { which, select } => {
                 let found = self.checker.worker.approvals.keys().nth(*which).cloned();
                 self.person(decide(found.unwrap_or_else(|| request(250)), select.then_some("allow")));
@@ -302,6 +303,10 @@ impl World {
                     self.start_wanted = true;
                 }
                 State::Starting => self.start_wanted = true,
+                _ if self.checker.worker.restart == Restart::Begun => {
+                    self.checker.worker.link = Link::Starting;
+                    self.start_wanted = true;
+                }
                 _ => {}
             }
         }
@@ -348,7 +353,11 @@ impl World {
                     self.ended_well.insert(no);
                 }
                 let end = match well {
-                    true => TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()) },
+                    true => TurnEnd::Answered {
+                        stop_reason: Some("end_turn".to_owned()),
+                        usage: None,
+                        meta: None,
+                    },
                     false => TurnEnd::Failed { error: failure() },
                 };
                 runtime.end_turn(end, journal);

@@ -59,6 +59,7 @@ CREATE TABLE workers (
     guard_pid      INTEGER,
     guard_start    INTEGER,
     last_turn      INTEGER NOT NULL DEFAULT 0,
+    restart        TEXT    NOT NULL DEFAULT 'none',
     segment        INTEGER NOT NULL DEFAULT 0,
     offset         INTEGER NOT NULL DEFAULT 0,
     number         INTEGER NOT NULL DEFAULT 0,
@@ -115,6 +116,20 @@ CREATE TABLE events (
 ) STRICT;
 CREATE UNIQUE INDEX record_once ON events (worker, number) WHERE number IS NOT NULL;
 CREATE INDEX events_of_worker ON events (worker, seq) WHERE internal = 0;
+-- All that is no progress (only progress has a kind): few rows among many.
+CREATE INDEX milestones ON events (worker, type, seq) WHERE internal = 0 AND kind IS NULL;
+
+-- Snapshots for a worker's successor, each with its files. up_to: the newest event that it speaks of.
+CREATE TABLE handoffs (
+    id              INTEGER PRIMARY KEY,
+    snapshot_id     TEXT    NOT NULL UNIQUE,
+    worker          INTEGER NOT NULL REFERENCES workers (id),
+    up_to           INTEGER NOT NULL,
+    handoff_path    TEXT    NOT NULL,
+    checkpoint_path TEXT    NOT NULL,
+    created_at      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX handoffs_of_worker ON handoffs (worker, up_to);
 
 -- Results of mutating requests by their idempotency key.
 CREATE TABLE requests (

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::Input;
-use crate::core::worker::{Link as LinkState, State};
+use crate::core::restart::RESTARTED_BY_MANAGER;
+use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::store::Durability;
 use crate::supervisor::link::Link;
 use crate::supervisor::process::ExitWatch;
@@ -120,7 +121,11 @@ impl Actor {
     }
 
     pub(super) fn terminate(&mut self) {
-        self.command(Command::Terminate { reason: "worker stopped by manager".to_owned() });
+        let reason = match self.worker.restart {
+            Restart::Wanted => RESTARTED_BY_MANAGER,
+            Restart::None | Restart::Begun => "worker stopped by manager",
+        };
+        self.command(Command::Terminate { reason: reason.to_owned() });
         let Some(runtime) = &mut self.runtime else { return };
         let patience = if runtime.unresponsive { TERMINATE_UNRESPONSIVE_TIMEOUT } else { TERMINATE_TIMEOUT };
         runtime.kill_at.get_or_insert(Instant::now() + patience);

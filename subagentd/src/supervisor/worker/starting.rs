@@ -7,7 +7,7 @@ use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::worker::{Link as LinkState, State};
+use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::{Cursor, Durability, workers};
 use crate::supervisor::process::{self, ExitWatch};
@@ -75,9 +75,8 @@ impl Actor {
 
     /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
     fn resume_without_runtime(&mut self) {
-        if self.worker.turn().is_some_and(|turn| !turn.dispatching)
-            && matches!(self.worker.state, State::Turn(_))
-        {
+        let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
+        if unsent || self.worker.restart == Restart::Begun {
             self.worker.link = LinkState::Starting;
             self.todo.push_back(Action::StartRuntime);
         }

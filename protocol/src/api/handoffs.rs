@@ -1,0 +1,126 @@
+//! Looking into a worker, and handing its work over to another one.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::approvals::PendingApproval;
+use super::workers::WorkerView;
+use crate::event::EventType;
+use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
+use crate::time::Timestamp;
+
+/// Data of `worker.inspected`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspected {
+    /// The worker.
+    pub worker: WorkerView,
+    /// Its permission requests that nobody has decided, oldest first.
+    pub pending_approvals: Vec<PendingApproval>,
+    /// The snapshot that speaks up to the newest event.
+    pub latest_handoff: Option<LatestHandoff>,
+    /// The last events that the filters let through, in order.
+    pub events: Vec<InspectedEvent>,
+}
+
+/// An event of `worker.inspected`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InspectedEvent {
+    /// The public cursor.
+    pub event_id: EventId,
+    /// When it was written.
+    pub ts: Timestamp,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// The turn that it belongs to.
+    pub turn_id: Option<TurnId>,
+    /// Its facts.
+    pub data: Value,
+}
+
+/// A snapshot that was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatestHandoff {
+    /// The snapshot.
+    pub snapshot_id: SnapshotId,
+    /// For the next worker.
+    pub handoff_path: String,
+    /// For programs.
+    pub checkpoint_path: String,
+    /// The newest event that it speaks of.
+    pub up_to_event_id: EventId,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// `POST /v1/workers/{id}/handoffs`: writes down what a worker did, for another one to go on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateHandoff {
+    /// Below which folder, absolute; the state dir's own without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoffs_dir: Option<PathBuf>,
+    /// What git says of the worker's folder. The caller asks it: the daemon runs nothing in a worker's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceStatus>,
+}
+
+/// What git says of a worker's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WorkspaceStatus {
+    /// It answered.
+    Known {
+        /// The commit that is checked out; none before the first.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        head: Option<String>,
+        /// What differs from it.
+        changes: Vec<WorkspaceChange>,
+        /// Whether there are more changes than these.
+        #[serde(default)]
+        truncated: bool,
+    },
+    /// It did not.
+    Unknown {
+        /// Why not, as part of a sentence.
+        unknown: String,
+    },
+}
+
+/// A path that differs from the last commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceChange {
+    /// The two letters of git's short status.
+    pub status: String,
+    /// Relative to the worker's folder if it is in it, else absolute.
+    pub path: String,
+}
+
+/// Data of `worker.handoff.ready`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandoffReady {
+    /// The snapshot.
+    pub snapshot_id: SnapshotId,
+    /// The worker that it is of.
+    pub worker_id: WorkerId,
+    /// For the next worker.
+    pub handoff_path: String,
+    /// For programs.
+    pub checkpoint_path: String,
+    /// The worker's last turn.
+    pub source_turn_id: Option<TurnId>,
+}
+
+/// `POST /v1/workers/{id}/restart`: another runtime for a worker, on the same session.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct RestartWorker {
+    /// Also when a turn is open; it is canceled.
+    #[serde(default)]
+    pub force: bool,
+}

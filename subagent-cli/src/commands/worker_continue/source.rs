@@ -1,0 +1,155 @@
+//! Where a worker goes on from: another worker, or the file of a handoff.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::ids::{ControllerId, WorkerId};
+
+use crate::client::{Ask, Client, Query, segment};
+use crate::commands::worker_handoff;
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+
+/// More is not read of a checkpoint.
+const MOST_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What a worker goes on from; what is known of the one before is the default for the new one.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) worker_id: Option<String>,
+    pub(super) handoff: PathBuf,
+    pub(super) checkpoint: Option<PathBuf>,
+    pub(super) launcher: Option<String>,
+    pub(super) role: Option<String>,
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) controller_id: Option<String>,
+}
+
+/// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
+pub(super) async fn of_worker(
+    client: &mut Client,
+    worker: &str,
+    handoffs_dir: Option<PathBuf>,
+    context: &Context,
+) -> Result<Source> {
+    let id = segment(worker);
+    let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
+    let seen = client.ask(&Ask::get(path)).await?;
+    let (shown, latest) = (&seen["worker"], &seen["latestHandoff"]);
+    let usable = |latest: &Value| {
+        let path = Path::new(latest["handoffPath"].as_str()?);
+        let wanted = handoffs_dir.as_deref().is_none_or(|dir| path.starts_with(dir));
+        // Events have numbers of one length, so their ids compare as they do.
+        let fresh = seen["events"][0]["eventId"].as_str() <= latest["upToEventId"].as_str();
+        (wanted && fresh && path.is_file()).then(|| latest.clone())
+    };
+    let handoff = match usable(latest) {
+        Some(latest) => latest,
+        None => worker_handoff::make(client, &id, shown, handoffs_dir, context).await?,
+    };
+    let text = |data: &Value, key: &str| data[key].as_str().map(str::to_owned);
+    let path = |key: &str| text(&handoff, key).map(PathBuf::from);
+    let Some(file) = path("handoffPath") else {
+        return Err(Failure::internal("the daemon's answer names no handoff"));
+    };
+    Ok(Source {
+        worker_id: Some(worker.to_owned()),
+        handoff: file,
+        checkpoint: path("checkpointPath").filter(|path| path.is_file()),
+        launcher: text(shown, "launcher"),
+        role: text(shown, "role"),
+        cwd: text(shown, "cwd").map(PathBuf::from),
+        controller_id: text(shown, "controllerId"),
+    })
+}
+
+/// The file, and what the checkpoint beside it says.
+pub(super) fn of_file(path: &Path, context: &Context) -> Result<Source> {
+    let path = context.env.cwd.join(path);
+    let file = std::fs::canonicalize(&path).ok().filter(|file| file.is_file());
+    let Some(file) = file.filter(|file| file.to_str().is_some()) else {
+        let message = format!("there is no handoff file {} (of plain text as its name)", path.display());
+        return Err(Failure::new(Code::HandoffNotFound, message)
+            .with("handoffPath", path_value(&path))
+            .recommend("make one with `subagent worker handoff`, or go on with --from-worker"));
+    };
+    let checkpoint = file.with_file_name("checkpoint.json");
+    let said = read(&checkpoint);
+    Ok(Source {
+        handoff: file,
+        checkpoint: said.is_some().then_some(checkpoint),
+        ..of_checkpoint(&said.unwrap_or_default())
+    })
+}
+
+/// A checkpoint that can be read. It is optional: what is wrong with it is as if it were not there.
+fn read(path: &Path) -> Option<Value> {
+    // Anything may lie there under this name, also what never ends.
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(MOST_CHECKPOINT_BYTES).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok().filter(Value::is_object)
+}
+
+/// What a checkpoint says, as far as it can be true.
+fn of_checkpoint(said: &Value) -> Source {
+    let text = |key: &str| {
+        let text = said[key].as_str().map(str::trim).filter(|text| !text.is_empty())?;
+        text.chars().all(|c| !c.is_control()).then(|| text.to_owned())
+    };
+    let cwd = text("cwd").map(PathBuf::from);
+    Source {
+        worker_id: text("workerId").filter(|id| id.parse::<WorkerId>().is_ok()),
+        launcher: text("launcher"),
+        role: text("role").or_else(|| text("profile")),
+        cwd: cwd.filter(|cwd| cwd.is_absolute() && cwd.is_dir()),
+        controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
+        ..Source::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_believed_as_far_as_it_can_be_true() {
+        let good = json!({"workerId": "w_0123456789", "controllerId": "ctl_0123456789", "launcher": " demo ",
+                          "profile": "tester", "cwd": "/"});
+        let source = of_checkpoint(&good);
+        assert_eq!(source.worker_id.as_deref(), Some("w_0123456789"));
+        assert_eq!(source.controller_id.as_deref(), Some("ctl_0123456789"));
+        assert_eq!((source.launcher.as_deref(), source.role.as_deref()), (Some("demo"), Some("tester")));
+        assert_eq!(source.cwd.as_deref(), Some(Path::new("/")));
+        let both = json!({"role": "r", "profile": "p"});
+        assert_eq!(of_checkpoint(&both).role.as_deref(), Some("r"));
+        for evil in [
+            json!({"workerId": "../..", "controllerId": 7, "launcher": ["x"], "role": {}, "cwd": "relative"}),
+            json!({"workerId": "", "launcher": "a\u{1b}b", "role": " ", "cwd": "/no/such/folder"}),
+            json!({}),
+            json!(null),
+        ] {
+            assert_eq!(of_checkpoint(&evil), Source::default(), "{evil}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("checkpoint.json");
+        assert_eq!(read(&file), None);
+        for bytes in [&b"[]"[..], b"{", b"\xff", b""] {
+            std::fs::write(&file, bytes).unwrap();
+            assert_eq!(read(&file), None);
+        }
+        std::fs::write(&file, "{}").unwrap();
+        assert_eq!(read(&file), Some(json!({})));
+        assert_eq!(read(dir.path()), None);
+    }
+}

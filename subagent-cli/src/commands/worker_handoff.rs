@@ -1,0 +1,52 @@
+//! `worker handoff`: has the daemon write down what a worker did. Git is asked here, with the caller's PATH.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use subagent_protocol::api::CreateHandoff;
+
+use super::{git_status, named_worker};
+use crate::args::handoff::WorkerHandoff;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let worker = segment(named_worker(&args.worker_id, &workspace)?);
+    let handoffs_dir = absolute(args.handoffs_dir.as_deref(), context)?;
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move {
+        let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
+        make(&mut client, &worker, &shown, handoffs_dir, context).await
+    })?;
+    let shown = text::fields(&data, &["workerId", "handoffPath", "checkpointPath"]);
+    Ok(Outcome::report("worker.handoff.ready", data, shown))
+}
+
+/// Has a snapshot made of the worker of which this is shown.
+pub(super) async fn make(
+    client: &mut Client,
+    worker: &str,
+    shown: &Value,
+    handoffs_dir: Option<PathBuf>,
+    context: &Context,
+) -> Result<Value> {
+    let cwd = PathBuf::from(shown["cwd"].as_str().unwrap_or_default());
+    let workspace = git_status::of(&cwd, &context.env);
+    let request = CreateHandoff { handoffs_dir, workspace: Some(workspace) };
+    client.ask(&Ask::change(format!("/v1/workers/{worker}/handoffs"), &request)?).await
+}
+
+/// `--handoffs-dir` as the daemon, which runs elsewhere, must hear it.
+pub(super) fn absolute(dir: Option<&Path>, context: &Context) -> Result<Option<PathBuf>> {
+    let Some(dir) = dir else { return Ok(None) };
+    let dir = context.env.cwd.join(dir);
+    if dir.to_str().is_none() {
+        // It becomes part of JSON documents, which are text.
+        let message = format!("--handoffs-dir {} is not UTF-8; name another folder", dir.display());
+        return Err(Failure::argument(message).with("path", path_value(&dir)));
+    }
+    Ok(Some(dir))
+}

@@ -1,0 +1,67 @@
+//! Looking into a worker, handing its work over, restarting it.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{CreateHandoff, HandoffReady, Inspected, RestartWorker, WorkerView};
+
+use super::Api;
+use super::body::{Body, Names, Params};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+use crate::supervisor::InspectQuery;
+
+/// How many events are shown without `eventsLimit`.
+const EVENTS: u32 = 20;
+
+/// The parameters of a look.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Look {
+    /// How many events, 1 to 1000.
+    events_limit: Option<u32>,
+    /// Only those that were written then or later.
+    since: Option<String>,
+    /// Only those of this turn.
+    turn_id: Option<String>,
+    /// Only those of these types, a comma list; `progress.update:KIND` is one.
+    event_types: Option<String>,
+}
+
+/// `GET /v1/workers/{worker}/inspect`
+pub(super) async fn inspect(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+    Params(look): Params<Look>,
+) -> Outcome<Inspected> {
+    reader.may_see(&api, &worker).await?;
+    let query = InspectQuery {
+        limit: look.events_limit.unwrap_or(EVENTS),
+        since: look.since,
+        turn_id: look.turn_id,
+        event_types: look
+            .event_types
+            .map(|list| list.split(',').map(|word| word.trim().to_owned()).collect()),
+    };
+    Ok(Reply("worker.inspected", api.supervisor.inspect(&worker, query).await?))
+}
+
+/// `POST /v1/workers/{worker}/handoffs`
+pub(super) async fn create(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<CreateHandoff>,
+) -> Outcome<HandoffReady> {
+    Ok(Reply("worker.handoff.ready", api.supervisor.hand_off(caller, &worker, request).await?))
+}
+
+/// `POST /v1/workers/{worker}/restart`
+pub(super) async fn restart(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<RestartWorker>,
+) -> Outcome<WorkerView> {
+    Ok(Reply("worker.restarted", api.supervisor.restart_worker(caller, &worker, request).await?))
+}

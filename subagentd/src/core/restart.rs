@@ -1,0 +1,68 @@
+//! The rules of a restart that somebody asked for: the old runtime ends in order, then another one is started.
+
+use subagent_protocol::{Code, Error, Result};
+
+use super::step::Next;
+use super::worker::{Action, Cancel, Fact, Link, Restart, State};
+
+/// Why a turn is canceled when its worker is restarted.
+pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
+
+impl Next {
+    pub(super) fn restart(&mut self, force: bool) -> Result<()> {
+        let state = self.worker.public_state();
+        match &mut self.worker.state {
+            State::Stopping(_) | State::Stopped => {
+                return Err(Error::new(
+                    Code::WorkerStopped,
+                    "the worker was stopped for good; start another one with `subagent worker start`",
+                )
+                .with("state", state.as_str()));
+            }
+            State::Starting => {
+                let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
+                return Err(error.retryable().with("state", state.as_str()));
+            }
+            State::Turn(_) if !force => {
+                let message = format!("the worker is {state}; cancel its turn first, or do it with --force");
+                return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
+            }
+            // Whoever canceled it before has seen to its end.
+            State::Turn(turn) if turn.cancel.is_some() => {}
+            State::Turn(turn) => {
+                let cancel = Cancel { reason: RESTARTED_BY_MANAGER.to_owned(), requested: false };
+                turn.cancel = Some(cancel.clone());
+                self.facts.push(Fact::TurnCancel { no: turn.no, cancel });
+                if !turn.dispatching && self.worker.link != Link::Ready {
+                    // No runtime has the prompt, and none will be given it.
+                    self.close_turn(None);
+                }
+            }
+            State::Idle | State::Error => {}
+        }
+        self.worker.restart = Restart::Wanted;
+        match self.worker.link {
+            Link::None => self.begin_restart(),
+            Link::Starting | Link::Ready => self.end_for_restart(),
+            Link::Ending => {}
+        }
+        Ok(())
+    }
+
+    /// The old runtime is gone.
+    pub(super) fn begin_restart(&mut self) {
+        if self.worker.state == State::Error {
+            self.worker.state = State::Starting;
+        }
+        self.facts.push(Fact::LastError(None));
+        self.worker.restart = Restart::Begun;
+        self.worker.link = Link::Starting;
+        self.actions.push(Action::StartRuntime);
+    }
+
+    /// Has the old runtime end; it ends an open turn itself.
+    pub(super) fn end_for_restart(&mut self) {
+        self.worker.link = Link::Ending;
+        self.actions.push(Action::Terminate);
+    }
+}

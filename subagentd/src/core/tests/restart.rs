@@ -1,0 +1,139 @@
+//! Restarts that somebody asked for: the old runtime ends first, exactly one new one is started.
+
+use subagent_protocol::Code;
+use subagent_protocol::record::{SessionOrigin, TurnEnd};
+use subagent_protocol::state::{TurnStatus, WorkerState};
+
+use super::checker::Checker;
+use super::{failure, send};
+use crate::core::worker::{Action, Input, Link, Restart, State};
+
+const GONE: Input = Input::RuntimeGone { clean: true, rebooted: false };
+const DIED: Input = Input::RuntimeGone { clean: false, rebooted: false };
+const GENTLY: Input = Input::Restart { force: false };
+const FORCED: Input = Input::Restart { force: true };
+
+fn session() -> Input {
+    Input::Session { origin: SessionOrigin::Resumed, context_lost: false }
+}
+
+fn terminating() -> Input {
+    Input::Terminating { reason: "worker restarted by manager".to_owned() }
+}
+
+/// A worker that has a session, after these inputs, and the actions of the last.
+fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
+    let mut checker = Checker::new();
+    checker.worker.link = Link::Starting;
+    checker.step(&session()).unwrap();
+    let mut actions = Vec::new();
+    for input in inputs {
+        actions = checker.step(input).unwrap_or_else(|code| panic!("{code} for {input:?}"));
+    }
+    (checker, actions)
+}
+
+fn status(checker: &Checker, turn: u64) -> TurnStatus {
+    checker.rows.turns[&turn].status
+}
+
+#[test]
+fn an_idle_worker_loses_its_runtime_and_gets_another_one() {
+    let (mut checker, actions) = after(&[GENTLY]);
+    assert_eq!((actions, checker.worker.link), (vec![Action::Terminate], Link::Ending));
+    assert_eq!(checker.step(&terminating()).unwrap(), []);
+    assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.worker.restart, Restart::Begun);
+    assert_eq!(checker.step(&session()).unwrap(), []);
+    assert_eq!((checker.worker.restart, checker.worker.link), (Restart::None, Link::Ready));
+}
+
+#[test]
+fn without_a_runtime_one_is_started_at_once() {
+    let (checker, actions) = after(&[Input::Ending, GONE, GENTLY]);
+    assert_eq!((actions, checker.worker.restart), (vec![Action::StartRuntime], Restart::Begun));
+}
+
+#[test]
+fn one_that_is_on_its_way_out_is_waited_for() {
+    let (_, actions) = after(&[Input::Ending, GENTLY]);
+    assert_eq!(actions, []);
+    let (_, actions) = after(&[Input::Ending, GENTLY, GONE]);
+    assert_eq!(actions, [Action::StartRuntime]);
+}
+
+#[test]
+fn an_open_turn_stands_in_the_way_unless_it_may_be_canceled() {
+    let running = [send(1), Input::Dispatching { turn: 1 }];
+    let (mut checker, _) = after(&running);
+    assert_eq!(checker.step(&GENTLY), Err(Code::WorkerBusy));
+    assert_eq!(checker.step(&FORCED).unwrap(), [Action::Terminate]);
+    assert_eq!(checker.worker.public_state(), WorkerState::Canceling);
+    checker.step(&terminating()).unwrap();
+    let end = TurnEnd::Answered { stop_reason: Some("cancelled".to_owned()), usage: None, meta: None };
+    checker.step(&Input::TurnEnd { turn: 1, end }).unwrap();
+    assert_eq!(status(&checker, 1), TurnStatus::Canceled);
+    assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    // The runtime may also die instead.
+    let (mut checker, _) = after(&running);
+    checker.step(&FORCED).unwrap();
+    assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
+    assert_eq!(status(&checker, 1), TurnStatus::Canceled);
+}
+
+#[test]
+fn a_worker_that_could_not_be_started_is_tried_again() {
+    let mut checker = Checker::new();
+    checker.worker.link = Link::Starting;
+    checker.step(&Input::StartFailed { error: failure() }).unwrap();
+    assert_eq!(checker.step(&GENTLY).unwrap(), []);
+    assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.worker.public_state(), WorkerState::Starting);
+    assert_eq!(checker.step(&GENTLY), Err(Code::WorkerBusy));
+    checker.step(&Input::StartFailed { error: failure() }).unwrap();
+    assert_eq!((checker.worker.public_state(), checker.worker.restart), (WorkerState::Error, Restart::None));
+    assert_eq!(checker.step(&GONE).unwrap(), [], "it is not tried for ever");
+    assert_eq!(checker.step(&GENTLY).unwrap(), [Action::StartRuntime]);
+    checker.step(&session()).unwrap();
+    assert_eq!(checker.worker.public_state(), WorkerState::Idle);
+}
+
+#[test]
+fn a_new_runtime_that_dies_is_not_started_again() {
+    for end in [GONE, DIED] {
+        let (mut checker, _) = after(&[GENTLY, GONE]);
+        assert_eq!(checker.step(&end).unwrap(), []);
+        assert_eq!((&checker.worker.state, checker.worker.restart), (&State::Idle, Restart::None));
+    }
+    let (checker, _) = after(&[GENTLY, GONE, Input::SpawnFailed { error: failure() }]);
+    assert_eq!((checker.worker.link, checker.worker.restart), (Link::None, Restart::None));
+}
+
+#[test]
+fn a_message_in_between_goes_to_the_new_runtime() {
+    let (mut checker, actions) = after(&[GENTLY, send(1)]);
+    assert_eq!(actions, [], "never to the one that ends");
+    assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
+}
+
+#[test]
+fn another_daemon_tells_the_old_runtime_again() {
+    let (mut checker, _) = after(&[GENTLY]);
+    checker.reload();
+    checker.worker.link = Link::Starting;
+    let attached = |link| Input::Attached { link, last_turn: 0 };
+    assert_eq!(checker.step(&attached(Link::Ready)).unwrap(), [Action::Terminate]);
+    let (mut checker, _) = after(&[GENTLY, GONE]);
+    checker.reload();
+    checker.worker.link = Link::Starting;
+    assert_eq!(checker.step(&attached(Link::Starting)).unwrap(), [], "it is the new one");
+}
+
+#[test]
+fn a_stop_ends_it() {
+    let (mut checker, _) = after(&[GENTLY, Input::Stop]);
+    assert_eq!(checker.step(&GONE).unwrap(), []);
+    checker.step(&Input::NothingLeft).unwrap();
+    assert_eq!(checker.step(&GENTLY), Err(Code::WorkerStopped));
+}

@@ -1,0 +1,307 @@
+//! `handoff.md`: what a person or an agent reads that goes on with the work.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use subagent_protocol::api::WorkspaceStatus;
+use subagent_protocol::state::TurnStatus;
+
+use super::quote::{beginning, block, span};
+use super::{Facts, TEXT_BYTES, Turn};
+
+/// Bytes of an instruction: the first and the latest, one of the others, the goal.
+const TASK_BYTES: usize = 12 * 1024;
+const INSTRUCTION_BYTES: usize = 1024;
+const GOAL_BYTES: usize = 1024;
+/// Bytes of a code span: a path or an id, a command, a note.
+const PATH_BYTES: usize = 200;
+const COMMAND_BYTES: usize = 300;
+const NOTE_BYTES: usize = 500;
+/// How many lines of each list.
+const MOST_FILES: usize = 100;
+const MOST_COMMANDS: usize = 60;
+const MOST_CHANGES: usize = 100;
+const MOST_PENDING: usize = 30;
+
+/// The document.
+#[must_use]
+pub fn render(facts: &Facts) -> String {
+    let mut out = Document(String::with_capacity(16 * 1024));
+    out.line("# Handoff");
+    task(facts, &mut out);
+    goal(facts, &mut out);
+    status(facts, &mut out);
+    completed(facts, &mut out);
+    pending(facts, &mut out);
+    files(facts, &mut out);
+    commands(facts, &mut out);
+    risks(facts, &mut out);
+    out.section("Recommended Next Step");
+    out.line("Start a worker that goes on from here:");
+    out.line("");
+    out.line(&format!("    subagent worker continue --from-worker {}", facts.source.worker_id));
+    out.section("Artifacts");
+    out.line(&format!("- {}", span(&facts.paths.handoff, 4096)));
+    out.line(&format!("- {}", span(&facts.paths.checkpoint, 4096)));
+    out.0
+}
+
+struct Document(String);
+
+impl Document {
+    fn line(&mut self, line: &str) {
+        self.0.push_str(line);
+        self.0.push('\n');
+    }
+
+    fn section(&mut self, title: &str) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, "\n## {title}\n\n");
+    }
+
+    /// A quote, with a blank line after it, which ends it.
+    fn quote(&mut self, text: &str, most_bytes: usize) {
+        self.0.push_str(&block(text, most_bytes));
+        self.0.push('\n');
+    }
+
+    /// Says how many lines of a list were left out.
+    fn left_out(&mut self, what: &str, all: usize, shown: usize) {
+        if all > shown {
+            self.line(&format!("- ... and {} more {what}", all - shown));
+        }
+    }
+}
+
+fn task(facts: &Facts, out: &mut Document) {
+    out.section("Task");
+    let (Some(first), Some(latest)) = (facts.turns.first(), facts.turns.last()) else {
+        out.line("Nothing was asked of this worker yet.");
+        return;
+    };
+    out.line(&format!("The first instruction ({}):", first.id));
+    out.line("");
+    out.quote(&first.instruction, TASK_BYTES);
+    if facts.turns_in_all < 2 {
+        return;
+    }
+    out.line(&format!("The latest instruction ({}):", latest.id));
+    out.line("");
+    out.quote(&latest.instruction, TASK_BYTES);
+    if facts.turns_in_all < 3 {
+        return;
+    }
+    out.line(&format!("All {} instructions, shortened:", facts.turns_in_all));
+    out.line("");
+    let elided = facts.turns_in_all.saturating_sub(facts.turns.len() as u64);
+    for (index, turn) in facts.turns.iter().enumerate() {
+        if elided > 0 && index == super::FIRST_TURNS as usize {
+            out.line(&format!("- ... {elided} instructions in between are left out"));
+        }
+        out.line(&format!("- {}: {}", turn.id, span(&turn.instruction, INSTRUCTION_BYTES)));
+    }
+}
+
+/// The first paragraph of the first instruction.
+fn goal(facts: &Facts, out: &mut Document) {
+    out.section("Goal");
+    match facts.turns.first() {
+        Some(first) => {
+            let text = first.instruction.trim_start();
+            let paragraph = text.split("\n\n").next().unwrap_or_default();
+            out.0.push_str(&block(paragraph, GOAL_BYTES));
+        }
+        None => out.line("None was given yet."),
+    }
+}
+
+fn status(facts: &Facts, out: &mut Document) {
+    let source = &facts.source;
+    out.section("Current Status");
+    out.line(&format!(
+        "- worker {} ({}), state `{}`",
+        source.worker_id,
+        span(&source.label, PATH_BYTES),
+        source.state
+    ));
+    out.line(&format!(
+        "- launcher {}, role {}, folder {}",
+        span(&source.launcher, PATH_BYTES),
+        span(&source.role, PATH_BYTES),
+        span(&source.cwd, 4096)
+    ));
+    out.line(&match facts.source_turn() {
+        Some(turn) => format!("- the last turn, {}, {}", turn.id, outcome(turn)),
+        None => "- no turn yet".to_owned(),
+    });
+    if let Some(error) = &source.last_error {
+        out.line(&format!("- last error: {}", span(error, NOTE_BYTES)));
+    }
+    if let Some(context) = &facts.work.context {
+        out.line(&format!("- context: {}", span(&counts(context), NOTE_BYTES)));
+    }
+    out.line(&format!(
+        "- this page tells what happened up to event {}, at {}",
+        facts.up_to, facts.created_at
+    ));
+    if !facts.work.plan.is_empty() {
+        out.line("");
+        out.line("Its last plan:");
+        out.line("");
+        for entry in &facts.work.plan {
+            let (content, status) = (span(&entry.content, NOTE_BYTES), span(&entry.status, 40));
+            out.line(&format!("- {content}: {status}"));
+        }
+    }
+    for text in &facts.texts {
+        out.line("");
+        let cut = if text.cut { " (the end of it)" } else { "" };
+        out.line(&format!("What it said in {}{cut}:", text.turn));
+        out.line("");
+        out.0.push_str(&block(&text.text, TEXT_BYTES));
+    }
+}
+
+fn outcome(turn: &Turn) -> String {
+    let note = turn.note.as_ref().map(|note| format!(": {}", span(note, NOTE_BYTES))).unwrap_or_default();
+    match turn.status {
+        TurnStatus::Accepted => format!("is open{note}"),
+        status => format!("is {status}{note}"),
+    }
+}
+
+fn completed(facts: &Facts, out: &mut Document) {
+    out.section("Completed");
+    let ended = || facts.turns.iter().filter(|turn| turn.status != TurnStatus::Accepted);
+    if ended().next().is_none() {
+        out.line("- nothing yet");
+    }
+    for turn in ended() {
+        let usage = turn.usage.as_ref().map(|usage| format!(" ({})", span(&counts(usage), NOTE_BYTES)));
+        out.line(&format!("- {} {}{}", turn.id, outcome(turn), usage.unwrap_or_default()));
+    }
+    if facts.turns_in_all > facts.turns.len() as u64 {
+        out.line(&format!("- ... and {} turns in between", facts.turns_in_all - facts.turns.len() as u64));
+    }
+}
+
+/// Numbers by their names, as `inputTokens 100, outputTokens 20`.
+fn counts(counts: &Value) -> String {
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::Object(_) => format!(
+            "{name} {}",
+            value["amount"].to_string() + " " + value["currency"].as_str().unwrap_or_default()
+        ),
+        other => format!("{name} {other}"),
+    };
+    counts.as_object().into_iter().flatten().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn pending(facts: &Facts, out: &mut Document) {
+    out.section("Pending");
+    for request in facts.pending.iter().take(MOST_PENDING) {
+        out.line(&format!(
+            "- permission request {}: {}",
+            request.request_id,
+            span(&request.message, NOTE_BYTES)
+        ));
+    }
+    out.left_out("permission requests", facts.pending.len(), MOST_PENDING);
+    let open = facts.turns.iter().filter(|turn| turn.status == TurnStatus::Accepted);
+    for turn in open.clone() {
+        out.line(&format!("- {} is open: the worker still works on it", turn.id));
+    }
+    if facts.pending.is_empty() && open.count() == 0 {
+        out.line("- nothing");
+    }
+}
+
+fn files(facts: &Facts, out: &mut Document) {
+    out.section("Files of Interest");
+    let mut files: Vec<_> = facts.work.files.iter().collect();
+    files.sort_by_key(|(path, touched)| (std::cmp::Reverse(touched.edits), *path));
+    for (path, touched) in files.iter().take(MOST_FILES) {
+        let (path, edits, others) = (span(path, PATH_BYTES), touched.edits, touched.others);
+        out.line(&match (edits, others) {
+            (0, others) => format!("- {path}: looked at or run {others}x"),
+            (edits, 0) => format!("- {path}: changed {edits}x"),
+            (edits, others) => format!("- {path}: changed {edits}x, else touched {others}x"),
+        });
+    }
+    out.left_out("files", files.len(), MOST_FILES);
+    if files.is_empty() {
+        out.line("- the agent named no files");
+    }
+    out.line("");
+    match &facts.workspace {
+        None => out.line("The folder's git status was not asked for."),
+        Some(WorkspaceStatus::Unknown { unknown }) => {
+            out.line(&format!("The folder's git status is not known: {}.", span(unknown, PATH_BYTES)));
+        }
+        Some(WorkspaceStatus::Known { head, changes, truncated }) => {
+            let head = head.as_ref().map_or("no commit yet".to_owned(), |head| span(head, 80));
+            out.line(&format!("The folder's git status (at {head}):"));
+            out.line("");
+            for change in changes.iter().take(MOST_CHANGES) {
+                out.line(&format!("- {} {}", span(&change.status, 8), span(&change.path, PATH_BYTES)));
+            }
+            out.left_out("changes", changes.len(), MOST_CHANGES);
+            if *truncated {
+                out.line("- ... and more than were read");
+            }
+            if changes.is_empty() {
+                out.line("- no changes");
+            }
+        }
+    }
+}
+
+fn commands(facts: &Facts, out: &mut Document) {
+    out.section("Commands Run");
+    let commands = &facts.work.commands;
+    let skipped = commands.len().saturating_sub(MOST_COMMANDS);
+    if skipped > 0 {
+        out.line(&format!("- ... {skipped} earlier ones are left out"));
+    }
+    for command in &commands[skipped..] {
+        let status = if command.status.is_empty() { "status unknown" } else { &command.status };
+        out.line(&format!(
+            "- {}: {}",
+            span(&command.command, COMMAND_BYTES),
+            beginning(&span(status, 40), 80)
+        ));
+    }
+    if commands.is_empty() {
+        out.line("- the agent named no commands");
+    }
+}
+
+fn risks(facts: &Facts, out: &mut Document) {
+    out.section("Risks / Notes");
+    let before = out.0.len();
+    for request in facts.pending.iter().take(MOST_PENDING) {
+        out.line(&format!("- permission request {} waits for an answer", request.request_id));
+    }
+    for turn in facts.turns.iter().filter(|turn| turn.status == TurnStatus::Failed) {
+        out.line(&format!("- {} failed; look at what it has done before repeating it", turn.id));
+    }
+    let risks = &facts.risks;
+    let mut times = |count: usize, what: &str| {
+        if count > 0 {
+            out.line(&format!("- {what} ({count}x)"));
+        }
+    };
+    times(
+        risks.contexts_lost,
+        "the agent's session could not be restored: it had forgotten what came before",
+    );
+    times(risks.runtimes_lost, "the worker's runtime died: work may have been cut off");
+    times(risks.gaps, "records of the journal are missing: more may have happened than is told here");
+    times(facts.work.forgotten, "older tool calls are not told");
+    if risks.not_all_seen {
+        out.line("- plan, files and commands are those of the newest events alone");
+    }
+    if out.0.len() == before {
+        out.line("- none known");
+    }
+}

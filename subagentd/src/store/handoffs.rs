@@ -1,0 +1,66 @@
+//! Rows of snapshots.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::Result;
+use subagent_protocol::ids::SnapshotId;
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+
+/// A snapshot of a worker for its successor.
+#[derive(Debug, Clone)]
+pub(crate) struct HandoffRow {
+    pub(crate) snapshot_id: SnapshotId,
+    /// The newest event that it speaks of.
+    pub(crate) up_to: i64,
+    pub(crate) handoff_path: String,
+    pub(crate) checkpoint_path: String,
+    pub(crate) created_at: Timestamp,
+}
+
+impl Tx<'_> {
+    /// Adds a snapshot whose files are in their place.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn insert_handoff(&self, worker: RowId, row: &HandoffRow) -> Result<()> {
+        self.execute(
+            "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                row.snapshot_id.as_str(),
+                worker.0,
+                row.up_to,
+                row.handoff_path,
+                row.checkpoint_path,
+                row.created_at.0
+            ],
+        )?;
+        Ok(())
+    }
+}
+
+/// The snapshot of a worker that speaks of the newest events; of several such the last.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<HandoffRow>> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT snapshot_id, up_to, handoff_path, checkpoint_path, created_at FROM handoffs
+             WHERE worker = ?1 ORDER BY up_to DESC, id DESC LIMIT 1",
+        )
+        .map_err(StoreError::from)?;
+    let row = statement.query_row([worker.0], |row| {
+        Ok(HandoffRow {
+            snapshot_id: rows::parsed(row, 0)?,
+            up_to: row.get(1)?,
+            handoff_path: row.get(2)?,
+            checkpoint_path: row.get(3)?,
+            created_at: Timestamp(row.get(4)?),
+        })
+    });
+    Ok(row.optional().map_err(StoreError::from)?)
+}

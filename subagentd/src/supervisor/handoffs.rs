@@ -1,0 +1,180 @@
+//! Making a snapshot: facts from the store, files in their place, and then the row that makes it visible.
+//!
+//! The files are complete under their names before the row is committed, so a crash in between leaves a folder that
+//! nobody is told of, and never half a snapshot.
+
+mod facts;
+mod files;
+
+use std::path::{Path, PathBuf};
+
+use subagent_protocol::api::{CreateHandoff, HandoffReady};
+use subagent_protocol::ids::SnapshotId;
+use subagent_protocol::{Code, Error, Result};
+
+use super::shared::Shared;
+use super::{Caller, Supervisor, entropy};
+use crate::handoff::{Paths, checkpoint, markdown};
+use crate::store::handoffs::HandoffRow;
+use crate::store::{Durability, WorkerRow};
+
+/// The folder of all snapshots, in the state dir or in the one that was asked for.
+const FOLDER: &str = "handoffs";
+
+impl Supervisor {
+    /// Writes down what a worker did, whatever it is doing now.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `INVALID_ARGUMENT{path,error}` for a
+    /// `handoffsDir` that cannot be used, `STATE_DIR_UNWRITABLE{path,error}`, `STORAGE_FULL`, `STORAGE_ERROR`.
+    pub async fn hand_off(
+        &self,
+        caller: Caller,
+        worker: &str,
+        request: CreateHandoff,
+    ) -> Result<HandoffReady> {
+        let row = self.row(worker).await?;
+        // On its own: a client that goes away in the middle must not leave files without their row.
+        let this = self.clone();
+        tokio::spawn(async move { this.snapshot(caller, row, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn snapshot(&self, caller: Caller, row: WorkerRow, request: CreateHandoff) -> Result<HandoffReady> {
+        let what = format!("handoff {} {:?}", row.worker_id, request.handoffs_dir);
+        let (owner, key) = self.guarded(caller.clone(), &what);
+        if let Some(earlier) = self.recall(&key).await? {
+            return read(earlier);
+        }
+        self.check_owner_of(caller, &row).await?;
+        let snapshot_id = SnapshotId::from_random(entropy::random()?);
+        let place = self.place(&row, request.handoffs_dir)?;
+        let folder = place.base.join(row.worker_id.as_str()).join(snapshot_id.as_str());
+        let name = |file: &str| folder.join(file).to_string_lossy().into_owned();
+        let paths = Paths { handoff: name("handoff.md"), checkpoint: name("checkpoint.json") };
+        let created_at = entropy::now();
+        let (of, id, named) = (row.clone(), snapshot_id.clone(), paths.clone());
+        let facts = self
+            .shared
+            .store
+            .read(move |connection| facts::gather(connection, &of, id, created_at, named, request.workspace))
+            .await?;
+        let ready = HandoffReady {
+            snapshot_id: snapshot_id.clone(),
+            worker_id: row.worker_id.clone(),
+            handoff_path: paths.handoff.clone(),
+            checkpoint_path: paths.checkpoint.clone(),
+            source_turn_id: facts.source_turn().map(|turn| turn.id.clone()),
+        };
+        let new = HandoffRow {
+            snapshot_id,
+            up_to: facts.up_to.0,
+            handoff_path: paths.handoff,
+            checkpoint_path: paths.checkpoint,
+            created_at,
+        };
+        let at = folder.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let mut json = serde_json::to_string_pretty(&checkpoint::render(&facts))
+                .map_err(|error| (PathBuf::new(), std::io::Error::other(error)))?;
+            json.push('\n');
+            files::write(&at, &[("handoff.md", markdown::render(&facts)), ("checkpoint.json", json)])
+        });
+        match written.await {
+            Ok(result) => result.map_err(|(path, error)| place.error(&path, &error))?,
+            Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
+        }
+        subagent_failpoint::hit("handoff.before_commit");
+        self.commit(row, new, ready, owner, key, folder).await
+    }
+
+    async fn commit(
+        &self,
+        row: WorkerRow,
+        new: HandoffRow,
+        ready: HandoffReady,
+        owner: crate::store::OwnerCheck,
+        key: Option<(String, String)>,
+        folder: PathBuf,
+    ) -> Result<HandoffReady> {
+        let response =
+            serde_json::to_string(&ready).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let stored = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                if let Some((key, fingerprint)) = &key
+                    && let Some(earlier) = tx.recall(key, fingerprint)?
+                {
+                    return Ok(Some(earlier));
+                }
+                let controller =
+                    crate::store::controllers::by_id(tx.connection(), row.controller_id.as_str())?;
+                let controller = controller
+                    .ok_or_else(|| Error::new(Code::StorageError, "the worker's controller is not stored"))?;
+                tx.check_owner(&owner, &controller)?;
+                tx.insert_handoff(row.id, &new)?;
+                if let Some((key, fingerprint)) = &key {
+                    tx.remember(key, fingerprint, &response, new.created_at)?;
+                }
+                Ok(None)
+            })
+            .await;
+        if !matches!(stored, Ok(None)) {
+            // Nobody will be told of these files.
+            files::remove(&folder);
+        }
+        match stored? {
+            None => Ok(ready),
+            Some(earlier) => read(serde_json::from_str(&earlier).unwrap_or_default()),
+        }
+    }
+
+    fn place(&self, row: &WorkerRow, wanted: Option<PathBuf>) -> Result<Place> {
+        match wanted {
+            None => Ok(Place { base: self.shared.setup.state_dir.join(FOLDER), asked_for: false }),
+            Some(dir) if dir.is_absolute() => Ok(Place { base: dir.join(FOLDER), asked_for: true }),
+            Some(dir) => {
+                let message =
+                    format!("the folder for handoffs of {} must be an absolute path", row.worker_id);
+                Err(Error::new(Code::InvalidArgument, message).with("path", dir.display().to_string()))
+            }
+        }
+    }
+}
+
+/// Where snapshots are written.
+struct Place {
+    base: PathBuf,
+    /// Whether the caller named it: then it is the caller's to correct.
+    asked_for: bool,
+}
+
+impl Place {
+    fn error(&self, path: &Path, error: &std::io::Error) -> Error {
+        let code = match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::StorageFull,
+            _ if self.asked_for => Code::InvalidArgument,
+            _ => Code::StateDirUnwritable,
+        };
+        let advice =
+            if self.asked_for { "name another folder with --handoffs-dir" } else { "make room, or allow it" };
+        Error::new(code, format!("the handoff cannot be written to {}: {error}", path.display()))
+            .with("path", path.display().to_string())
+            .with("error", error.to_string())
+            .recommend(advice)
+    }
+}
+
+fn read(response: serde_json::Value) -> Result<HandoffReady> {
+    serde_json::from_value(response)
+        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
+}
+
+/// Removes what a daemon that was killed left half written in the state dir.
+pub(super) async fn remove_strays(shared: &Shared) {
+    let base = shared.setup.state_dir.join(FOLDER);
+    // A panic in it is reported by the runtime; the folders are harmless.
+    let _ = tokio::task::spawn_blocking(move || files::remove_strays(&base)).await;
+}

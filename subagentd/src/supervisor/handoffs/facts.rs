@@ -1,0 +1,127 @@
+//! What the store knows of a worker, as facts for its snapshot. All of it is read in one transaction.
+
+use serde_json::Value;
+use subagent_protocol::Result;
+use subagent_protocol::api::WorkspaceStatus;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{EventId, SnapshotId};
+use subagent_protocol::state::{TurnStatus, WorkerState};
+use subagent_protocol::time::Timestamp;
+
+use crate::handoff::{
+    FIRST_TURNS, Facts, LAST_TURNS, Paths, Pending, Risks, Source, TEXT_BYTES, TEXTS, Text, Turn, work,
+};
+use crate::store::{Connection, WorkerRow, events, history, workers};
+use crate::supervisor::views;
+
+/// So many milestones of a type are counted.
+const MOST_COUNTED: u32 = 1000;
+/// Kept of an instruction, in bytes; less of it is shown.
+const INSTRUCTION_BYTES: usize = 16 * 1024;
+
+/// Gathers the facts.
+///
+/// # Errors
+/// `STORAGE_ERROR`, also when the worker is gone.
+pub(super) fn gather(
+    connection: &Connection,
+    row: &WorkerRow,
+    snapshot_id: SnapshotId,
+    created_at: Timestamp,
+    paths: Paths,
+    workspace: Option<WorkspaceStatus>,
+) -> Result<Facts> {
+    let _snapshot = history::one_moment(connection)?;
+    let row = workers::get(connection, row.worker_id.as_str())?.unwrap_or_else(|| row.clone());
+    let up_to = events::last_seq(connection, row.id)?;
+    let (histories, turns_in_all) = history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS)?;
+    let mut texts = Vec::new();
+    for turn in histories.iter().rev() {
+        let (text, cut) = history::text_of(connection, row.id, turn, TEXT_BYTES / 2)?;
+        if let Ok(turn) = turn.turn_id.parse()
+            && !text.trim().is_empty()
+        {
+            texts.push(Text { turn, text, cut });
+        }
+        if texts.len() == TEXTS {
+            break;
+        }
+    }
+    texts.reverse();
+    let mut gathering = work::Gathering::default();
+    let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
+    let pending = workers::approvals(connection, row.id, None)?.into_iter().map(|approval| Pending {
+        request_id: approval.request_id,
+        message: views::approval_view(&approval.asked).message,
+    });
+    let many = |event_type| history::milestones(connection, row.id, event_type, MOST_COUNTED);
+    let contexts_lost = many(EventType::WorkerRestarted)?;
+    let risks = Risks {
+        gaps: many(EventType::JournalGap)?.len(),
+        contexts_lost: contexts_lost.iter().filter(|event| event.data()["contextLost"] == true).count(),
+        runtimes_lost: many(EventType::WorkerLost)?.len(),
+        not_all_seen: floor > 0,
+    };
+    Ok(Facts {
+        snapshot_id,
+        created_at,
+        up_to: EventId(up_to),
+        turns: histories.into_iter().filter_map(turn).collect(),
+        turns_in_all,
+        texts,
+        work: gathering.finish(),
+        pending: pending.collect(),
+        risks,
+        workspace,
+        paths,
+        source: source(connection, row),
+    })
+}
+
+fn source(connection: &Connection, row: WorkerRow) -> Source {
+    Source {
+        // A worker whose rows contradict each other is set aside; it is handed over all the same.
+        state: workers::load(connection, &row).map_or(WorkerState::Error, |worker| worker.public_state()),
+        worker_id: row.worker_id.as_str().to_owned(),
+        controller_id: row.controller_id.as_str().to_owned(),
+        launcher: row.launcher,
+        role: row.role,
+        cwd: row.cwd,
+        label: row.label,
+        last_error: row.last_error.map(|error| error.to_string()),
+    }
+}
+
+/// `None` for a row that cannot be read.
+fn turn(history: history::TurnHistory) -> Option<Turn> {
+    let data = |text: &Option<String>| -> Value {
+        text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    };
+    let (message, mut end) = (data(&history.message), data(&history.end));
+    let status = TurnStatus::parse(&history.status)?;
+    let note = match status {
+        TurnStatus::Completed => end["stopReason"].as_str().map(str::to_owned),
+        TurnStatus::Canceled => end["reason"].as_str().map(str::to_owned),
+        TurnStatus::Failed => {
+            let text = |name: &str| end["error"][name].as_str().unwrap_or_default().to_owned();
+            Some(format!("{}: {}", text("code"), text("message")))
+        }
+        TurnStatus::Accepted => None,
+    };
+    let mut instruction = message["text"].as_str().unwrap_or_default().to_owned();
+    if instruction.len() > INSTRUCTION_BYTES {
+        let cut = (0..=INSTRUCTION_BYTES).rev().find(|at| instruction.is_char_boundary(*at)).unwrap_or(0);
+        instruction.truncate(cut);
+    }
+    if let Some(blocks) = message["blocks"].as_array().map(Vec::len).filter(|blocks| *blocks > 0) {
+        instruction.push_str(&format!("\n\n(and {blocks} further content blocks)"));
+    }
+    let usage = end["usage"].take();
+    Some(Turn {
+        id: history.turn_id.parse().ok()?,
+        instruction,
+        status,
+        note,
+        usage: usage.is_object().then_some(usage),
+    })
+}

@@ -1,0 +1,110 @@
+//! The files of a snapshot: all of them complete under their folder's name, or none.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Begins the name of a folder that is being written.
+const UNFINISHED: &str = ".unfinished-";
+
+/// Makes `folder` with these files (0700 and 0600, synced); `folder` does not exist yet.
+///
+/// # Errors
+/// The system's, with the path that it is about; then nothing is left of it.
+pub(super) fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), (PathBuf, io::Error)> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error| (path, error)
+    };
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
+        return Err((folder.to_owned(), io::ErrorKind::InvalidInput.into()));
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(at(parent))?;
+    let unfinished = parent.join(format!("{UNFINISHED}{}", name.to_string_lossy()));
+    DirBuilder::new().mode(0o700).create(&unfinished).map_err(at(&unfinished))?;
+    let done = fill(&unfinished, files).and_then(|()| {
+        subagent_failpoint::hit("handoff.before_rename");
+        fs::rename(&unfinished, folder).map_err(at(folder))?;
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(at(parent))
+    });
+    if done.is_err() {
+        remove(&unfinished);
+    }
+    done
+}
+
+fn fill(folder: &Path, files: &[(&str, String)]) -> Result<(), (PathBuf, io::Error)> {
+    for (name, text) in files {
+        let path = folder.join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let written = options.open(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|error| (path, error))?;
+    }
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| (folder.to_owned(), error))
+}
+
+/// Removes a folder of ours; what stays is harmless, since no row speaks of it.
+pub(super) fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(folder = %folder.display(), %error, "a handoff that is not used cannot be removed");
+    }
+}
+
+/// Removes the folders that were being written when a daemon was killed.
+pub(super) fn remove_strays(base: &Path) {
+    // Usually there are none, and no folder either.
+    for worker in fs::read_dir(base).into_iter().flatten().flatten() {
+        for snapshot in fs::read_dir(worker.path()).into_iter().flatten().flatten() {
+            if snapshot.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                remove(&snapshot.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn files_are_private_and_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("handoffs/w_1/hs_1");
+        write(&folder, &[("a", "text".to_owned()), ("b", String::new())]).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "text");
+        assert_eq!(
+            (mode(&folder), mode(&folder.join("b")), mode(&dir.path().join("handoffs"))),
+            (0o700, 0o600, 0o700)
+        );
+        // The folder is there already: nothing is written over, nothing is left.
+        fs::remove_file(folder.join("b")).unwrap();
+        write(&folder, &[("a", "other".to_owned())]).unwrap_err();
+        assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "text");
+        assert_eq!(fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_left_unfinished_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let worker = dir.path().join("w_1");
+        fs::create_dir_all(worker.join(".unfinished-hs_1")).unwrap();
+        fs::create_dir_all(worker.join("hs_2")).unwrap();
+        remove_strays(dir.path());
+        remove_strays(&dir.path().join("nothing here"));
+        let left: Vec<_> = fs::read_dir(&worker).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["hs_2"]);
+    }
+}

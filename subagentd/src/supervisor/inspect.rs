@@ -1,0 +1,133 @@
+//! A look into a worker: itself, what it asks, its last snapshot, its last events.
+
+use subagent_protocol::api::{Inspected, InspectedEvent, LatestHandoff};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::{Supervisor, views};
+use crate::store::{handoffs, history, workers};
+
+/// The most events of one look.
+const MOST_EVENTS: u32 = 1000;
+
+/// Which events of a worker are looked at.
+#[derive(Debug, Clone)]
+pub struct InspectQuery {
+    /// How many of the last, 1 to 1000.
+    pub limit: u32,
+    /// Only those that were written then or later, ISO 8601.
+    pub since: Option<String>,
+    /// Only those of this turn.
+    pub turn_id: Option<String>,
+    /// Only those of these types; `progress.update:KIND` is one. An unknown one matches nothing.
+    pub event_types: Option<Vec<String>>,
+}
+
+impl Supervisor {
+    /// Looks into a worker.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT` for a limit out of range and for a `since` that is no time,
+    /// `STORAGE_ERROR`.
+    pub async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
+        let filter = filter(query)?;
+        let view = self.show_worker(worker).await?;
+        // The row is read again: a snapshot that this look shows is in `recoveryState`, too.
+        let row = self.row(worker).await?;
+        let id = row.id;
+        let (pending, latest, events) = self
+            .shared
+            .store
+            .read(move |connection| {
+                Ok((
+                    workers::approvals(connection, id, None)?,
+                    handoffs::latest(connection, id)?,
+                    history::last(connection, id, &filter)?,
+                ))
+            })
+            .await?;
+        let recovery_state =
+            if latest.is_some() { "handoff_available".to_owned() } else { view.recovery_state };
+        Ok(Inspected {
+            worker: subagent_protocol::api::WorkerView { recovery_state, ..view },
+            pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
+            latest_handoff: latest.map(|row| LatestHandoff {
+                snapshot_id: row.snapshot_id,
+                handoff_path: row.handoff_path,
+                checkpoint_path: row.checkpoint_path,
+                up_to_event_id: EventId(row.up_to),
+                created_at: row.created_at,
+            }),
+            events: events
+                .into_iter()
+                .map(|event| InspectedEvent {
+                    event_id: EventId(event.seq),
+                    ts: event.at,
+                    event_type: event.event_type,
+                    data: event.data(),
+                    turn_id: event.turn_id,
+                })
+                .collect(),
+        })
+    }
+}
+
+fn filter(query: InspectQuery) -> Result<history::Filter> {
+    if !(1..=MOST_EVENTS).contains(&query.limit) {
+        let message = format!("a look shows 1 to {MOST_EVENTS} events, not {}", query.limit);
+        return Err(Error::new(Code::InvalidArgument, message).with("eventsLimit", query.limit));
+    }
+    let since = query.since.map(|text| {
+        Timestamp::parse(&text).ok_or_else(|| {
+            let message =
+                format!("{text:?} is no time as in ISO 8601; write it like 2026-11-21T20:29:42+00:00");
+            Error::new(Code::InvalidArgument, message).with("since", text)
+        })
+    });
+    Ok(history::Filter {
+        limit: query.limit,
+        since: since.transpose()?,
+        turn_id: query.turn_id,
+        types: query.event_types.map(|words| words.iter().filter_map(|word| wanted(word)).collect()),
+    })
+}
+
+/// A word of `eventTypes`; `None` for one that no event has.
+fn wanted(word: &str) -> Option<(EventType, Option<String>)> {
+    let (name, kind) = word.split_once(':').map_or((word, None), |(name, kind)| (name, Some(kind)));
+    let event_type = EventType::parse(name).filter(|event_type| !event_type.is_internal())?;
+    match kind {
+        Some(_) if event_type != EventType::ProgressUpdate => None,
+        kind => Some((event_type, kind.map(str::to_owned))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(limit: u32, since: Option<&str>) -> InspectQuery {
+        InspectQuery { limit, since: since.map(str::to_owned), turn_id: None, event_types: None }
+    }
+
+    #[test]
+    fn limits_and_times_are_checked() {
+        for wrong in [query(0, None), query(1001, None), query(1, Some("yesterday")), query(1, Some(""))] {
+            assert_eq!(filter(wrong).unwrap_err().code, Code::InvalidArgument);
+        }
+        let since = filter(query(1000, Some("1970-01-01T01:00:00.5+01:00"))).unwrap().since;
+        assert_eq!(since, Some(Timestamp(500)));
+    }
+
+    #[test]
+    fn what_is_no_event_type_matches_nothing() {
+        assert_eq!(wanted("turn.completed"), Some((EventType::TurnCompleted, None)));
+        let plan = Some((EventType::ProgressUpdate, Some("plan".to_owned())));
+        assert_eq!(wanted("progress.update:plan"), plan);
+        for none in ["", "turn.over", "turn.completed:x", "runtime.turn_end", "progress.message:message"] {
+            assert_eq!(wanted(none), None, "{none}");
+        }
+    }
+}
