@@ -42,7 +42,10 @@ pub(crate) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
                 format!("the daemon (pid {pid}) was asked to end and has not ended yet"),
             )
             .with("pid", pid)
-            .retryable());
+            .retryable()
+            .recommend(format!(
+                "try again, or look at its log; ending it (kill {pid}) is safe: workers go on"
+            )));
         }
         let data = json!({"stopped": true, "pid": pid, "workers": workers});
         Ok(Outcome::report("daemon.stopped", data, format!("subagentd stopped (pid={pid})")))
