@@ -33,9 +33,9 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         return demo_agent::run(args.into_iter().skip(1));
     }
     // As in the Python program, but nothing is written into the startup files of a shell.
-    if args.first().is_some_and(|first| first == "--show-completion" || first == "--install-completion") {
-        let shell = args.get(1).and_then(|shell| shell.to_str());
-        return finish(Format::Text, commands::completions::legacy(shell));
+    if let Some(wanted) = args.first().and_then(|first| commands::completions::Legacy::parse(first)) {
+        let shell = args.get(1).map(|shell| shell.to_string_lossy());
+        return finish(Format::Text, commands::completions::legacy(wanted, shell.as_deref()));
     }
     let (cli, typed) = match args::parse(args.iter().cloned()) {
         Ok(parsed) => parsed,

@@ -309,7 +309,7 @@ fn the_daemons_command_line() {
     assert_eq!(subagentd(&["status", "--json"]).document(1), expected);
     assert_eq!(subagentd(&["status"]).stdout, "subagentd not initialized\n");
     let stopped = subagentd(&["stop", "--json"]).data("daemon.stopped");
-    assert_eq!(stopped, json!({"stopped": false, "reason": "NOT_RUNNING"}));
+    assert_eq!(stopped, json!({"stopped": false, "pid": null, "workers": false, "reason": "NOT_RUNNING"}));
     assert_eq!(subagentd(&["run", "--heartbeat-seconds", "0"]).code, 2);
     assert!(!state_dir.exists(), "asking leaves nothing behind");
 }

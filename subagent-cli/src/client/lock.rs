@@ -29,7 +29,7 @@ pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Opti
 ///
 /// # Errors
 /// What the system says; a missing file is a lock that nobody holds.
-pub async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
+pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),

@@ -30,9 +30,8 @@ use crate::failure::{Failure, Result};
 
 pub use connect::read_info;
 pub use exchange::Ask;
-pub use lock::released;
 pub use query::{Query, segment};
-pub use running::{running, shown};
+pub use running::{ended, running, shown};
 pub use spawn::log_path;
 pub use stream::{Batch, Events};
 pub use wait::{Cursor, Waiting};

@@ -1,10 +1,14 @@
-//! Asking a daemon what it is.
+//! Asking a daemon what it is, and waiting for its end.
 
 use std::path::Path;
 
 use subagent_protocol::Code;
-use subagent_protocol::api::DaemonShown;
+use subagent_protocol::api::{DaemonInfo, DaemonShown};
+use tokio::time::Instant;
 
+use super::connect::read_info;
+use super::lock::released;
+use super::state_watch::StateWatch;
 use super::{Ask, Client, PROBE_LIMIT};
 use crate::failure::{Failure, Result};
 
@@ -28,4 +32,69 @@ pub async fn shown(client: &mut Client) -> Result<DaemonShown> {
     let answer = client.ask(&Ask::get("/v1/daemon").within(Some(PROBE_LIMIT))).await?;
     serde_json::from_value(answer)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
+}
+
+/// Waits until this daemon has let go of its state dir: the lock is free, or the next daemon's already. False after the
+/// deadline.
+///
+/// # Errors
+/// `INTERNAL_ERROR` if the system does not let us wait.
+pub async fn ended(daemon: &DaemonInfo, deadline: Instant) -> Result<bool> {
+    let lock = daemon.state_dir.join("daemon.lock");
+    // Without the folder there is no next daemon either.
+    let watch = StateWatch::new(&daemon.state_dir).ok();
+    let followed = async {
+        let Some(mut watch) = watch else { return std::future::pending().await };
+        while read_info(&daemon.state_dir).is_none_or(|now| now.generation == daemon.generation) {
+            if !watch.changed(deadline).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let ended = tokio::select! {
+        released = released(&lock, deadline) => released,
+        followed = followed => followed,
+    };
+    ended.map_err(|error: std::io::Error| {
+        Failure::internal(format!("cannot wait for the end of the daemon: {error}"))
+            .with("pid", daemon.process.pid)
+            .with("path", lock.to_string_lossy().into_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_daemon_whose_place_another_one_has_taken_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let info = |generation: u64| {
+            json!({
+                "protocol": 1, "oldestProtocol": 1, "version": "9", "process": {"pid": 1, "startTime": 1},
+                "generation": generation, "socket": dir.path().join("s"), "stateDir": dir.path(),
+                "mode": "background", "startedAt": "2026-11-21T20:29:42+00:00",
+            })
+        };
+        let daemon: DaemonInfo = serde_json::from_value(info(1)).unwrap();
+        let soon = || Instant::now() + Duration::from_millis(50);
+        let write = |generation| std::fs::write(dir.path().join("daemon.json"), info(generation).to_string());
+        write(1).unwrap();
+        let lock = std::fs::File::create(dir.path().join("daemon.lock")).unwrap();
+        lock.lock().unwrap();
+        assert!(!ended(&daemon, soon()).await.unwrap(), "it holds the lock");
+        std::fs::remove_file(dir.path().join("daemon.json")).unwrap();
+        assert!(!ended(&daemon, soon()).await.unwrap(), "it is ending, and holds the lock");
+        write(2).unwrap();
+        assert!(ended(&daemon, soon()).await.unwrap(), "the lock is another one's");
+        write(1).unwrap();
+        drop(lock);
+        let far = Instant::now() + Duration::from_secs(30);
+        assert!(ended(&daemon, far).await.unwrap(), "after a crash daemon.json stays");
+    }
 }

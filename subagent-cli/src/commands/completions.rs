@@ -1,16 +1,37 @@
 //! `completions`: the script for a shell, made from the definitions of the command line.
 
+use std::ffi::OsStr;
+
 use clap::CommandFactory as _;
 use clap_complete::{Shell as Generator, generate};
 use serde_json::json;
 
-use crate::args::Cli;
 use crate::args::completions::{Completions, Shell};
+use crate::args::{Cli, JsonFlag};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
-/// `--show-completion`, as older scripts and people type it: for the shell that is named, or the user's.
-pub(crate) fn legacy(named: Option<&str>) -> Result<Outcome> {
+/// The flags of the Python program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Legacy {
+    /// `--show-completion`: the script.
+    Show,
+    /// `--install-completion`: what to do with it.
+    Install,
+}
+
+impl Legacy {
+    pub(crate) fn parse(word: &OsStr) -> Option<Self> {
+        match word.to_str()? {
+            "--show-completion" => Some(Self::Show),
+            "--install-completion" => Some(Self::Install),
+            _ => None,
+        }
+    }
+}
+
+/// For the shell that is named, or the user's.
+pub(crate) fn legacy(wanted: Legacy, named: Option<&str>) -> Result<Outcome> {
     let login = std::env::var("SHELL").unwrap_or_default();
     let name = named.unwrap_or_else(|| login.rsplit('/').next().unwrap_or_default());
     let shell = <Shell as clap::ValueEnum>::from_str(name, false).map_err(|_| {
@@ -18,7 +39,19 @@ pub(crate) fn legacy(named: Option<&str>) -> Result<Outcome> {
             .recommend("name the shell")
             .with("recommendedCommand", "subagent completions bash")
     })?;
-    Ok(run(&Completions { shell, json: crate::args::JsonFlag { json: false } }))
+    let install = match (wanted, shell) {
+        (Legacy::Show, _) => return Ok(run(&Completions { shell, json: JsonFlag { json: false } })),
+        (Legacy::Install, Shell::Bash) => {
+            "Add this line to ~/.bashrc:\n  source <(subagent completions bash)"
+        }
+        (Legacy::Install, Shell::Zsh) => {
+            "Type this, with a folder of your fpath, and start a new shell:\n  subagent completions zsh > ~/.zfunc/_subagent"
+        }
+        (Legacy::Install, Shell::Fish) => {
+            "Type this:\n  subagent completions fish > ~/.config/fish/completions/subagent.fish"
+        }
+    };
+    Ok(Outcome::Lines(install.to_owned()))
 }
 
 pub(super) fn run(args: &Completions) -> Outcome {

@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::StopDaemon;
 use tokio::time::Instant;
 
-use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, released, running};
+use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
@@ -26,25 +26,26 @@ pub(crate) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
             return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
         };
         let mut client = Client::of_running(state_dir.clone());
-        let pid = shown.info.process.pid;
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
         let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
-        match client.ask(&ask).await {
-            // It may be gone before its answer has come.
-            Err(failure) if !failure.is(Code::DaemonNotRunning) => return Err(failure),
-            _ => {}
-        }
-        let lock = state_dir.join("daemon.lock");
-        let ended = released(&lock, Instant::now() + limit).await.map_err(|error| {
-            Failure::internal(format!("cannot wait for {}: {error}", lock.display())).with("pid", pid)
-        })?;
-        if !ended {
+        let told = match client.ask(&ask).await {
+            // Somebody else may have replaced it meanwhile: then it was the next one that answered.
+            Ok(_) => client.daemon().cloned().unwrap_or(shown.info),
+            // It is gone, as was wanted, but nobody has said that the workers are.
+            Err(failure) if failure.is(Code::DaemonNotRunning) && !workers => shown.info,
+            Err(failure) => return Err(failure),
+        };
+        let pid = told.process.pid;
+        if !ended(&told, Instant::now() + limit).await? {
             return Err(Failure::new(
                 Code::DaemonUnresponsive,
                 format!("the daemon (pid {pid}) was asked to end and has not ended yet"),
             )
             .with("pid", pid)
-            .retryable());
+            .retryable()
+            .recommend(format!(
+                "try again, or look at its log; ending it (kill {pid}) is safe: workers go on"
+            )));
         }
         let data = json!({"stopped": true, "pid": pid, "workers": workers});
         Ok(Outcome::report("daemon.stopped", data, format!("subagentd stopped (pid={pid})")))

@@ -225,6 +225,7 @@ fn words_that_are_not_utf_8_are_wrong_usage() {
         assert!(output.stderr.starts_with("error: "), "{output}");
         usage_error(&sandbox.command("subagent").args(words().chain(["--json".into()])).run());
     }
+    usage_error(&sandbox.command("subagentd").args([bytes(), "--json".into()]).run());
     sandbox.finish();
 }
 
@@ -278,6 +279,14 @@ fn there_are_scripts_for_the_other_shells() {
     let old = |args: &[&str]| sandbox.command("subagent").args(args).env("SHELL", "/usr/bin/fish").run();
     assert_eq!(old(&["--show-completion"]).text(), fish.stdout);
     assert!(old(&["--show-completion", "zsh"]).text().starts_with("#compdef"));
+    for (shell, line) in [
+        ("bash", "source <(subagent completions bash)"),
+        ("zsh", "subagent completions zsh > "),
+        ("fish", "subagent completions fish > "),
+    ] {
+        let told = old(&["--install-completion", shell]);
+        assert!(told.text().contains(line), "{told}");
+    }
     let unknown = old(&["--show-completion", "tcsh"]);
     assert_eq!(unknown.status.code(), Some(1), "{unknown}");
     assert!(unknown.stderr.starts_with("INVALID_ARGUMENT: "), "{unknown}");

@@ -132,6 +132,18 @@ fn restarts_at_once_all_end_well() {
 }
 
 #[test]
+fn stops_at_once_all_end_well() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let daemon = sandbox.daemon();
+    let stops: Vec<_> = (0..8).map(|_| sandbox.subagent(&["daemon", "stop"]).spawn()).collect();
+    let stopped: Vec<Value> =
+        stops.into_iter().map(|stop| stop.output().data_of("daemon.stopped")["stopped"].clone()).collect();
+    assert!(stopped.contains(&json!(true)), "{stopped:?}");
+    assert!(!daemon.lives() && sandbox.runtime(&worker).lives());
+    sandbox.finish();
+}
+
+#[test]
 fn a_daemon_in_the_foreground_is_not_restarted_behind_its_keepers_back() {
     let sandbox = Sandbox::new();
     let daemon = foreground(&sandbox, &["--json"]);
