@@ -152,7 +152,7 @@ mod tests {
             "kind": "tool_call", "toolCallId": "1", "title": "Edit\u{1b}[2J src/a.rs", "status": "pending",
             "locations": [{"path": "src/a.rs"}],
         }));
-        assert_eq!(after(&[started.clone()]), "running · 1m 12s · tool: Edit src/a.rs · 1 file");
+        assert_eq!(after(std::slice::from_ref(&started)), "running · 1m 12s · tool: Edit src/a.rs · 1 file");
         let more = update(json!({
             "kind": "tool_call_update", "toolCallId": "1", "status": "in_progress",
             "content": [{"type": "diff", "path": "src/b.rs"}, {"type": "diff", "path": "src/a.rs"}],
