@@ -159,6 +159,19 @@ fn only_a_terminal_that_can_erase_gets_the_line_and_stdout_stays_as_it_is() {
 }
 
 #[test]
+fn a_wait_that_gives_up_takes_its_line_away_and_says_why() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let wait = ["wait", "--worker-id", &worker, "--timeout-seconds", "0.3"];
+    let screen = sandbox.command("subagent").args(wait).on_screen();
+    assert_eq!(screen.status.code(), Some(1));
+    let (line, error) = screen.bytes.rsplit_once("\r\u{1b}[2K").unwrap();
+    assert!(line.contains("waiting · 0s"), "{:?}", screen.bytes);
+    assert!(error.contains("WAIT_TIMEOUT") && error.contains("Hint: "), "{:?}", screen.bytes);
+    assert!(screen.text().contains("Hint: the worker is idle: no turn is open"), "{:?}", screen.bytes);
+    sandbox.finish();
+}
+
+#[test]
 fn ctrl_c_ends_the_wait_and_not_the_turn() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("turn");

@@ -1,5 +1,6 @@
 //! Waiting for an event over any number of lost connections.
 
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -45,15 +46,20 @@ pub struct Waiting {
 }
 
 impl Client {
-    /// Waits. The time runs from the call, also over lost connections.
+    /// Waits. The time runs from the first request, also over lost connections.
     ///
     /// # Errors
     /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
     pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
-        let begun = Instant::now();
+        let begun = OnceCell::new();
+        // Nothing at first: two limits that are equal stay so.
+        let elapsed = || {
+            let now = Instant::now();
+            now.duration_since(*begun.get_or_init(|| now)).as_secs_f64()
+        };
         self.pin(&mut waiting).await?;
         let limit = (waiting.timeout > 0.0).then(|| duration(waiting.timeout) + GRACE);
-        let waited = self.ask_made(|| Ok(waiting.ask(begun.elapsed().as_secs_f64())?.within(limit))).await;
+        let waited = self.ask_made(|| Ok(waiting.ask(elapsed())?.within(limit))).await;
         waited.map_err(|failure| waiting.own_numbers(failure))
     }
 

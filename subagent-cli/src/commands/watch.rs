@@ -39,7 +39,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         _ => Sink::Lines,
     };
     let from = present(args.from_event_id);
-    block_on(async {
+    let watched = block_on(async {
         let mut events = client.events(&worker_id, from, args.follow, args.raw);
         let copied = copy(&mut events, &mut sink);
         match window {
@@ -47,7 +47,12 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
             Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
             None => copied.await,
         }
-    })?;
+    });
+    // An error does not begin in the middle of what an agent said.
+    if let (Err(_), Sink::Person(stream)) = (&watched, &mut sink) {
+        let _ = write(&stream.finish());
+    }
+    watched?;
     Ok(match sink {
         Sink::Lines => Outcome::Printed,
         Sink::Person(mut stream) => Outcome::Lines(stream.finish()),

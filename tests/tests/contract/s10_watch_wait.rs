@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 /// The types that `--until` knows, with those that were added.
 const KNOWN: &[&str] = &[
@@ -264,11 +264,13 @@ fn a_cursor_wins_over_both_ways_to_count_history() {
 fn a_wait_from_now_on_sees_what_comes_after_its_call() {
     let (sandbox, worker, events) = after_a_turn();
     let last = id(events.last().unwrap()).to_owned();
-    // The second wait's request is answered when the first one waits: both stand before the message is sent.
-    let waiting = sandbox.subagent(&["wait", "--worker-id", &worker, "--until", "turn.started"]).spawn();
-    let brief = ["wait", "--worker-id", &worker, "--timeout-seconds", "1"];
-    sandbox.run(&brief).error("WAIT_TIMEOUT");
-    let _ = sandbox.send(&worker, "next");
+    let wait = ["wait", "--worker-id", &worker, "--until", "turn.started"];
+    let mut waiting = sandbox.subagent(&wait).spawn();
+    // When its "now" is cannot be seen from outside: turns follow until one was after it.
+    wait_until("the wait to see a turn", Duration::from_secs(60), || {
+        let _ = sandbox.send(&worker, "next");
+        (!waiting.runs()).then_some(())
+    });
     let event = waiting.output().data_of("event.matched");
     assert!(event["type"] == "turn.started" && id(&event) > last.as_str(), "{event}");
     sandbox.finish();

@@ -10,12 +10,13 @@ use crate::failure::Failure;
 pub fn failure(failure: &Failure, terminal: Terminal) -> String {
     let mut page = Page::new(terminal.colour);
     page.word(Style::Bad, &failure.code).plain(": ").text(Style::Plain, failure.message.trim_end()).end();
-    for (label, key, style) in
-        [("Hint: ", "recommendedAction", Style::Plain), ("Try:  ", "recommendedCommand", Style::Strong)]
-    {
-        if let Some(advice) = failure.details.get(key).and_then(Value::as_str) {
-            page.text(Style::Attention, label).word(style, advice).end();
-        }
+    let advice = |key: &str| failure.details.get(key).and_then(Value::as_str);
+    // A wait that gave up says in its diagnosis what to do.
+    if let Some(hint) = advice("recommendedAction").or_else(|| advice("diagnosis")) {
+        page.text(Style::Attention, "Hint: ").word(Style::Plain, hint).end();
+    }
+    if let Some(command) = advice("recommendedCommand") {
+        page.text(Style::Attention, "Try:  ").word(Style::Strong, command).end();
     }
     page.take()
 }

@@ -182,3 +182,108 @@ fn whatever_an_agent_sends_is_shown_somehow() {
     }
     assert_eq!(watched(&[json!({"type": "brand.new", "data": {"a": 1}})]), "brand.new  {\"a\": 1}\n");
 }
+
+#[test]
+fn no_text_of_anybody_brings_a_code_to_the_terminal() {
+    const EVIL: &str = "x\u{1b}[2J\u{9b}31m\u{1b}]0;t\u{7}\u{202e}y";
+    let keys = [
+        "workerId",
+        "controllerId",
+        "label",
+        "launcher",
+        "role",
+        "cwd",
+        "sessionId",
+        "lastError",
+        "state",
+        "command",
+        "name",
+        "workspaceKey",
+        "delegationHint",
+        "problem",
+        "effectiveCommand",
+        "turnId",
+        "requestId",
+        "optionId",
+        "assistantText",
+        "message",
+        "text",
+        "title",
+        "toolKind",
+        "status",
+        "path",
+        "newText",
+        "reason",
+        "kind",
+        "id",
+        "suggestedAction",
+        "content",
+        "configPath",
+        "type",
+        "eventId",
+        "handoffPath",
+        "note",
+        "code",
+        "stopReason",
+    ];
+    let evil: serde_json::Map<String, Value> =
+        keys.iter().map(|key| ((*key).to_owned(), EVIL.into())).collect();
+    let with = |more: Value| {
+        let mut data = evil.clone();
+        data.extend(more.as_object().cloned().unwrap_or_default());
+        Value::Object(data)
+    };
+    let blocks = json!([
+        with(json!({"type": "diff"})),
+        with(json!({})),
+        with(json!({"type": "content", "content": with(json!({}))}))
+    ]);
+    let inner = with(
+        json!({"options": [with(json!({}))], "entries": [with(json!({}))], "content": blocks, "error": with(json!({}))}),
+    );
+    let event = |event_type: &str, kind: &str| {
+        let mut event = with(json!({"type": event_type, "data": inner.clone()}));
+        event["data"]["kind"] = kind.into();
+        event
+    };
+    let mut events = vec![event("progress.message", ""), event("brand.new", "")];
+    events.extend(
+        ["thought", "tool_call", "tool_call_update", "plan", "usage", "new"]
+            .map(|kind| event("progress.update", kind)),
+    );
+    let types = ["turn.started", "message.sent", "approval.requested", "approval.decided", "approval.lost"];
+    events.extend(types.map(|event_type| event(event_type, "")));
+    events.extend(["turn.completed", "turn.failed", "turn.canceled"].map(|event_type| event(event_type, "")));
+    let data = with(json!({
+        "items": [with(json!({}))], "available": true, "env": evil.clone(), "args": [EVIL], "matchedEvent": events[2],
+        "worker": with(json!({})), "events": events, "pendingApprovals": [inner], "latestHandoff": with(json!({})),
+    }));
+    let mut shown = watched(&events);
+    for kind in [
+        "worker.listed",
+        "worker.shown",
+        "worker.started",
+        "worker.stopped",
+        "worker.inspected",
+        "controller.status",
+        "controller.recovered",
+        "launcher.listed",
+        "launcher.shown",
+        "launcher.probed",
+        "role.listed",
+        "role.shown",
+        "turn.accepted",
+        "turn.waited",
+        "event.matched",
+        "approval.decided",
+        "turn.canceled",
+        "brand.new",
+    ] {
+        let text = report(kind, &data, EVIL, PLAIN);
+        assert!(text.contains("xy"), "{kind}: {text}");
+        shown.push_str(&text);
+    }
+    shown.push_str(&failure(&crate::failure::Failure::input(EVIL).recommend(EVIL), PLAIN));
+    let bad = shown.chars().find(|c| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}');
+    assert_eq!(bad, None, "{shown:?}");
+}
