@@ -160,3 +160,75 @@ async fn names_with_a_meaning_in_uris_are_only_names() {
     }
     assert!(path.metadata().unwrap().len() > 0);
 }
+
+/// How SQLite would look for the last events of these types.
+async fn plan_of(store: &Store, condition: &str) -> String {
+    let sql = format!(
+        "EXPLAIN QUERY PLAN SELECT e.payload FROM events e WHERE e.worker = 1 AND e.internal = 0 {condition}
+         ORDER BY e.seq DESC LIMIT 20"
+    );
+    let query = move |connection: &Connection| -> Result<Vec<String>> {
+        let mut statement = connection.prepare(&sql).map_err(StoreError::from)?;
+        let rows = statement.query_map([], |row| row.get(3)).map_err(StoreError::from)?;
+        Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+    };
+    store.read(query).await.unwrap().join("; ")
+}
+
+#[tokio::test]
+async fn a_look_back_never_reads_the_whole_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = with_worker(&dir.path().join("state.db")).await;
+    for (condition, index) in [
+        ("", "events_of_worker"),
+        ("AND e.at >= 5", "events_of_worker"),
+        ("AND e.turn = 3 AND e.seq BETWEEN 5 AND 9", "events_of_worker"),
+        (
+            "AND (e.type = 'turn.completed' OR e.type = 'progress.update' AND e.kind = 'plan')",
+            "events_of_worker",
+        ),
+        ("AND e.kind IS NULL AND e.type IN ('turn.completed', 'turn.failed')", "milestones"),
+    ] {
+        let plan = plan_of(&store, condition).await;
+        assert!(plan.contains(index) && !plan.contains("SCAN"), "{condition}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn the_latest_snapshot_is_the_one_that_knows_the_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    let row = |number: u8, up_to: i64| handoffs::HandoffRow {
+        snapshot_id: subagent_protocol::ids::SnapshotId::from_random([number; 5]),
+        up_to,
+        handoff_path: String::new(),
+        checkpoint_path: String::new(),
+        created_at: NOW,
+    };
+    for (number, up_to, latest) in [(1, 7, 1), (2, 9, 2), (3, 8, 2), (4, 9, 4)] {
+        let new = row(number, up_to);
+        store.write(Durability::Full, 1, move |tx| tx.insert_handoff(worker, &new)).await.unwrap();
+        let found =
+            store.read(move |connection| handoffs::latest(connection, worker)).await.unwrap().unwrap();
+        assert_eq!(found.snapshot_id, row(latest, 0).snapshot_id);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_is_read_back_as_it_was_stored() {
+    use crate::core::worker::Restart;
+    let dir = tempfile::tempdir().unwrap();
+    let (store, id) = with_worker(&dir.path().join("state.db")).await;
+    for (restart, _) in Restart::WORDS {
+        let worker = crate::core::Worker { restart, ..crate::core::Worker::new() };
+        let stored = worker.clone();
+        let write =
+            store.write(Durability::Full, 1, move |tx| tx.update_worker(id, &stored, Cursor::default(), NOW));
+        write.await.unwrap();
+        let read = store.read(move |connection| {
+            let row = workers::list(connection, None)?.remove(0);
+            workers::load(connection, &row)
+        });
+        assert_eq!(read.await.unwrap(), worker);
+    }
+}

@@ -362,3 +362,16 @@ fn a_new_worker_waits_for_its_first_runtime() {
     assert_eq!(Worker::new(), Worker::default());
     assert_eq!((Worker::new().public_state(), Worker::new().turn()), (WorkerState::Starting, None));
 }
+
+#[test]
+fn the_tokens_of_a_turn_are_told_at_its_end() {
+    let usage = Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20}));
+    let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage, meta: None };
+    let (checker, _) = after(&running());
+    let step = checker.worker.step(Input::TurnEnd { turn: 1, end }).unwrap();
+    let told = step.facts.iter().find_map(|fact| match fact {
+        Fact::Event { event_type: EventType::TurnCompleted, data, .. } => Some(data["usage"].clone()),
+        _ => None,
+    });
+    assert_eq!(told, Some(serde_json::json!({"inputTokens": 100, "outputTokens": 20})));
+}

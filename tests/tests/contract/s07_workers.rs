@@ -1,1 +1,0 @@
-//! Workers: start, list, show, inspect, stop, restart, handoff, continue.

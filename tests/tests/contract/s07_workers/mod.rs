@@ -1,0 +1,33 @@
+//! Section 7: starting, looking at, stopping, handing over, continuing and restarting workers.
+
+mod go_on;
+mod handoff;
+mod inspect;
+mod looks;
+mod restart;
+mod start;
+mod stop;
+
+use serde_json::{Value, json};
+
+/// Data of `worker.started` and `worker.shown`.
+fn shown() -> Value {
+    let mut shape = listed();
+    shape["recoveryState"] = "str".into();
+    shape["lastError"] = "str?".into();
+    shape["unresponsive"] = "bool".into();
+    shape
+}
+
+/// What both have in common with an item of `worker.listed`, whose further keys are additions.
+fn listed() -> Value {
+    json!({
+        "workerId": "w", "controllerId": "ctl", "label": "str", "launcher": "str", "role": "str", "state": "str",
+        "cwd": "str", "sessionId": "str", "activeTurnId": "turn?", "runtimePid": "int?", "runtimeSocket": "str?",
+        "createdAt": "ts", "updatedAt": "ts", "stoppedAt": "ts?",
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
