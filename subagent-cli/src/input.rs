@@ -41,7 +41,7 @@ pub const SEND: &[Field] = &[
     field("workerId", &["worker_id"], Shape::Text),
     field("text", &["text"], Shape::AnyText),
     field("blocks", &["blocks_json"], Shape::Objects),
-    field("debugMode", &["debug_mode"], Shape::Bool),
+    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
     field("waitUntil", &["wait_until"], Shape::Text),
     field("waitTimeoutSeconds", &["wait_timeout_seconds"], Shape::Seconds),
@@ -75,7 +75,7 @@ pub const WORKER_START: &[Field] = &[
     field("cwd", &["cwd"], Shape::Text),
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
-    field("debugMode", &["debug_mode"], Shape::Bool),
+    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
 ];
 
 /// A checked object: every key that is left holds what its shape says.
@@ -93,9 +93,6 @@ impl Input {
         let (input, unknown) = Self::parse(&read_text(path)?, fields, typed)?;
         if !unknown.is_empty() {
             complain(&format!("Warning: --input has keys that mean nothing here: {}", unknown.join(", ")));
-        }
-        if input.flag("debugMode") == Some(true) {
-            return Err(Failure::input("this version has no debug mode; remove debugMode from --input"));
         }
         Ok(input)
     }

@@ -17,5 +17,5 @@ pub use controllers::{
 };
 pub use daemon::{DaemonInfo, StopDaemon};
 pub use envelope::{Envelope, header};
-pub use turns::{CancelTurn, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
+pub use turns::{CancelTurn, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited};
 pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};

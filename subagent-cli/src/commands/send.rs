@@ -1,8 +1,9 @@
 //! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
 
 use serde_json::{Value, json};
+use subagent_config::Workspace;
 use subagent_protocol::Code;
-use subagent_protocol::api::{SendTurn, TurnAccepted};
+use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::until::Until;
 
 use super::text_source::{Text, TextSources};
@@ -22,6 +23,14 @@ struct WaitFor {
     until: Option<String>,
     timeout: f64,
     no_progress: f64,
+}
+
+/// What is sent, to whom, and under which key.
+struct Message {
+    worker_id: String,
+    text: String,
+    simulate: Option<Simulation>,
+    key: Option<String>,
 }
 
 pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
@@ -50,32 +59,70 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         stdin: args.text_stdin,
     };
     let Text { text, from_command_line } = sources.read()?;
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
-    let blocks = match &args.blocks {
-        Some(json) => parse_blocks(json)?,
-        None => input.objects("blocks").unwrap_or_default(),
-    };
-    let worker_id = named_worker(&worker_id, &workspace)?.to_owned();
-
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == Format::Text {
         complain(&text_risk::lines(&risks));
     }
-    let mut ask =
-        Ask::change(format!("/v1/workers/{}/turns", segment(&worker_id)), &SendTurn { text, blocks })?;
-    if let Some(key) = present(args.turn_id) {
+    let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
+    let simulate = match (args.request_approval, debug_mode) {
+        (true, _) => Some(Simulation::Approval),
+        (false, true) => Some(Simulation::Turn),
+        (false, false) => None,
+    };
+    let message = Message { worker_id, text, simulate, key: present(args.turn_id) };
+    let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
+        context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+        let blocks = match &args.blocks {
+            Some(json) => parse_blocks(json)?,
+            None => input.objects("blocks").unwrap_or_default(),
+        };
+        send(message, blocks, waits.then_some(&wait), &workspace, context)
+    });
+    let warned = !risks.is_empty() && context.format == Format::Json;
+    let (accepted, waited) = match sent {
+        Ok(sent) => sent,
+        Err(failure) if warned => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
+        Err(failure) => return Err(failure),
+    };
+    let (kind, mut data, shown) = match waited {
+        None => {
+            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
+            ("turn.accepted", accepted, shown)
+        }
+        Some(waited) => {
+            let data = turn_waited(accepted, &wait, waited);
+            let shown = shown(&data);
+            ("turn.waited", data, shown)
+        }
+    };
+    if !risks.is_empty() {
+        data["warnings"] = json!([text_risk::warning(&risks)]);
+    }
+    Ok(Outcome::report(kind, data, shown))
+}
+
+/// Sends the message; gives what was accepted and, if it is waited for, what came.
+fn send(
+    message: Message,
+    blocks: Vec<Value>,
+    wait: Option<&WaitFor>,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<(Value, Option<Value>)> {
+    let Message { worker_id, text, simulate, key } = message;
+    let worker_id = named_worker(&worker_id, workspace)?.to_owned();
+    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
+    let mut ask = Ask::change(path, &SendTurn { text, blocks, simulate })?;
+    if let Some(key) = key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
         }
         ask = ask.keyed(key);
     }
-    let mut client = Client::new(context, &workspace)?;
-    let sent = block_on(async move {
+    let mut client = Client::new(context, workspace)?;
+    block_on(async move {
         let accepted = client.ask(&ask).await?;
-        if !waits {
-            return Ok((accepted, None));
-        }
+        let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
         let waiting = Waiting {
@@ -87,31 +134,10 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
             collect_turn: Some(turn.turn_id.clone()),
         };
         match client.wait(waiting).await {
-            Ok(waited) => Ok((accepted, Some((wait, waited)))),
+            Ok(waited) => Ok((accepted, Some(waited))),
             Err(failure) => Err(of_turn(failure, &turn)),
         }
-    });
-    let (accepted, waited) = match sent {
-        Ok(sent) => sent,
-        Err(failure) if risks.is_empty() || context.format == Format::Text => return Err(failure),
-        Err(failure) => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
-    };
-    let mut outcome = match waited {
-        None => {
-            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
-            ("turn.accepted", accepted, shown)
-        }
-        Some((wait, waited)) => {
-            let data = turn_waited(accepted, &wait, waited);
-            let shown = shown(&data);
-            ("turn.waited", data, shown)
-        }
-    };
-    if !risks.is_empty() {
-        outcome.1["warnings"] = json!([text_risk::warning(&risks)]);
-    }
-    let (kind, data, shown) = outcome;
-    Ok(Outcome::report(kind, data, shown))
+    })
 }
 
 /// `--blocks`: a JSON list of objects.
@@ -145,7 +171,11 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     let mut data = accepted;
     let event = waited["matchedEvent"].take();
     let asked = event["type"] == "approval.requested";
-    data["requestId"] = if asked { event["data"]["requestId"].clone() } else { Value::Null };
+    if asked {
+        data["requestId"] = event["data"]["requestId"].clone();
+    } else if data.get("requestId").is_none() {
+        data["requestId"] = Value::Null;
+    }
     data["matchedEvent"] = event;
     data["state"] = waited["state"].take();
     data["waitUntil"] = wait.until.as_deref().unwrap_or(DEFAULT_UNTIL).into();

@@ -6,9 +6,10 @@
 
 pub mod approval;
 pub mod decision;
+mod local;
 mod step;
 #[cfg(test)]
 mod tests;
 pub mod worker;
 
-pub use worker::{Action, Fact, Input, Step, Worker};
+pub use worker::{Action, By, Fact, Input, Step, Worker};

@@ -13,6 +13,7 @@ mod link;
 mod locks;
 mod orders;
 mod process;
+mod program;
 mod roster;
 mod shared;
 mod spec;

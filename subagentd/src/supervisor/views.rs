@@ -6,11 +6,12 @@ use std::time::Duration;
 use subagent_protocol::api::{PendingApproval, WorkerList, WorkerLogs, WorkerView};
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::ApprovalRequested;
-use subagent_protocol::state::WorkerState;
+use subagent_protocol::state::{Carrier, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
 use super::Supervisor;
 use super::worker::{Handle, Snapshot};
+use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, workers};
 
 /// How long a question about an adopted worker waits until it is known how things stand.
@@ -52,7 +53,7 @@ impl Supervisor {
         Ok(found
             .into_iter()
             .map(|approval| {
-                let view = approval_view(&approval.asked);
+                let view = approval_view(&approval);
                 PendingApproval {
                     request_id: approval.request_id,
                     turn_id: approval.turn_id,
@@ -122,9 +123,7 @@ impl Supervisor {
             state,
             cwd: row.cwd.clone(),
             session_id: row.session_id.clone().unwrap_or_else(|| row.placeholder.clone()),
-            active_turn_id: snapshot
-                .as_ref()
-                .and_then(|snapshot| snapshot.worker.turn().map(|turn| turn.id.clone())),
+            active_turn_id: snapshot.as_ref().and_then(|snapshot| snapshot.worker.open_turn().cloned()),
             runtime_pid: runtime.map(|runtime| runtime.pid),
             runtime_socket: runtime.and_then(|_| socket()).map(|path| path.display().to_string()),
             created_at: row.created_at,
@@ -147,12 +146,14 @@ pub(super) async fn settled(handle: &Handle) -> Snapshot {
     }
 }
 
-/// What a permission request says, from the body of its record.
-pub(super) fn approval_view(asked: &str) -> ApprovalView {
-    match serde_json::from_str::<ApprovalRequested>(asked) {
-        Ok(asked) => ApprovalView::of(asked.params.get()),
-        Err(_) => ApprovalView::of("null"),
-    }
+/// What a permission request says.
+pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
+    let view = match approval.carrier {
+        Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)
+            .map(|asked| ApprovalView::of(asked.params.get())),
+        Carrier::Local => serde_json::from_str(&approval.asked),
+    };
+    view.unwrap_or_else(|_| ApprovalView::of("null"))
 }
 
 fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {

@@ -6,6 +6,9 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Send,
+    Simulate {
+        asks: bool,
+    },
     Cancel,
     Stop,
     Decide {
@@ -54,6 +57,7 @@ pub(super) enum Op {
 pub(super) fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => Just(Op::Send),
+        2 => any::<bool>().prop_map(|asks| Op::Simulate { asks }),
         2 => Just(Op::Cancel),
         1 => Just(Op::Stop),
         3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
