@@ -105,9 +105,9 @@ fn choose<'a>(
 }
 
 /// The same, if it can be started here.
-fn runnable<'a>(
-    (launcher, resolved): (&'a model::Launcher, ResolvedLauncher),
-) -> Result<(&'a model::Launcher, ResolvedLauncher)> {
+fn runnable(
+    (launcher, resolved): (&model::Launcher, ResolvedLauncher),
+) -> Result<(&model::Launcher, ResolvedLauncher)> {
     let name = &resolved.name;
     if launcher.backend_kind != ACP_STDIO {
         return Err(unusable(

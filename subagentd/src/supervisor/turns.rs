@@ -276,9 +276,10 @@ impl Supervisor {
         let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
         let (text, alias) = (choice.decision.clone(), choice.alias.clone());
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
+            let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
             json!({
                 "decision": text, "optionId": shown, "alias": alias,
-                "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
+                "eventId": EventId(decided.map_or(0, |(_, seq)| *seq)),
             })
         });
         let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
