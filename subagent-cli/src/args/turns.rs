@@ -22,7 +22,8 @@ use super::{ConfigFlag, CwdFlag, JsonFlag};
 /// daemon, on any idle worker, with or without an agent.
 ///
 /// The exit code is 0 when the wait ends, whatever the turn's outcome is: see the
-/// type of the matched event.
+/// type of the matched event. A message that could not be given to the agent at
+/// all is an error.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
+use subagent_protocol::event::EventType;
 use subagent_protocol::until::Until;
 
 use super::text_source::{Text, TextSources};
@@ -17,6 +18,9 @@ use crate::output::{Format, Outcome, complain, text};
 
 /// What `waitUntil` says when nothing was given.
 const DEFAULT_UNTIL: &str = "turn_end";
+
+/// How long it is looked whether something has happened already, in seconds.
+const LOOK: f64 = 0.001;
 
 /// How to wait after the turn was accepted.
 struct WaitFor {
@@ -113,6 +117,7 @@ fn send(
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
     let mut ask = Ask::change(path, &SendTurn { text, blocks, simulate })?;
+    let keyed = key.is_some();
     if let Some(key) = key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
@@ -133,11 +138,37 @@ fn send(
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
         };
-        match client.wait(waiting).await {
-            Ok(waited) => Ok((accepted, Some(waited))),
-            Err(failure) => Err(of_turn(failure, &turn)),
+        let (found, failed) = match client.wait(waiting.clone()).await {
+            Ok(waited) => {
+                let failed = not_dispatched(&waited["matchedEvent"]);
+                (Ok((accepted, Some(waited))), failed)
+            }
+            Err(failure) if failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress) => {
+                // It may have waited for something that such a turn never comes to.
+                let until = Some(EventType::TurnFailed.as_str().to_owned());
+                let look = Waiting { until, timeout: LOOK, no_progress: 0.0, ..waiting };
+                let failed = client.wait(look).await.ok();
+                (Err(failure), failed.and_then(|waited| not_dispatched(&waited["matchedEvent"])))
+            }
+            Err(failure) => (Err(failure), None),
+        };
+        match (found, failed) {
+            (_, Some(mut failure)) => {
+                // The same key is the same turn, for ever.
+                failure.retryable &= !keyed;
+                Err(of_turn(failure, &turn))
+            }
+            (found, None) => found.map_err(|failure| of_turn(failure, &turn)),
         }
     })
+}
+
+/// The error of a turn that failed before its prompt was sent: then the message as a whole has failed. After that, an
+/// event tells how the turn ended.
+fn not_dispatched(event: &Value) -> Option<Failure> {
+    let error = &event["data"]["error"];
+    let failed = event["type"] == EventType::TurnFailed.as_str() && error["details"]["dispatched"] == "no";
+    failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()
 }
 
 /// `--blocks`: a JSON list of objects.
@@ -247,6 +278,20 @@ mod tests {
         for text in ["{}", "null", "[1]", "[{}, []]"] {
             let failure = parse_blocks(text).unwrap_err();
             assert!(failure.is(Code::InvalidInput) && failure.details.is_empty(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn only_a_prompt_that_was_never_sent_is_an_error() {
+        let event = |kind: &str, dispatched: &str| {
+            let error = json!({
+                "code": "BACKEND_LAUNCHER", "message": "m", "retryable": false, "details": {"dispatched": dispatched},
+            });
+            json!({"type": kind, "data": {"error": error}})
+        };
+        assert!(not_dispatched(&event("turn.failed", "no")).unwrap().is(Code::BackendLauncher));
+        for other in [event("turn.failed", "maybe"), event("turn.completed", "no"), json!({})] {
+            assert_eq!(not_dispatched(&other), None);
         }
     }
 

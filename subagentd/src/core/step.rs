@@ -300,7 +300,12 @@ impl Next {
         self.facts.push(Fact::LastError(Some(error.clone())));
         match &self.worker.state {
             State::Starting => self.worker.state = State::Error,
-            State::Turn(_) => self.close_turn(Some(TurnEnd::Failed { error })),
+            State::Turn(Turn { dispatching: true, .. }) => {
+                self.close_turn(Some(TurnEnd::Failed { error }));
+            }
+            State::Turn(_) => {
+                self.close_turn(Some(TurnEnd::Failed { error: error.with("dispatched", "no") }));
+            }
             State::Stopping(_) => self.close_turn(None),
             State::Idle | State::Local(_) | State::Error | State::Stopped => {}
         }

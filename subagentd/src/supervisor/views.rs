@@ -98,7 +98,14 @@ impl Supervisor {
     }
 
     pub(super) async fn view(&self, row: &WorkerRow) -> WorkerView {
-        let snapshot = match self.roster.live(row.worker_id.as_str()) {
+        let handle = match self.roster.live(row.worker_id.as_str()) {
+            // It was stored a moment ago.
+            Err(_) if row.state != "stopped" && row.incarnation == 0 => {
+                self.roster.adopted(&self.shared, row).await
+            }
+            found => found,
+        };
+        let snapshot = match handle {
             Ok(handle) => Some(settled(&handle).await),
             Err(_) => None,
         };

@@ -96,8 +96,7 @@ fn a_worker_in_error_can_be_sent_to_again() {
     assert!(show["lastError"].as_str().unwrap().starts_with(failed["code"].as_str().unwrap()), "{show}");
     sandbox.run(&["cancel", "--worker-id", worker]).error("WORKER_NOT_RUNNING");
     // It still cannot start: the message fails, and the worker is no dead end.
-    let again = sandbox.send(worker, "x");
-    assert_eq!(again["matchedEvent"]["type"], "turn.failed");
+    sandbox.sending(worker, "x").run().error(failed["code"].as_str().unwrap());
     assert_eq!(shown(&sandbox, worker), is("idle", &Value::Null));
     sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     sandbox.finish();

@@ -215,9 +215,10 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     let worker = sandbox.run(&start).data_of("worker.started");
     let (worker, placeholder) = (worker["workerId"].as_str().unwrap(), &worker["sessionId"]);
     sent(&sandbox, worker, &["--debug-mode"]);
-    let failed = sandbox.send(worker, "hello");
-    let failed = &failed["matchedEvent"];
-    assert_eq!(failed["type"], "turn.failed");
+    let error = sandbox.sending(worker, "hello").run().error("BACKEND_LAUNCHER");
+    let failed = sandbox.wait_after(worker, &error["details"]["acceptedEventId"], "any");
+    assert_eq!((&failed["type"], &failed["turnId"]), (&json!("turn.failed"), &error["details"]["turnId"]));
+    assert_eq!(error["details"]["effectiveCommand"], "my-agent");
     let sessions = sandbox.file_name("sessions");
     assert_shape(
         &failed["data"]["error"],
@@ -226,7 +227,7 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
             "details": {
                 "launcher": "=absent", "command": "='my-agent'", "effectiveCommand": "=my-agent",
                 "effectiveArgs": "list", "reasonCategory": "=launcher", "recommendedAction": "str",
-                "dispatched!": "=no",
+                "dispatched": "=no",
             },
         }),
     );
@@ -237,6 +238,9 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     let shown = sandbox.show(worker);
     assert_eq!((&shown["state"], &shown["sessionId"]), (&json!("idle"), placeholder));
     assert!(shown["lastError"].as_str().unwrap().starts_with("BACKEND_LAUNCHER"), "{shown}");
+    let flags = ["--wait-until", "turn.completed", "--wait-timeout-seconds", "0.5"];
+    let never = sandbox.sending(worker, "hello").args(flags).run();
+    never.error("BACKEND_LAUNCHER");
     // Installed later, into a folder of the PATH that the worker was started with.
     std::os::unix::fs::symlink(sandbox.executable("subagent"), bin.join("my-agent")).unwrap();
     sandbox.set_env("PATH", "/usr/bin:/bin");

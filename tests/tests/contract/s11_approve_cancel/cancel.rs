@@ -1,11 +1,17 @@
 //! Turns are canceled: those of agents, and simulated ones.
 
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 use super::{events_of, pending};
 use crate::at_once;
 use crate::s09_send::{debug_worker, sent, types_of, with_debug_worker};
+
+/// For something to be seen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn cancel(sandbox: &Sandbox, worker: &str, reason: &[&str]) -> Value {
     let data = sandbox.subagent(&["cancel", "--worker-id", worker]).args(reason).run();
@@ -127,6 +133,39 @@ fn fifty_cancels_end_a_turn_once() {
             output.error("WORKER_NOT_RUNNING");
         }
         assert_eq!(events_of(&sandbox, worker, "turn.canceled").len(), 1);
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_cancel_that_comes_too_late_says_how_the_turn_had_ended() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for round in 0..4 {
+        let (gate, touched) = (sandbox.gate(&round.to_string()), format!("touched-{round}"));
+        let text = format!("{}\n!touch {}", gate.directive(), sandbox.file_name(&touched));
+        let sent = sandbox.send_no_wait(&worker, &text);
+        let runtime = sandbox.runtime(&worker);
+        // The agent ends its turn, and nobody hears of it.
+        runtime.signal(Signal::SIGSTOP);
+        gate.open();
+        wait_until("the end of the agent's work", PATIENCE, || {
+            (sandbox.touches(&touched) == 1).then_some(())
+        });
+        let canceling = sandbox.subagent(&["cancel", "--worker-id", &worker]).spawn();
+        wait_until("the cancel", PATIENCE, || (sandbox.show(&worker)["state"] == "canceling").then_some(()));
+        runtime.signal(Signal::SIGCONT);
+        let data = canceling.output().data_of("turn.canceled");
+        let end = sandbox.turn_end(&sent);
+        assert_eq!((&data["eventId"], &data["turnId"]), (&end["eventId"], &sent["turnId"]));
+        // Which of the two the runtime took first is its own business; both must be told as they were.
+        let shape = match end["type"].as_str().unwrap() {
+            "turn.completed" => json!({
+                "workerId": "w", "state": "=idle", "eventId": "ev", "turnId": "turn", "alreadyTerminal": true,
+                "terminalEventType": "=turn.completed",
+            }),
+            _ => json!({"workerId": "w", "state": "=idle", "eventId": "ev", "turnId": "turn"}),
+        };
+        assert_shape(&data, &shape);
     }
     sandbox.finish();
 }
