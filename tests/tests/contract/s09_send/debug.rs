@@ -283,3 +283,26 @@ fn the_death_of_a_runtime_does_not_touch_what_is_simulated() {
     assert_ne!(sandbox.runtime(&worker).pid, runtime.pid);
     sandbox.finish();
 }
+
+#[test]
+fn a_simulated_turn_is_accepted_and_answered_once_whenever_the_daemon_dies() {
+    let (sandbox, worker) = with_debug_worker();
+    for round in 0..5 {
+        let key = format!("key-{round}");
+        let flags = ["--request-approval", "--no-wait", "--turn-id", &key];
+        let sending = sandbox.sending(&worker, "hello").args(flags).spawn();
+        sandbox.kill_daemon();
+        let asked = sending.output().data_of("turn.accepted");
+        let request = asked["requestId"].as_str().unwrap();
+        let approve = ["approve", "--worker-id", &worker, "--request", request, "--decision", "allow"];
+        let approving = sandbox.subagent(&approve).spawn();
+        sandbox.kill_daemon();
+        approving.output().data_of("approval.decided");
+        let types = types_of(&sandbox, &worker, &asked["turnId"]);
+        assert_eq!(
+            types,
+            ["turn.started", "message.sent", "approval.requested", "approval.decided", "turn.completed"]
+        );
+    }
+    sandbox.finish();
+}
