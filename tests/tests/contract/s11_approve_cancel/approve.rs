@@ -1,7 +1,9 @@
 //! Permission requests are answered: those of agents, and simulated ones.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, assert_shape};
+use subagent_tests::harness::{Launcher, Output, Sandbox, assert_shape, wait_until};
 
 use super::{events_of, pending};
 use crate::at_once;
@@ -217,5 +219,47 @@ fn of_fifty_answers_one_counts() {
         assert_eq!(decided.len(), 1);
         assert_eq!(decided[0]["data"]["optionId"], won[0].data()["optionId"]);
     }
+    sandbox.finish();
+}
+
+/// Asks as soon as it has a session, long before any prompt, and says so when it is answered.
+const ASKS_TOO_EARLY: &str = r#"
+while read -r line; do
+    id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case $line in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1}}' ;;
+    *'"session/new"'*)
+        echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}'
+        echo '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"kind":"edit"}}}' ;;
+    *'"session/prompt"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}' ;;
+    *'"selected"'*) echo answered > answered ;;
+    esac
+done
+"#;
+
+#[test]
+fn what_is_asked_outside_of_a_turn_can_be_answered_after_the_next_one() {
+    let mut sandbox = Sandbox::new();
+    std::fs::write(sandbox.file("agent.sh"), ASKS_TOO_EARLY).unwrap();
+    sandbox.launcher("early", Launcher::new("sh", [sandbox.file_name("agent.sh")]));
+    sandbox.init();
+    let worker = sandbox.start("early");
+    let wait = ["wait", "--worker-id", &worker, "--include-history", "--until", "approval.requested"];
+    let asked = sandbox.run(&wait).data_of("event.matched");
+    assert_eq!(asked.get("turnId"), None, "{asked}");
+    let request = &asked["data"]["requestId"];
+    for _ in 0..2 {
+        assert_eq!(sandbox.send(&worker, "x")["matchedEvent"]["type"], "turn.completed");
+        assert_eq!(pending(&sandbox, &worker)[0]["requestId"], *request);
+    }
+    // A daemon that is started anew knows it too.
+    sandbox.kill_daemon();
+    let decided = sandbox.approve(&worker, request, "allow").data_of("approval.decided");
+    assert_shape(&decided, &self::decided());
+    let events = events_of(&sandbox, &worker, "approval.decided");
+    assert_eq!(events[0].get("turnId"), None, "{events:?}");
+    wait_until("the answer", Duration::from_secs(10), || {
+        sandbox.workspace().join("answered").exists().then_some(())
+    });
     sandbox.finish();
 }
