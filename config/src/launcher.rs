@@ -128,11 +128,29 @@ fn look_up(
     worker_cwd: &Path,
     env: &Environment,
 ) -> Result<PathBuf, LauncherProblem> {
+    let own = launcher.env.get("PATH").map(OsStr::new).filter(|path| !path.is_empty());
+    search(command, own, worker_cwd, env)
+}
+
+/// The program that a word means to a worker in `worker_cwd` whose whole environment is `env`, with the rules of
+/// [`resolve`].
+///
+/// # Errors
+/// Why it cannot be started.
+pub fn find_program(command: &str, worker_cwd: &Path, env: &Environment) -> Result<PathBuf, LauncherProblem> {
+    search(command, None, worker_cwd, env)
+}
+
+fn search(
+    command: &str,
+    own_path: Option<&OsStr>,
+    worker_cwd: &Path,
+    env: &Environment,
+) -> Result<PathBuf, LauncherProblem> {
     if command.contains('/') {
         return check(&at(command, worker_cwd, env));
     }
-    let own = launcher.env.get("PATH").map(OsStr::new).filter(|path| !path.is_empty());
-    let path = own.or_else(|| env.var("PATH")).unwrap_or(OsStr::new(DEFAULT_PATH));
+    let path = own_path.or_else(|| env.var("PATH")).unwrap_or(OsStr::new(DEFAULT_PATH));
     let mut problem = None;
     for folder in std::env::split_paths(path) {
         // An empty or relative entry means the folder in which the program will be started.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::depth;
 use crate::ids::{EventId, TurnId, WorkerId};
 use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session, SessionOrigin};
-use crate::state::words;
+use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
 use crate::{fields, update};
@@ -44,7 +44,7 @@ words! {
         TurnCanceled = "turn.canceled",
         /// The worker has its first session.
         WorkerStarted = "worker.started",
-        /// The worker has a session again after its runtime had ended.
+        /// Another runtime has a session, for a worker that was shown as started before.
         WorkerRestarted = "worker.restarted",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
@@ -114,6 +114,8 @@ pub struct StoredEvent {
     pub kind: Option<String>,
     /// The turn that it belongs to.
     pub turn_id: Option<TurnId>,
+    /// Who carries that turn out.
+    pub carrier: Carrier,
     /// The type of the record that it came from; `None` for the daemon's own.
     pub record: Option<RecordType>,
     /// The record's body, or the `data` of the daemon's own.
@@ -218,7 +220,7 @@ impl StoredEvent {
     fn raw(&self) -> Value {
         let payload = || surrogates::parse::<Value>(&self.payload).unwrap_or(Value::Null);
         match self.record {
-            None => json!({"runtime": "acp-stdio", "phase": self.event_type}),
+            None => json!({"runtime": self.carrier, "phase": self.event_type}),
             Some(RecordType::Update) => {
                 let mut payload = payload();
                 json!({"runtime": "acp-stdio", "phase": "session.update", "update": payload["update"].take()})
@@ -270,8 +272,8 @@ pub struct ApprovalOption {
     pub kind: Option<String>,
 }
 
-/// The lenient view of the `params` of `session/request_permission`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The lenient view of the `params` of `session/request_permission`, or what the daemon itself asked.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ApprovalView {
     /// A sentence for people: what kind of tool wants to do what.
     pub message: String,
@@ -334,6 +336,7 @@ mod tests {
             event_type,
             kind: kind.map(str::to_owned),
             turn_id: None,
+            carrier: Carrier::Runtime,
             record,
             payload: payload.to_owned(),
         }
@@ -391,6 +394,14 @@ mod tests {
         assert_eq!(view.message, "Permission requested for edit");
         assert_eq!(view.options.iter().map(|o| o.id.as_str()).collect::<Vec<_>>(), ["allow", "deny"]);
         assert_eq!(ApprovalView::of("garbage").options.len(), 2);
+    }
+
+    #[test]
+    fn raw_says_who_carried_the_turn_out() {
+        let mut event = stored(None, EventType::TurnStarted, None, "{}");
+        assert_eq!(event.raw(), json!({"runtime": "acp-stdio", "phase": "turn.started"}));
+        event.carrier = Carrier::Local;
+        assert_eq!(event.raw(), json!({"runtime": "local", "phase": "turn.started"}));
     }
 
     #[test]

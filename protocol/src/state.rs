@@ -92,6 +92,16 @@ words! {
 }
 
 words! {
+    /// Who carries a turn out; the word is `raw.runtime` of its events.
+    Carrier {
+        /// The worker's runtime, with its agent.
+        Runtime = "acp-stdio",
+        /// The daemon alone: a simulated turn (debug mode), of which no agent hears.
+        Local = "local",
+    }
+}
+
+words! {
     /// Whether the prompt of a turn reached the agent.
     Dispatched {
         /// The first byte was never written.

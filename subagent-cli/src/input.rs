@@ -42,7 +42,7 @@ pub const SEND: &[Field] = &[
     field("workerId", &["worker_id"], Shape::Text),
     field("text", &["text"], Shape::AnyText),
     field("blocks", &["blocks_json"], Shape::Objects),
-    field("debugMode", &["debug_mode"], Shape::Bool),
+    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
     field("waitUntil", &["wait_until"], Shape::Text),
     field("waitTimeoutSeconds", &["wait_timeout_seconds"], Shape::Seconds),
@@ -76,7 +76,7 @@ pub const WORKER_START: &[Field] = &[
     field("cwd", &["cwd"], Shape::Text),
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
-    field("debugMode", &["debug_mode"], Shape::Bool),
+    field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
 ];
 
 /// A checked object: every key that is left holds what its shape says.
@@ -91,11 +91,7 @@ impl Input {
     /// `{field,flag}` a key whose flag was typed too, no details for a wrong shape.
     pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
         let Some(path) = source else { return Ok(Self::default()) };
-        let input = Self::parse(&read_text(path)?, fields, typed)?;
-        if input.flag("debugMode") == Some(true) {
-            return Err(Failure::input("this version has no debug mode; remove debugMode from --input"));
-        }
-        Ok(input)
+        Self::parse(&read_text(path)?, fields, typed)
     }
 
     /// The checked object. Pure.

@@ -60,6 +60,7 @@ pub struct InitController {
 
 /// `POST /v1/controllers/attach`: makes the caller the owner of a controller that exists.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AttachController {
     /// Which one.
@@ -74,6 +75,7 @@ pub struct AttachController {
 
 /// `POST /v1/controllers/release`: ends an ownership.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseController {
     /// Which controller's.
@@ -166,6 +168,7 @@ pub struct OwnerView {
 
 /// Data of `controller.released`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerReleased {
     /// The controller.
@@ -182,6 +185,7 @@ pub struct ControllerReleased {
 
 /// An ownership that has ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OwnershipEnded {
     /// When.
@@ -194,6 +198,7 @@ pub struct OwnershipEnded {
 
 /// Data of `controller.recovered`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControllersRecovered {
     /// How many there are.
@@ -206,6 +211,7 @@ pub struct ControllersRecovered {
 
 /// A controller, and whether its owner still lives.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredController {
     /// The controller.
@@ -224,6 +230,7 @@ pub struct RecoveredController {
 
 /// What is known of a controller's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Ownership {
     /// There is none.
@@ -238,6 +245,7 @@ pub enum Ownership {
 
 /// An owner, and whether its process lives.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredOwner {
     /// The owner.

@@ -19,6 +19,7 @@ pub struct StopDaemon {
 
 /// `POST /v1/daemon/health`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CheckHealth {
     /// Start dead runtimes again, each at the earliest so many seconds after the last attempt; absent: only look.
@@ -28,6 +29,7 @@ pub struct CheckHealth {
 
 /// `GET /v1/daemon`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonShown {
     /// What stays the same while it runs.

@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 
 /// Data of `worker.inspected`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Inspected {
     /// The worker.
@@ -27,6 +28,7 @@ pub struct Inspected {
 
 /// An event of `worker.inspected`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedEvent {
     /// The public cursor.
@@ -44,6 +46,7 @@ pub struct InspectedEvent {
 
 /// A snapshot that was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LatestHandoff {
     /// The snapshot.
@@ -60,10 +63,12 @@ pub struct LatestHandoff {
 
 /// `POST /v1/workers/{id}/handoffs`: writes down what a worker did, for another one to go on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CreateHandoff {
     /// Below which folder, absolute; the state dir's own without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub handoffs_dir: Option<PathBuf>,
     /// What git says of the worker's folder. The caller asks it: the daemon runs nothing in a worker's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +77,7 @@ pub struct CreateHandoff {
 
 /// What git says of a worker's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum WorkspaceStatus {
     /// It answered.
@@ -94,6 +100,7 @@ pub enum WorkspaceStatus {
 
 /// A path that differs from the last commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkspaceChange {
     /// The two letters of git's short status.
     pub status: String,
@@ -103,6 +110,7 @@ pub struct WorkspaceChange {
 
 /// Data of `worker.handoff.ready`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffReady {
     /// The snapshot.
@@ -119,6 +127,7 @@ pub struct HandoffReady {
 
 /// `POST /v1/workers/{id}/restart`: another runtime for a worker, on the same session.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RestartWorker {
     /// Also when a turn is open; it is canceled.
     #[serde(default)]

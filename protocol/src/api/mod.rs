@@ -23,5 +23,7 @@ pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
-pub use turns::{CancelTurn, LatestEvent, SendTurn, TurnAccepted, TurnCanceled, WaitRequest, Waited};
+pub use turns::{
+    CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
+};
 pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};

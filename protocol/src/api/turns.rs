@@ -4,8 +4,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{Event, EventType};
-use crate::ids::{EventId, TurnId, WorkerId};
-use crate::state::WorkerState;
+use crate::ids::{EventId, RequestId, TurnId, WorkerId};
+use crate::state::{WorkerState, words};
+
+words! {
+    /// What the daemon plays instead of having the agent work: to try scripts out, on any worker that is idle.
+    Simulation {
+        /// A turn that is completed at once.
+        Turn = "turn",
+        /// A turn that asks for a permission and ends with the answer.
+        Approval = "approval",
+    }
+}
 
 /// `POST /v1/workers/{id}/turns`: sends a message.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,6 +27,9 @@ pub struct SendTurn {
     /// Further content blocks of ACP.
     #[serde(default)]
     pub blocks: Vec<Value>,
+    /// Only simulate the turn; no agent hears of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulate: Option<Simulation>,
 }
 
 /// Data of `turn.accepted`.
@@ -34,6 +47,9 @@ pub struct TurnAccepted {
     pub event_id: EventId,
     /// The `message.sent` event: the cursor to wait from.
     pub accepted_event_id: EventId,
+    /// The permission request of a turn that was sent to simulate one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
 }
 
 /// `POST /v1/workers/{id}/wait`: waits for an event.
@@ -78,6 +94,7 @@ pub struct Waited {
 
 /// Data of `event.latest`: the newest event of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LatestEvent {
     /// The worker.

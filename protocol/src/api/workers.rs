@@ -20,8 +20,12 @@ pub struct LauncherSpec {
     pub name: String,
     /// The kind of backend; only `acp-stdio` can be run.
     pub backend_kind: String,
-    /// The executable, absolute.
+    /// The executable, absolute. In debug mode also the word of a command that is not installed: it is looked up, in
+    /// the PATH of `env`, when a runtime is started.
     pub program: String,
+    /// The command as configured, for errors.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
     /// All its arguments.
     pub args: Vec<String>,
     /// Deadlines.
@@ -53,6 +57,9 @@ pub struct StartWorker {
     /// The caller's soft limit of open files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nofile: Option<u64>,
+    /// Start no agent: the worker is idle at once. Its first message that is not simulated starts one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub debug_mode: bool,
 }
 
 /// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.

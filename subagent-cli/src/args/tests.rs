@@ -52,7 +52,8 @@ fn every_flag_of_the_contract_is_taken() {
         "controller recover --cwd . --json",
         "controller release --cwd . --controller-id c --force --json",
         "controller status --cwd . --controller-id c --json",
-        "worker start --launcher l --role r --cwd . --label l --controller-id c --input - --config c --json",
+        "worker start --launcher l --role r --cwd . --label l --controller-id c --debug-mode --input - --config c --json",
+        "worker start --no-debug-mode",
         "worker list --controller-id c --cwd . --json",
         "worker show w_1 --cwd . --json",
         "worker stop w_1 --force --cwd . --json",
@@ -62,7 +63,7 @@ fn every_flag_of_the_contract_is_taken() {
         "worker continue --from-worker w_1 --launcher l --role r --cwd . --label l --controller-id c --handoffs-dir d --debug-mode --config c --json",
         "worker continue --from-handoff h --no-debug-mode",
         "worker restart w_1 --force --cwd . --json",
-        "send --worker-id w --text t --text-file f --text-stdin --blocks [] --wait --wait-until any --wait-timeout-seconds 1 --wait-no-progress-timeout-seconds 0.5 --turn-id k --input i --cwd . --config c --json",
+        "send --worker-id w --text t --text-file f --text-stdin --blocks [] --wait --wait-until any --wait-timeout-seconds 1 --wait-no-progress-timeout-seconds 0.5 --request-approval --debug-mode --turn-id k --input i --cwd . --config c --json",
         "send --worker-id w --text t --no-wait",
         "watch --worker-id w --from-event-id e --follow --timeout-seconds 0.1 --ndjson --raw --cwd . --json",
         "wait --worker-id w --until any --from-event-id e --after-latest --timeout-seconds 0 --no-progress-timeout-seconds 1 --input i --cwd . --json",
@@ -128,6 +129,14 @@ fn the_last_flag_of_a_pair_counts_and_flags_may_be_repeated() {
     assert_eq!((send.wait, send.no_wait, send.text.as_deref()), (true, false, Some("b")));
     let (Command::Send(send), _) = parsed("send --wait --no-wait") else { panic!() };
     assert!(send.no_wait);
+    let (Command::Send(send), _) = parsed("send --debug-mode --no-debug-mode") else { panic!() };
+    assert!(!send.debug_mode);
+    let (Command::Worker(WorkerCommand::Start(start)), _) =
+        parsed("worker start --no-debug-mode --debug-mode")
+    else {
+        panic!()
+    };
+    assert!(start.debug_mode);
 }
 
 #[test]
@@ -156,9 +165,6 @@ fn wrong_usage_exits_with_2() {
         "wait --timeout-seconds -0.5",
         "watch --worker-id w --timeout-seconds 0.05",
         "worker logs w --tail-bytes 0",
-        "send --debug-mode",
-        "send --request-approval",
-        "worker start --debug-mode",
         "wait --config c",
         "worker list --config c",
         "worker show a b",

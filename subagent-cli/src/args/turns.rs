@@ -18,8 +18,12 @@ use super::{ConfigFlag, CwdFlag, JsonFlag};
 /// acceptedEventId goes on waiting. --wait-timeout-seconds and
 /// --wait-no-progress-timeout-seconds count from the turn's acceptance.
 ///
+/// --debug-mode and --request-approval try a script out: the turn is played by the
+/// daemon, on any idle worker, with or without an agent.
+///
 /// The exit code is 0 when the wait ends, whatever the turn's outcome is: see the
-/// type of the matched event.
+/// type of the matched event. A message that could not be given to the agent at
+/// all is an error.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -43,6 +47,9 @@ pub struct Send {
     /// Read the text from stdin
     #[arg(long)]
     pub text_stdin: bool,
+    /// Only simulate a permission request: no agent hears of the message
+    #[arg(long)]
+    pub request_approval: bool,
     /// Further content blocks, a JSON list of objects as in the protocol
     #[arg(id = "blocks_json", long = "blocks", value_name = "JSON", allow_hyphen_values = true)]
     pub blocks: Option<String>,
@@ -61,6 +68,12 @@ pub struct Send {
     /// How long to wait without any event, in seconds; 0 for no limit
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     pub wait_no_progress_timeout_seconds: f64,
+    /// Only simulate the turn, which is completed at once
+    #[arg(long, overrides_with = "no_debug_mode")]
+    pub debug_mode: bool,
+    /// Have the agent carry out the turn (the default)
+    #[arg(long, overrides_with = "debug_mode")]
+    pub no_debug_mode: bool,
     /// Make the command repeatable: the same key gives the same turn
     #[arg(long, value_name = "KEY")]
     pub turn_id: Option<String>,

@@ -36,7 +36,13 @@ pub struct WorkerStart {
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
-    /// Read launcher, role, cwd, label, controllerId from a JSON file, - for stdin
+    /// Start no agent until a message needs one (it need not be installed)
+    #[arg(long, overrides_with = "no_debug_mode")]
+    pub debug_mode: bool,
+    /// Start the agent (the default)
+    #[arg(long, overrides_with = "debug_mode")]
+    pub no_debug_mode: bool,
+    /// Read launcher, role, cwd, label, ... from a JSON file, - for stdin
     #[arg(long, value_name = "PATH")]
     pub input: Option<PathBuf>,
     /// Which config file.

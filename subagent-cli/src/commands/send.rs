@@ -1,8 +1,10 @@
 //! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
 
 use serde_json::{Value, json};
+use subagent_config::Workspace;
 use subagent_protocol::Code;
-use subagent_protocol::api::{SendTurn, TurnAccepted};
+use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
+use subagent_protocol::event::EventType;
 use subagent_protocol::until::Until;
 
 use super::live_wait::{self, Live};
@@ -18,11 +20,22 @@ use crate::output::{Format, Outcome, complain, text};
 /// What `waitUntil` says when nothing was given.
 const DEFAULT_UNTIL: &str = "turn_end";
 
+/// How long it is looked whether something has happened already, in seconds.
+const LOOK: f64 = 0.001;
+
 /// How to wait after the turn was accepted.
 struct WaitFor {
     until: Option<String>,
     timeout: f64,
     no_progress: f64,
+}
+
+/// What is sent, to whom, and under which key.
+struct Message {
+    worker_id: String,
+    text: String,
+    simulate: Option<Simulation>,
+    key: Option<String>,
 }
 
 pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
@@ -51,33 +64,72 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         stdin: args.text_stdin,
     };
     let Text { text, from_command_line } = sources.read()?;
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
-    let blocks = match &args.blocks {
-        Some(json) => parse_blocks(json)?,
-        None => input.objects("blocks").unwrap_or_default(),
-    };
-    let worker_id = named_worker(&worker_id, &workspace)?.to_owned();
-
     let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
     if !risks.is_empty() && context.format == Format::Text {
         complain(&text_risk::lines(&risks));
     }
-    let mut ask =
-        Ask::change(format!("/v1/workers/{}/turns", segment(&worker_id)), &SendTurn { text, blocks })?;
-    if let Some(key) = present(args.turn_id) {
+    let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
+    let simulate = match (args.request_approval, debug_mode) {
+        (true, _) => Some(Simulation::Approval),
+        (false, true) => Some(Simulation::Turn),
+        (false, false) => None,
+    };
+    let message = Message { worker_id, text, simulate, key: present(args.turn_id) };
+    let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
+        context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+        let blocks = match &args.blocks {
+            Some(json) => parse_blocks(json)?,
+            None => input.objects("blocks").unwrap_or_default(),
+        };
+        send(message, blocks, waits.then_some(&wait), &workspace, context)
+    });
+    let warned = !risks.is_empty() && context.format == Format::Json;
+    let (accepted, waited) = match sent {
+        Ok(sent) => sent,
+        Err(failure) if warned => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
+        Err(failure) => return Err(failure),
+    };
+    let (kind, mut data, shown) = match waited {
+        None => {
+            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
+            ("turn.accepted", accepted, shown)
+        }
+        Some(waited) => {
+            let data = turn_waited(accepted, &wait, waited);
+            let shown = shown(&data);
+            ("turn.waited", data, shown)
+        }
+    };
+    if !risks.is_empty() {
+        data["warnings"] = json!([text_risk::warning(&risks)]);
+    }
+    Ok(Outcome::report(kind, data, shown))
+}
+
+/// Sends the message; gives what was accepted and, if it is waited for, what came.
+fn send(
+    message: Message,
+    blocks: Vec<Value>,
+    wait: Option<&WaitFor>,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<(Value, Option<Value>)> {
+    let Message { worker_id, text, simulate, key } = message;
+    let worker_id = named_worker(&worker_id, workspace)?.to_owned();
+    let path = format!("/v1/workers/{}/turns", segment(&worker_id));
+    let mut ask = Ask::change(path, &SendTurn { text, blocks, simulate })?;
+    let keyed = key.is_some();
+    if let Some(key) = key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Failure::argument("--turn-id takes visible ASCII characters without blanks"));
         }
         ask = ask.keyed(key);
     }
-    let mut client = Client::new(context, &workspace)?;
-    let live = if waits { Live::new(context, &workspace)? } else { None };
-    let sent = block_on(async move {
+    let mut client = Client::new(context, workspace)?;
+    let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
+    block_on(async move {
         let accepted = client.ask(&ask).await?;
-        if !waits {
-            return Ok((accepted, None));
-        }
+        let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
         let waiting = Waiting {
@@ -88,32 +140,40 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
         };
-        match live_wait::wait(&mut client, live, waiting).await {
-            Ok(waited) => Ok((accepted, Some((wait, waited)))),
-            Err(failure) => Err(of_turn(failure, &turn)),
+        let (found, failed) = match live_wait::wait(&mut client, live, waiting.clone()).await {
+            Ok(waited) => {
+                let failed = dispatch_error(&waited["matchedEvent"]);
+                (Ok((accepted, Some(waited))), failed)
+            }
+            Err(failure) if failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress) => {
+                // It may have waited for something that such a turn never comes to.
+                let until = Some(EventType::TurnFailed.as_str().to_owned());
+                let look = Waiting { until, timeout: LOOK, no_progress: 0.0, ..waiting };
+                let failed = client.wait(look).await.ok();
+                (Err(failure), failed.and_then(|waited| dispatch_error(&waited["matchedEvent"])))
+            }
+            Err(failure) => (Err(failure), None),
+        };
+        match (found, failed) {
+            (_, Some(mut failure)) => {
+                // The same key is the same turn, for ever.
+                failure.retryable &= !keyed;
+                Err(of_turn(failure, &turn))
+            }
+            (found, None) => found.map_err(|failure| of_turn(failure, &turn)),
         }
-    });
-    let (accepted, waited) = match sent {
-        Ok(sent) => sent,
-        Err(failure) if risks.is_empty() || context.format == Format::Text => return Err(failure),
-        Err(failure) => return Err(failure.with("warnings", vec![text_risk::warning(&risks)])),
-    };
-    let mut outcome = match waited {
-        None => {
-            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
-            ("turn.accepted", accepted, shown)
-        }
-        Some((wait, waited)) => {
-            let data = turn_waited(accepted, &wait, waited);
-            let shown = shown(&data);
-            ("turn.waited", data, shown)
-        }
-    };
-    if !risks.is_empty() {
-        outcome.1["warnings"] = json!([text_risk::warning(&risks)]);
-    }
-    let (kind, data, shown) = outcome;
-    Ok(Outcome::report(kind, data, shown))
+    })
+}
+
+/// The error of a turn whose prompt did not get to the agent, or that the agent did not carry out: then the message as a
+/// whole has failed, as it would have with the reference. A turn that was lost in the middle ended with an event like any
+/// other.
+fn dispatch_error(event: &Value) -> Option<Failure> {
+    let error = &event["data"]["error"];
+    let failed = event["type"] == EventType::TurnFailed.as_str()
+        && (error["details"]["dispatched"] == "no"
+            || error["code"].as_str().is_some_and(|code| code.starts_with("BACKEND_")));
+    failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()
 }
 
 /// `--blocks`: a JSON list of objects.
@@ -147,7 +207,11 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     let mut data = accepted;
     let event = waited["matchedEvent"].take();
     let asked = event["type"] == "approval.requested";
-    data["requestId"] = if asked { event["data"]["requestId"].clone() } else { Value::Null };
+    if asked {
+        data["requestId"] = event["data"]["requestId"].clone();
+    } else if data.get("requestId").is_none() {
+        data["requestId"] = Value::Null;
+    }
     data["matchedEvent"] = event;
     data["state"] = waited["state"].take();
     data["waitUntil"] = wait.until.as_deref().unwrap_or(DEFAULT_UNTIL).into();
@@ -219,6 +283,29 @@ mod tests {
         for text in ["{}", "null", "[1]", "[{}, []]"] {
             let failure = parse_blocks(text).unwrap_err();
             assert!(failure.is(Code::InvalidInput) && failure.details.is_empty(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_the_agent_did_not_carry_out_is_an_error() {
+        let event = |kind: &str, code: &str, dispatched: &str| {
+            let error = json!({
+                "code": code, "message": "m", "retryable": false, "details": {"dispatched": dispatched},
+            });
+            json!({"type": kind, "data": {"error": error}})
+        };
+        for (code, dispatched) in
+            [("RUNTIME_LOST", "no"), ("STORAGE_FULL", "no"), ("BACKEND_RPC_ERROR", "maybe")]
+        {
+            let failure = dispatch_error(&event("turn.failed", code, dispatched)).unwrap();
+            assert_eq!(failure.code, code);
+        }
+        for other in [
+            event("turn.failed", "RUNTIME_LOST", "maybe"),
+            event("turn.completed", "BACKEND_RPC_ERROR", "no"),
+            json!({}),
+        ] {
+            assert_eq!(dispatch_error(&other), None);
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_protocol::api::SendTurn;
+use subagent_protocol::api::{SendTurn, Simulation};
 
 use super::worker_start::{self, Wanted};
 use crate::args::handoff::WorkerContinue;
@@ -45,10 +45,8 @@ pub(super) fn run(args: WorkerContinue, context: &Context) -> Result<Outcome> {
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),
     };
     let mut shown = text::fields(&data, &["sourceHandoffPath"]);
-    for line in [text::fields(&data["worker"], &["workerId", "state"])] {
-        shown.push('\n');
-        shown.push_str(&line);
-    }
+    shown.push('\n');
+    shown.push_str(&text::fields(&data["worker"], &["workerId", "state"]));
     Ok(Outcome::report("worker.continued", data, shown))
 }
 
@@ -69,6 +67,7 @@ async fn go_on(
             None => "continued-worker".to_owned(),
         }),
         controller_id: present(args.controller_id.clone()).or(source.controller_id),
+        debug_mode: args.debug_mode,
     };
     let workspace = context.workspace(place)?;
     let config = context.config(args.config.config.as_deref(), place)?.config;
@@ -77,7 +76,11 @@ async fn go_on(
     let link = json!({
         "type": "resource_link", "name": "handoff.md", "uri": file_uri(&source.handoff), "mimeType": "text/markdown",
     });
-    let turn = SendTurn { text: INSTRUCTION.to_owned(), blocks: vec![link] };
+    let turn = SendTurn {
+        text: INSTRUCTION.to_owned(),
+        blocks: vec![link],
+        simulate: args.debug_mode.then_some(Simulation::Turn),
+    };
     let sent = async {
         client.ask(&Ask::change(format!("/v1/workers/{}/turns", segment(&worker_id)), &turn)?).await
     };

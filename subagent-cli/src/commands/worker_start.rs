@@ -36,6 +36,7 @@ pub(super) struct Wanted {
     pub(super) cwd: Option<PathBuf>,
     pub(super) label: String,
     pub(super) controller_id: Option<String>,
+    pub(super) debug_mode: bool,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -47,6 +48,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         cwd: args.cwd.or_else(|| input.text("cwd").map(PathBuf::from)),
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
+        debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -72,7 +74,9 @@ pub(super) async fn start(
     }
     let choice = choice(wanted.controller_id, context, workspace)?;
     let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
-    let (launcher, resolved) = match choose(config, wanted.launcher.as_deref(), &role, &cwd, context) {
+    let chosen = choose(config, wanted.launcher.as_deref(), &role, &cwd, context)
+        .and_then(|chosen| if wanted.debug_mode { Ok(chosen) } else { runnable(chosen) });
+    let (launcher, resolved) = match chosen {
         Ok(chosen) => chosen,
         Err(failure) => {
             client.ask(&Ask::get(resolve_path(&choice))).await?;
@@ -88,6 +92,7 @@ pub(super) async fn start(
         label: wanted.label,
         umask: current_umask().bits(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
+        debug_mode: wanted.debug_mode,
     };
     let limit = launcher.timeouts.startup + GRACE;
     client.ask(&Ask::change("/v1/workers", &request)?.within(Some(limit))).await
@@ -110,7 +115,7 @@ fn resolve_path(choice: &ControllerChoice) -> Query {
         .with("workspaceKey", Some(&choice.workspace_key))
 }
 
-/// The launcher, if it can be started here.
+/// The launcher, and what its command means here.
 fn choose<'a>(
     config: &'a model::Config,
     named: Option<&'a str>,
@@ -119,6 +124,14 @@ fn choose<'a>(
     context: &Context,
 ) -> Result<(&'a model::Launcher, ResolvedLauncher)> {
     let (name, launcher) = role::choose_launcher(config, named, role)?;
+    Ok((launcher, launcher::resolve(name, launcher, cwd, &context.env)))
+}
+
+/// The same, if it can be started here.
+fn runnable(
+    (launcher, resolved): (&model::Launcher, ResolvedLauncher),
+) -> Result<(&model::Launcher, ResolvedLauncher)> {
+    let name = &resolved.name;
     if launcher.backend_kind != ACP_STDIO {
         return Err(unusable(
             format!(
@@ -129,16 +142,15 @@ fn choose<'a>(
                 "set launchers.{name}.backend.kind to {ACP_STDIO} in the config file, or use another launcher"
             ),
         )
-        .with("launcher", name)
+        .with("launcher", name.as_str())
         .with("backendKind", launcher.backend_kind.as_str()));
     }
-    let resolved = launcher::resolve(name, launcher, cwd, &context.env);
     if let Some(problem) = &resolved.problem {
         return Err(unusable(
             format!("launcher `{name}` cannot be started: {problem}"),
             format!("install it, or correct launchers.{name}.command; `subagent launcher probe {name}` shows what is looked for"),
         )
-        .with("launcher", name)
+        .with("launcher", name.as_str())
         .with("command", launcher.command.as_str())
         .with("effectiveCommand", resolved.effective_command.as_str())
         .with("effectiveArgs", resolved.effective_args.clone()));
@@ -152,18 +164,20 @@ fn unusable(message: String, advice: String) -> Failure {
 
 /// What the daemon stores and starts, now and again after a loss.
 fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<LauncherSpec> {
-    let program = match resolved.exec_path.as_deref().map(Path::to_str) {
-        Some(Some(path)) => path.to_owned(),
-        path => {
-            let shown =
-                resolved.exec_path.as_deref().map_or_else(String::new, |path| path.display().to_string());
-            let why = if path.is_some() { "its path is not UTF-8" } else { "it was not found" };
-            return Err(unusable(
-                format!("launcher `{}` cannot be started: {why} ({shown})", resolved.name),
+    let program = match &resolved.exec_path {
+        // In debug mode only: the daemon looks for it when an agent is to be started.
+        None => resolved.effective_command,
+        Some(path) => path.to_str().map(str::to_owned).ok_or_else(|| {
+            unusable(
+                format!(
+                    "launcher `{}` cannot be started: its path is not UTF-8 ({})",
+                    resolved.name,
+                    path.display()
+                ),
                 "move the program to a path of plain text".to_owned(),
             )
-            .with("launcher", resolved.name));
-        }
+            .with("launcher", resolved.name.as_str())
+        })?,
     };
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timeouts = Timeouts {
@@ -176,6 +190,7 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
         name: resolved.name,
         backend_kind: resolved.backend_kind,
         program,
+        command: resolved.command,
         args: resolved.effective_args,
         timeouts,
     })
@@ -221,11 +236,16 @@ mod tests {
         let context = context(&[("PATH", "/nonexistent")]);
         let mut foreign = model::Launcher::new("x");
         foreign.backend_kind = "telepathy".to_owned();
-        let failure = choose(&config(foreign), Some("one"), "r", Path::new("/"), &context).unwrap_err();
+        let foreign = config(foreign);
+        let chosen = choose(&foreign, Some("one"), "r", Path::new("/"), &context).unwrap();
+        let failure = runnable(chosen).unwrap_err();
         assert!(failure.is(Code::BackendLauncher));
         assert_eq!(failure.details["backendKind"], "telepathy");
         let missing = config(model::Launcher::new("no-such-agent --acp"));
-        let failure = choose(&missing, Some("one"), "r", Path::new("/"), &context).unwrap_err();
+        let chosen = choose(&missing, Some("one"), "r", Path::new("/"), &context).unwrap();
+        let program = spec(chosen.0, chosen.1.clone()).unwrap().program;
+        assert_eq!(program, "no-such-agent", "in debug mode it is left to the daemon");
+        let failure = runnable(chosen).unwrap_err();
         let details = Value::Object(failure.details);
         assert_eq!(
             (&details["effectiveCommand"], &details["reasonCategory"]),

@@ -34,6 +34,8 @@ fn a_key_whose_flag_was_typed_is_a_duplicate_even_if_null() {
         (SEND, "text", "text"),
         (SEND, "blocks", "blocks_json"),
         (SEND, "wait", "wait_for_match"),
+        (SEND, "debugMode", "debug_mode"),
+        (WORKER_START, "debugMode", "debug_mode"),
         (SEND, "waitUntil", "wait_until"),
         (SEND, "waitTimeoutSeconds", "wait_timeout_seconds"),
         (SEND, "waitNoProgressTimeoutSeconds", "wait_no_progress_timeout_seconds"),
@@ -59,6 +61,10 @@ fn a_key_whose_flag_was_typed_is_a_duplicate_even_if_null() {
 fn the_other_flag_of_a_pair_is_the_same_flag() {
     let expected = json!({"field": "wait", "flag": "wait_for_match"});
     refused(r#"{"wait": true}"#, SEND, &Typed::from(["no_wait"]), "once", expected);
+    for fields in [SEND, WORKER_START] {
+        let expected = json!({"field": "debugMode", "flag": "debug_mode"});
+        refused(r#"{"debugMode": false}"#, fields, &Typed::from(["no_debug_mode"]), "once", expected);
+    }
     let expected = json!({"field": "afterLatest", "flag": "after_latest"});
     refused(r#"{"afterLatest": true}"#, WAIT, &Typed::from(["include_history"]), "once", expected);
 }
@@ -94,6 +100,7 @@ fn wrong_shapes_have_no_details() {
         (r#"{"workerId": 1}"#, "a string"),
         (r#"{"text": ["x"]}"#, "a string"),
         (r#"{"wait": null}"#, "true or false"),
+        (r#"{"debugMode": null}"#, "true or false"),
         (r#"{"wait": 1}"#, "true or false"),
         (r#"{"blocks": null}"#, "list of objects"),
         (r#"{"blocks": [1]}"#, "list of objects"),

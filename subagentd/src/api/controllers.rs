@@ -27,6 +27,7 @@ pub(super) async fn init(
 }
 
 /// `POST /v1/controllers/attach`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/controllers/attach", request_body = AttachController, responses((status = 200, description = "`controller.attached`", body = Envelope<ControllerInitialized>))))]
 pub(super) async fn attach(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -36,6 +37,7 @@ pub(super) async fn attach(
 }
 
 /// `POST /v1/controllers/release`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/controllers/release", request_body = ReleaseController, responses((status = 200, description = "`controller.released`", body = Envelope<ControllerReleased>))))]
 pub(super) async fn release(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -53,6 +55,7 @@ pub(super) struct Filter {
 }
 
 /// `GET /v1/controllers?workspaceKey=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/controllers", params(("workspaceKey" = Option<String>, Query, description = "Only this workspace")), responses((status = 200, description = "`controller.recovered`", body = Envelope<ControllersRecovered>))))]
 pub(super) async fn recover(
     State(api): State<Api>,
     _: Owner,

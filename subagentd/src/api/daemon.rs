@@ -17,12 +17,14 @@ use super::reply::{Outcome, Reply};
 use crate::supervisor::Look;
 
 /// `GET /v1/daemon`. Anybody may ask, agents included: clients probe with it.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/daemon", responses((status = 200, description = "`daemon.shown`", body = Envelope<DaemonShown>))))]
 pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonShown> {
     let live_workers = *api.supervisor.live_workers().borrow();
     Reply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
 }
 
 /// `POST /v1/daemon/health`: the `workerHealth` of the status file; dead runtimes are started again if that is wanted.
+#[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/health", request_body = CheckHealth, responses((status = 200, description = "`daemon.health`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn health(
     State(api): State<Api>,
     _: Owner,

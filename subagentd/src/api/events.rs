@@ -16,6 +16,9 @@ use subagent_protocol::event::Event;
 use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Names, Params, flag};
 use super::caller::Reader;
@@ -73,6 +76,7 @@ pub(super) async fn follow(
 }
 
 /// `GET /v1/workers/{worker}/events/latest`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events/latest", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`event.latest`", body = Envelope<LatestEvent>))))]
 pub(super) async fn latest(
     State(api): State<Api>,
     reader: Reader,

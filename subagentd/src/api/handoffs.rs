@@ -4,6 +4,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{CreateHandoff, HandoffReady, Inspected, RestartWorker, WorkerView};
 
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
 use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
@@ -28,6 +31,7 @@ pub(super) struct Look {
 }
 
 /// `GET /v1/workers/{worker}/inspect`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/inspect", params(("worker" = String, Path, description = "Its id"), ("eventsLimit" = Option<u64>, Query, description = "The newest so many events, 1 to 1000"), ("since" = Option<String>, Query, description = "Only events from this time on, ISO 8601"), ("turnId" = Option<String>, Query, description = "Only events of this turn"), ("eventTypes" = Option<String>, Query, description = "Only these types, separated by commas")), responses((status = 200, description = "`worker.inspected`", body = Envelope<Inspected>))))]
 pub(super) async fn inspect(
     State(api): State<Api>,
     reader: Reader,
@@ -47,6 +51,7 @@ pub(super) async fn inspect(
 }
 
 /// `POST /v1/workers/{worker}/handoffs`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/handoffs", request_body = CreateHandoff, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.handoff.ready`", body = Envelope<HandoffReady>))))]
 pub(super) async fn create(
     State(api): State<Api>,
     Owner(caller): Owner,
@@ -57,6 +62,7 @@ pub(super) async fn create(
 }
 
 /// `POST /v1/workers/{worker}/restart`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/restart", request_body = RestartWorker, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.restarted`", body = Envelope<WorkerView>))))]
 pub(super) async fn restart(
     State(api): State<Api>,
     Owner(caller): Owner,

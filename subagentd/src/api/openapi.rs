@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, controllers, daemon, events, turns, waits, workers};
+use super::{approvals, controllers, daemon, events, handoffs, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,6 +26,9 @@ use super::{approvals, controllers, daemon, events, turns, waits, workers};
         daemon::health,
         daemon::stop,
         controllers::init,
+        controllers::attach,
+        controllers::release,
+        controllers::recover,
         controllers::status,
         controllers::resolve,
         workers::list,
@@ -33,10 +36,14 @@ use super::{approvals, controllers, daemon, events, turns, waits, workers};
         workers::show,
         workers::stop,
         workers::logs,
+        handoffs::inspect,
+        handoffs::create,
+        handoffs::restart,
         turns::send,
         turns::cancel,
         waits::wait,
         events::follow,
+        events::latest,
         approvals::list,
         approvals::decide,
     )

@@ -3,7 +3,16 @@
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::ApprovalStatus;
 
-/// A permission request that is not over yet.
+/// A permission request of an agent that is not over yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The turn that asks; `None` if the agent asked outside of any.
+    pub turn: Option<u64>,
+    /// How far it is.
+    pub approval: Approval,
+}
+
+/// How far a permission request is that is not over yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
     /// Nobody has decided.

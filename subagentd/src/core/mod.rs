@@ -6,10 +6,11 @@
 
 pub mod approval;
 pub mod decision;
+mod local;
 pub(crate) mod restart;
 mod step;
 #[cfg(test)]
 mod tests;
 pub mod worker;
 
-pub use worker::{Action, Fact, Input, Step, Worker};
+pub use worker::{Action, By, Fact, Input, Step, Worker};

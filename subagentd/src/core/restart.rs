@@ -23,7 +23,7 @@ impl Next {
                 let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
                 return Err(error.retryable().with("state", state.as_str()));
             }
-            State::Turn(_) if !force => {
+            State::Turn(_) | State::Local(_) if !force => {
                 let message = format!("the worker is {state}; cancel its turn first, or do it with --force");
                 return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
             }
@@ -37,6 +37,10 @@ impl Next {
                     // No runtime has the prompt, and none will be given it.
                     self.close_turn(None);
                 }
+            }
+            State::Local(local) => {
+                let local = local.clone();
+                self.cancel_local(&local, RESTARTED_BY_MANAGER.to_owned());
             }
             State::Idle | State::Error => {}
         }

@@ -5,15 +5,15 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::fields;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
-use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus};
 use subagent_protocol::{Code, Error, Result};
 
-use super::approval::{Approval, ApprovalInput};
+use super::approval::{Approval, ApprovalInput, Request};
 use super::decision::Choice;
-use super::worker::{Action, Cancel, Fact, Input, Link, Restart, State, Step, Turn, Worker};
+use super::worker::{Action, By, Cancel, Fact, Input, Link, Restart, State, Step, Turn, Worker};
 
 /// Why a turn is canceled when its worker is stopped.
-const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
+pub(super) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
@@ -30,7 +30,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         _ => {}
     }
     match input {
-        Input::Send { turn_id, message, input } => next.send(turn_id, message, &input)?,
+        Input::Send { turn_id, message, input, by } => next.send(turn_id, message, &input, by)?,
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
@@ -69,7 +69,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 return Err(Error::new(Code::Internal, message));
             }
             let turn = next.worker.turn().map(|turn| turn.no);
-            next.worker.approvals.insert(request_id.clone(), Approval::Pending);
+            next.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
             next.facts.push(Fact::ApprovalOpened { request_id, turn });
         }
         Input::ApprovalClosed { request_id, reason } => {
@@ -107,11 +107,11 @@ pub(super) struct Next {
 }
 
 impl Next {
-    fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
+    pub(super) fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
         self.facts.push(Fact::Event { event_type, data, turn });
     }
 
-    fn send(&mut self, turn_id: TurnId, message: Value, input: &Value) -> Result<()> {
+    fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
         let state = self.worker.public_state();
         match self.worker.state {
             State::Idle | State::Error => {}
@@ -122,7 +122,7 @@ impl Next {
                 )
                 .with("state", state.as_str()));
             }
-            State::Starting | State::Turn(_) => {
+            State::Starting | State::Turn(_) | State::Local(_) => {
                 let error = Error::new(
                     Code::WorkerBusy,
                     format!("the worker is {state}; wait for the end of its turn, or cancel it"),
@@ -132,12 +132,23 @@ impl Next {
         }
         let no = self.worker.last_turn + 1;
         self.worker.last_turn = no;
-        self.worker.state =
-            State::Turn(Turn { no, id: turn_id.clone(), dispatching: false, retried: false, cancel: None });
-        self.facts.push(Fact::TurnOpened { no, id: turn_id.clone() });
+        let carrier = match by {
+            By::Runtime => Carrier::Runtime,
+            By::Local | By::LocalAsking { .. } => Carrier::Local,
+        };
+        self.facts.push(Fact::TurnOpened { no, id: turn_id.clone(), carrier });
         self.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
         self.event(EventType::MessageSent, message, Some(no));
-        self.facts.push(Fact::LastError(None));
+        match by {
+            By::Runtime => self.give_to_runtime(no, turn_id),
+            By::Local => self.play(no, &turn_id),
+            By::LocalAsking { request_id } => self.ask_locally(no, turn_id, request_id),
+        }
+        Ok(())
+    }
+
+    fn give_to_runtime(&mut self, no: u64, id: TurnId) {
+        self.worker.state = State::Turn(Turn { no, id, dispatching: false, retried: false, cancel: None });
         match self.worker.link {
             Link::None => {
                 self.worker.link = Link::Starting;
@@ -147,16 +158,22 @@ impl Next {
             // Its session, or the end of the old runtime, comes first.
             Link::Starting | Link::Ending => {}
         }
-        Ok(())
     }
 
     fn decide(&mut self, request_id: RequestId, choice: Choice, note: Option<String>) -> Result<()> {
-        let turn = self.worker.turn().map(|turn| turn.no);
-        match self.worker.approvals.get_mut(&request_id) {
-            Some(approval @ Approval::Pending) => {
+        if let State::Local(local) = &self.worker.state
+            && local.request_id == request_id
+        {
+            let local = local.clone();
+            self.decide_local(&local, &choice, note);
+            return Ok(());
+        }
+        let turn = match self.worker.approvals.get_mut(&request_id) {
+            Some(Request { approval: approval @ Approval::Pending, turn }) => {
                 *approval = Approval::Decided { option_id: choice.option_id.clone() };
+                *turn
             }
-            Some(approval) => {
+            Some(Request { approval, .. }) => {
                 return Err(Error::new(
                     Code::ApprovalNotPending,
                     "the permission request was decided already",
@@ -168,7 +185,7 @@ impl Next {
                 let error = Error::new(Code::ApprovalNotFound, "no such permission request is open");
                 return Err(error.with("requestId", request_id.as_str()));
             }
-        }
+        };
         let shown = choice.option_id.as_deref().unwrap_or("cancelled");
         self.decided_event(&request_id, &choice.decision, shown, choice.alias.as_deref(), note, turn);
         self.facts.push(Fact::ApprovalDecided {
@@ -180,7 +197,7 @@ impl Next {
         Ok(())
     }
 
-    fn decided_event(
+    pub(super) fn decided_event(
         &mut self,
         request_id: &RequestId,
         decision: &str,
@@ -203,6 +220,11 @@ impl Next {
         let state = self.worker.public_state();
         if let State::Stopping(Some(_)) = self.worker.state {
             // Its stop cancels it already.
+            return Ok(());
+        }
+        if let State::Local(local) = &self.worker.state {
+            let local = local.clone();
+            self.cancel_local(&local, reason);
             return Ok(());
         }
         let State::Turn(turn) = &mut self.worker.state else {
@@ -230,9 +252,10 @@ impl Next {
             .worker
             .approvals
             .iter_mut()
-            .filter(|(_, approval)| **approval == Approval::Pending)
-            .map(|(request_id, approval)| {
-                *approval = Approval::DecidedByCancel;
+            // What was asked outside of the turn is not the turn's: the runtime says what becomes of it.
+            .filter(|(_, asked)| asked.approval == Approval::Pending && asked.turn == Some(no))
+            .map(|(request_id, asked)| {
+                asked.approval = Approval::DecidedByCancel;
                 request_id.clone()
             })
             .collect();
@@ -264,6 +287,11 @@ impl Next {
                 }
                 self.worker.state = State::Stopping(Some(turn));
             }
+            State::Local(local) => {
+                let local = local.clone();
+                self.stop_local(&local);
+                self.worker.state = State::Stopping(None);
+            }
         }
         self.worker.restart = Restart::None;
         self.facts.push(Fact::DesiredStop);
@@ -289,9 +317,14 @@ impl Next {
         self.facts.push(Fact::LastError(Some(error.clone())));
         match &self.worker.state {
             State::Starting => self.worker.state = State::Error,
-            State::Turn(_) => self.close_turn(Some(TurnEnd::Failed { error })),
+            State::Turn(Turn { dispatching: true, .. }) => {
+                self.close_turn(Some(TurnEnd::Failed { error }));
+            }
+            State::Turn(_) => {
+                self.close_turn(Some(TurnEnd::Failed { error: error.with("dispatched", "no") }));
+            }
             State::Stopping(_) => self.close_turn(None),
-            State::Idle | State::Error | State::Stopped => {}
+            State::Idle | State::Local(_) | State::Error | State::Stopped => {}
         }
     }
 
@@ -315,6 +348,7 @@ impl Next {
             State::Starting
             | State::Idle
             | State::Turn(_)
+            | State::Local(_)
             | State::Stopping(_)
             | State::Error
             | State::Stopped => {
@@ -325,10 +359,11 @@ impl Next {
 
     /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
     pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
-        if self.worker.turn().is_some() {
-            // The runtime closes them before it ends a turn; what is left here would stay open for ever. Before the
-            // turn is taken, so that their events belong to it.
-            self.end_approvals(&ApprovalInput::Closed(ApprovalClosedReason::TurnEnded));
+        if let Some(no) = self.worker.turn().map(|turn| turn.no) {
+            // The runtime closes them before it ends a turn; what is left here would stay open for ever. What was asked
+            // outside of the turn goes on.
+            let closed = ApprovalInput::Closed(ApprovalClosedReason::TurnEnded);
+            self.end_approvals(&closed, |asked| asked.turn == Some(no));
         }
         let turn = match &mut self.worker.state {
             State::Turn(turn) => {
@@ -340,7 +375,7 @@ impl Next {
                 Some(turn) => turn,
                 None => return,
             },
-            State::Starting | State::Idle | State::Error | State::Stopped => return,
+            State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
         };
         // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
         let own = !turn.dispatching || end.is_none() || lost(end.as_ref());
@@ -358,6 +393,8 @@ impl Next {
                 if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
                     data["usage"] = usage;
                 }
+                // Not before: what went wrong last is not lost with the next message.
+                self.facts.push(Fact::LastError(None));
                 (TurnStatus::Completed, EventType::TurnCompleted, data)
             }
             (None, Some(TurnEnd::Failed { error })) => {
@@ -379,17 +416,17 @@ impl Next {
         self.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
     }
 
-    fn end_approvals(&mut self, input: &ApprovalInput) {
-        for request_id in self.worker.approvals.keys().cloned().collect::<Vec<_>>() {
+    fn end_approvals(&mut self, input: &ApprovalInput, which: impl Fn(&Request) -> bool) {
+        let chosen = self.worker.approvals.iter().filter(|(_, asked)| which(asked));
+        for request_id in chosen.map(|(request_id, _)| request_id.clone()).collect::<Vec<_>>() {
             self.end_approval(&request_id, input);
         }
     }
 
     fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
         // An input for a request that is over already is a repetition after a restart.
-        let Some(approval) = self.worker.approvals.remove(request_id) else { return };
+        let Some(Request { turn, approval }) = self.worker.approvals.remove(request_id) else { return };
         let status = approval.end(input);
-        let turn = self.worker.turn().map(|turn| turn.no);
         let reason = match input {
             ApprovalInput::Closed(reason) => reason.as_str(),
             ApprovalInput::Lost => "runtime_lost",
@@ -433,7 +470,9 @@ impl Next {
         match &self.worker.state {
             State::Stopping(_) => self.actions.push(Action::Terminate),
             // The old runtime has not heard that it is to end.
-            State::Idle | State::Turn(_) if self.worker.restart == Restart::Wanted && told < Link::Ending => {
+            State::Idle | State::Local(_) | State::Turn(_)
+                if self.worker.restart == Restart::Wanted && told < Link::Ending =>
+            {
                 return self.end_for_restart();
             }
             State::Turn(turn) if link == Link::Ready => {
@@ -450,8 +489,8 @@ impl Next {
             }
             _ => {}
         }
-        for (request_id, approval) in &self.worker.approvals {
-            if let Approval::Decided { option_id } = approval {
+        for (request_id, asked) in &self.worker.approvals {
+            if let Approval::Decided { option_id } = &asked.approval {
                 let (request_id, option_id) = (request_id.clone(), option_id.clone());
                 self.actions.push(Action::Answer { request_id, option_id });
             }
@@ -461,7 +500,7 @@ impl Next {
     fn runtime_gone(&mut self, clean: bool, rebooted: bool) {
         let was = self.worker.restart;
         self.worker.link = Link::None;
-        self.end_approvals(&ApprovalInput::Lost);
+        self.end_approvals(&ApprovalInput::Lost, |_| true);
         if !clean {
             self.event(
                 EventType::WorkerLost,
@@ -485,13 +524,13 @@ impl Next {
                 self.actions.push(Action::StartRuntime);
             }
             State::Turn(_) | State::Stopping(Some(_)) => self.turn_lost(rebooted),
-            State::Idle if was == Restart::Begun || !clean => {
+            State::Idle | State::Local(_) if was == Restart::Begun || !clean => {
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
             }
-            State::Idle | State::Stopping(None) | State::Error | State::Stopped => {}
+            State::Idle | State::Local(_) | State::Stopping(None) | State::Error | State::Stopped => {}
         }
         match (was, &self.worker.state) {
-            (Restart::Wanted, State::Idle | State::Error) => self.begin_restart(),
+            (Restart::Wanted, State::Idle | State::Local(_) | State::Error) => self.begin_restart(),
             // The new one is gone, too; or another one is started for a turn anyway.
             _ => self.worker.restart = Restart::None,
         }
@@ -511,7 +550,7 @@ impl Next {
     fn stopped_if_stopping(&mut self) {
         if matches!(self.worker.state, State::Stopping(_)) && self.worker.link == Link::None {
             self.close_turn(None);
-            self.end_approvals(&ApprovalInput::Lost);
+            self.end_approvals(&ApprovalInput::Lost, |_| true);
             self.worker.state = State::Stopped;
             self.event(EventType::WorkerStopped, json!({}), None);
         }

@@ -13,7 +13,10 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::{Code, Error};
 
 use super::decision::Choice;
-use super::worker::{Input, State, Worker};
+use super::worker::{By, Input, State, Worker};
+
+/// The permission request of every simulated turn.
+const LOCAL: u8 = 99;
 
 fn request(no: u8) -> RequestId {
     RequestId::from_random([no; RequestId::BYTES])
@@ -24,7 +27,19 @@ fn turn_id(no: u64) -> TurnId {
 }
 
 fn send(no: u64) -> Input {
-    Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}) }
+    send_by(no, By::Runtime)
+}
+
+fn simulate(no: u64) -> Input {
+    send_by(no, By::Local)
+}
+
+fn simulate_asking(no: u64) -> Input {
+    send_by(no, By::LocalAsking { request_id: request(LOCAL) })
+}
+
+fn send_by(no: u64, by: By) -> Input {
+    Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
 }
 
 fn decide(request_id: RequestId, option: Option<&str>) -> Input {
@@ -58,7 +73,8 @@ impl Shape {
             Some(cancel) if cancel.requested => "requested",
             Some(_) => "wanted",
         };
-        let any = |which: fn(&Approval) -> bool| worker.approvals.values().any(which);
+        let any =
+            |which: fn(&Approval) -> bool| worker.approvals.values().any(|asked| which(&asked.approval));
         Self {
             state: rows::word(&worker.state),
             turn: worker.turn().map(|turn| (turn.dispatching, cancel(turn))),

@@ -7,10 +7,13 @@ use subagent_protocol::Error;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus, WorkerState};
 
-use super::approval::Approval;
+use super::approval::{Approval, Request};
 use super::decision::Choice;
+
+/// Why a turn is canceled when nobody says why.
+pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
 
 /// A worker: what it is doing, and what is known of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +22,8 @@ pub struct Worker {
     pub state: State,
     /// Its runtime.
     pub link: Link,
-    /// The permission requests that are not over.
-    pub approvals: BTreeMap<RequestId, Approval>,
+    /// The permission requests of its agent that are not over.
+    pub approvals: BTreeMap<RequestId, Request>,
     /// The number of its last turn, 0 for none.
     pub last_turn: u64,
     /// Whether somebody wants another runtime for it.
@@ -51,8 +54,10 @@ pub enum State {
     Starting,
     /// No turn is open.
     Idle,
-    /// A turn is open.
+    /// A turn is open that its runtime carries out.
     Turn(Turn),
+    /// A turn is open that the daemon simulates.
+    Local(LocalTurn),
     /// It is being stopped; a turn may still be open.
     Stopping(Option<Turn>),
     /// Its first runtime could not be started.
@@ -61,7 +66,32 @@ pub enum State {
     Stopped,
 }
 
-/// An open turn.
+/// A simulated turn: it is open as long as its permission request is. No runtime knows of either.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalTurn {
+    /// The worker's number of it.
+    pub no: u64,
+    /// Its id.
+    pub id: TurnId,
+    /// Its permission request, which is pending.
+    pub request_id: RequestId,
+}
+
+/// Who carries out a turn that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum By {
+    /// The worker's runtime, with its agent.
+    Runtime,
+    /// The daemon: it is completed at once.
+    Local,
+    /// The daemon: it asks for a permission.
+    LocalAsking {
+        /// The id of that request.
+        request_id: RequestId,
+    },
+}
+
+/// An open turn of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turn {
     /// The worker's number of it.
@@ -109,6 +139,8 @@ pub enum Input {
         message: Value,
         /// Data of its `turn.started` without the turn's id.
         input: Value,
+        /// Who carries it out.
+        by: By,
     },
     /// Somebody decides a permission request.
     Decide {
@@ -230,6 +262,8 @@ pub enum Fact {
         no: u64,
         /// Its id.
         id: TurnId,
+        /// Who carries it out.
+        carrier: Carrier,
     },
     /// The prompt of a turn is being written.
     TurnDispatching {
@@ -257,7 +291,7 @@ pub enum Fact {
         /// Whether its prompt was sent.
         dispatched: Dispatched,
     },
-    /// A permission request is open (its event is the record itself).
+    /// A permission request is open. Its event is the record itself, or for a simulated turn the one before.
     ApprovalOpened {
         /// Which.
         request_id: RequestId,
@@ -347,7 +381,22 @@ impl Worker {
         }
     }
 
-    /// The open turn.
+    /// A worker that is to be started in debug mode: without a runtime, until a message needs one.
+    #[must_use]
+    pub fn without_runtime() -> Self {
+        Self { state: State::Idle, ..Self::new() }
+    }
+
+    /// The id of the open turn, whoever carries it out.
+    #[must_use]
+    pub fn open_turn(&self) -> Option<&TurnId> {
+        match &self.state {
+            State::Local(local) => Some(&local.id),
+            _ => self.turn().map(|turn| &turn.id),
+        }
+    }
+
+    /// The open turn of the runtime.
     #[must_use]
     pub fn turn(&self) -> Option<&Turn> {
         match &self.state {
@@ -364,7 +413,8 @@ impl Worker {
             State::Idle | State::Stopping(None) => WorkerState::Idle,
             State::Stopping(Some(_)) => WorkerState::Canceling,
             State::Turn(turn) if turn.cancel.is_some() => WorkerState::Canceling,
-            State::Turn(_) if self.approvals.values().any(|a| *a == Approval::Pending) => {
+            State::Local(_) => WorkerState::WaitingApproval,
+            State::Turn(_) if self.approvals.values().any(|asked| asked.approval == Approval::Pending) => {
                 WorkerState::WaitingApproval
             }
             State::Turn(_) => WorkerState::Running,

@@ -77,6 +77,7 @@ fn gathered(updates: &[serde_json::Value]) -> Work {
             event_type: EventType::ProgressUpdate,
             kind: Some(kind),
             turn_id: None,
+            carrier: subagent_protocol::state::Carrier::Runtime,
             record: Some(RecordType::Update),
             payload: json!({"update": update}).to_string(),
         });

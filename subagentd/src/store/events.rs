@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::record::RecordType;
+use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
@@ -36,11 +37,12 @@ pub struct EventPage {
     pub end: bool,
 }
 
-pub(super) const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload";
+pub(super) const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload, t.carrier";
 
 pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
     let turn_id: Option<String> = row.get(4)?;
     let record: Option<String> = row.get(5)?;
+    let carrier: Option<String> = row.get(7)?;
     Ok(StoredEvent {
         seq: row.get(0)?,
         at: Timestamp(row.get(1)?),
@@ -49,6 +51,7 @@ pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
         turn_id: turn_id.and_then(|id| id.parse().ok()),
         record: record.as_deref().and_then(RecordType::parse),
         payload: row.get(6)?,
+        carrier: carrier.as_deref().and_then(Carrier::parse).unwrap_or(Carrier::Runtime),
     })
 }
 

@@ -10,7 +10,7 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use crate::core::worker::Restart;
+use crate::core::worker::{Restart, State};
 
 /// The integer key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +65,8 @@ pub struct NewWorker {
     pub spec: String,
     /// The session id to show before there is one.
     pub placeholder: String,
+    /// What it is in the rules.
+    pub state: State,
 }
 
 /// A worker as it is stored.

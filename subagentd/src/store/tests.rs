@@ -39,6 +39,7 @@ async fn with_worker(path: &Path) -> (Store, RowId) {
             cwd: "/ws".to_owned(),
             spec: "{}".to_owned(),
             placeholder: "sess_0".to_owned(),
+            state: crate::core::worker::State::Starting,
         };
         tx.insert_worker(&worker, NOW)
     });
@@ -121,6 +122,7 @@ async fn a_turn_ends_once_and_only_one_is_open() {
     let open = |no: u64| Fact::TurnOpened {
         no,
         id: subagent_protocol::ids::TurnId::from_random([u8::try_from(no).unwrap(); 5]),
+        carrier: subagent_protocol::state::Carrier::Runtime,
     };
     let close = |no| Fact::TurnClosed {
         no,

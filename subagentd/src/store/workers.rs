@@ -4,15 +4,15 @@ use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::state::{ApprovalStatus, Desired};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Desired};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
-use crate::core::approval::Approval;
-use crate::core::worker::{Cancel, Fact, Link, Restart, State, Turn, Worker};
+use crate::core::approval::{Approval, Request};
+use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
 
 impl Tx<'_> {
     /// Adds a worker that is to be started.
@@ -32,7 +32,7 @@ impl Tx<'_> {
                 worker.role,
                 worker.cwd,
                 worker.spec,
-                state_word(&State::Starting),
+                state_word(&worker.state),
                 Desired::Run.as_str(),
                 worker.placeholder,
                 now.0,
@@ -157,10 +157,11 @@ impl Tx<'_> {
         added: &mut Vec<(EventType, i64)>,
     ) -> Result<()> {
         match fact {
-            Fact::TurnOpened { no, id: turn_id } => {
+            Fact::TurnOpened { no, id: turn_id, carrier } => {
                 self.execute(
-                    "INSERT INTO turns (worker, no, turn_id, status, dispatched) VALUES (?1, ?2, ?3, 'accepted', 'no')",
-                    params![id.0, signed(*no), turn_id.as_str()],
+                    "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
+                     VALUES (?1, ?2, ?3, ?4, 'accepted', 'no')",
+                    params![id.0, signed(*no), turn_id.as_str(), carrier.as_str()],
                 )?;
             }
             Fact::TurnDispatching { no } => {
@@ -194,6 +195,8 @@ impl Tx<'_> {
                 }
             }
             Fact::ApprovalOpened { request_id, turn } => {
+                let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
+                let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
                 self.execute(
                     "INSERT INTO approvals (request_id, worker, turn, status, asked_seq)
                      VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4)",
@@ -290,20 +293,26 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
 pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     let turn = connection
         .query_row(
-            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried FROM turns
-             WHERE worker = ?1 AND status = 'accepted'",
+            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried, carrier,
+                    (SELECT request_id FROM approvals a WHERE a.turn = turns.id AND a.status = 'pending')
+             FROM turns WHERE worker = ?1 AND status = 'accepted'",
             [row.id.0],
             |row| {
+                let (no, id) = (rows::unsigned(row, 0)?, rows::parsed::<TurnId>(row, 1)?);
+                if rows::word(row, 6, Carrier::parse)? == Carrier::Local {
+                    let request_id = rows::parsed::<RequestId>(row, 7)?;
+                    return Ok(Open::Local(LocalTurn { no, id, request_id }));
+                }
                 let dispatched: String = row.get(2)?;
                 let reason: Option<String> = row.get(3)?;
                 let requested: bool = row.get(4)?;
-                Ok(Turn {
-                    no: rows::unsigned(row, 0)?,
-                    id: rows::parsed::<TurnId>(row, 1)?,
+                Ok(Open::Runtime(Turn {
+                    no,
+                    id,
                     dispatching: dispatched != "no",
                     retried: row.get(5)?,
                     cancel: reason.map(|reason| Cancel { reason, requested }),
-                })
+                }))
             },
         )
         .optional()
@@ -311,8 +320,10 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     let state = match (row.state.as_str(), turn) {
         ("starting", None) => State::Starting,
         ("idle", None) => State::Idle,
-        ("turn", Some(turn)) => State::Turn(turn),
-        ("stopping", turn) => State::Stopping(turn),
+        ("turn", Some(Open::Runtime(turn))) => State::Turn(turn),
+        ("local", Some(Open::Local(turn))) => State::Local(turn),
+        ("stopping", None) => State::Stopping(None),
+        ("stopping", Some(Open::Runtime(turn))) => State::Stopping(Some(turn)),
         ("error", None) => State::Error,
         ("stopped", None) => State::Stopped,
         (word, turn) => {
@@ -323,8 +334,9 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     };
     let mut statement = connection
         .prepare_cached(
-            "SELECT request_id, status, option_id, by_cancel FROM approvals
-             WHERE worker = ?1 AND status IN ('pending', 'decided')",
+            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no
+             FROM approvals a LEFT JOIN turns t ON t.id = a.turn
+             WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND t.carrier IS NOT 'local'",
         )
         .map_err(StoreError::from)?;
     let approvals = statement
@@ -335,11 +347,18 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
                 (_, true) => Approval::DecidedByCancel,
                 (_, false) => Approval::Decided { option_id: row.get(2)? },
             };
-            Ok((rows::parsed::<RequestId>(row, 0)?, approval))
+            let turn = row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs);
+            Ok((rows::parsed::<RequestId>(row, 0)?, Request { turn, approval }))
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
     Ok(Worker { state, link: Link::None, approvals, last_turn: row.last_turn, restart: row.restart })
+}
+
+/// An open turn as it is loaded.
+enum Open {
+    Runtime(Turn),
+    Local(LocalTurn),
 }
 
 const fn state_word(state: &State) -> &'static str {
@@ -347,6 +366,7 @@ const fn state_word(state: &State) -> &'static str {
         State::Starting => "starting",
         State::Idle => "idle",
         State::Turn(_) => "turn",
+        State::Local(_) => "local",
         State::Stopping(_) => "stopping",
         State::Error => "error",
         State::Stopped => "stopped",
@@ -407,7 +427,9 @@ pub(crate) struct ApprovalRow {
     pub(crate) turn_id: Option<TurnId>,
     pub(crate) status: ApprovalStatus,
     pub(crate) asked_at: Timestamp,
-    /// Body of the record `approvalRequested`.
+    /// Who asks: a record of the runtime, or an event of the daemon's own.
+    pub(crate) carrier: Carrier,
+    /// Body of the record `approvalRequested`, or the event's data.
     pub(crate) asked: String,
 }
 
@@ -422,7 +444,7 @@ pub(crate) fn approvals(
 ) -> Result<Vec<ApprovalRow>> {
     let mut statement = connection
         .prepare_cached(
-            "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload
+            "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL
              FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
              WHERE a.worker = ?1 AND (a.request_id = ?2 OR (?2 IS NULL AND a.status = 'pending')) ORDER BY a.id",
         )
@@ -435,6 +457,7 @@ pub(crate) fn approvals(
             status: rows::word(row, 2, ApprovalStatus::parse)?,
             asked_at: Timestamp(row.get(3)?),
             asked: row.get(4)?,
+            carrier: if row.get(5)? { Carrier::Local } else { Carrier::Runtime },
         })
     });
     Ok(rows.and_then(Iterator::collect).map_err(StoreError::from)?)

@@ -17,6 +17,7 @@ mod locks;
 mod orders;
 mod ownership;
 mod process;
+mod program;
 mod restart;
 mod roster;
 mod shared;

@@ -8,7 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::spec::Spec;
 use super::worker::Handle;
-use super::{Caller, Supervisor, controllers, entropy, environment, strays, worker};
+use super::{Caller, Supervisor, controllers, entropy, environment, program, strays, worker};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -20,7 +20,7 @@ pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 
 impl Supervisor {
-    /// Starts a worker and waits until its agent has a session.
+    /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
     ///
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`, `BACKEND_LAUNCHER`; then those
@@ -37,7 +37,8 @@ impl Supervisor {
 
     async fn start_stored(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
         let what = format!(
-            "start {} {} {} {}",
+            "start {} {} {} {} {}",
+            if request.debug_mode { "debug" } else { "agent" },
             request.launcher.name,
             request.role,
             request.label,
@@ -53,6 +54,7 @@ impl Supervisor {
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let startup = Duration::from_millis(request.launcher.timeouts.startup_ms);
         let id = worker_id.clone();
+        let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
             .store
@@ -74,6 +76,7 @@ impl Supervisor {
                     cwd: request.cwd.display().to_string(),
                     spec,
                     placeholder: placeholder.as_str().to_owned(),
+                    state: begins.state,
                 };
                 tx.insert_worker(&new, now)?;
                 if let Some((key, fingerprint)) = &key {
@@ -215,19 +218,9 @@ impl Supervisor {
 }
 
 fn check(request: &StartWorker) -> Result<()> {
-    let launcher = &request.launcher;
-    if launcher.backend_kind != "acp-stdio" {
-        return Err(Error::new(
-            Code::BackendLauncher,
-            format!(
-                "launcher {} has backend kind {:?}; only acp-stdio can be run",
-                launcher.name, launcher.backend_kind
-            ),
-        )
-        .with("launcher", launcher.name.as_str())
-        .with("backendKind", launcher.backend_kind.as_str())
-        .with("reasonCategory", "launcher")
-        .recommend("set `backend: {kind: acp-stdio}` in the launcher's config"));
+    if !request.debug_mode {
+        // In debug mode it counts when an agent is started.
+        program::check_backend(&request.launcher)?;
     }
     if !request.cwd.is_absolute() || !request.cwd.is_dir() {
         return Err(Error::new(
@@ -268,6 +261,7 @@ mod tests {
                 name: "none".into(),
                 backend_kind: "acp-stdio".into(),
                 program: "/bin/false".into(),
+                command: String::new(),
                 args: vec![],
                 timeouts: subagent_protocol::start::Timeouts::default(),
             },
@@ -277,6 +271,7 @@ mod tests {
             env: vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"secret".to_vec()))],
             umask: 0o77,
             nofile: None,
+            debug_mode: false,
         }
     }
 
@@ -328,6 +323,7 @@ mod tests {
                 cwd: key,
                 spec,
                 placeholder: "sess_000000000000".into(),
+                state: State::Starting,
             };
             tx.insert_worker(&new, entropy::now())
         });
@@ -365,7 +361,7 @@ mod tests {
         environment::write(&environment_file, &vec![]).unwrap();
         supervisor.shutdown(false).await.unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
-        let message = subagent_protocol::api::SendTurn { text: "hi".into(), blocks: vec![] };
+        let message = subagent_protocol::api::SendTurn { text: "hi".into(), blocks: vec![], simulate: None };
         let cancel = subagent_protocol::api::CancelTurn { reason: None };
         for error in [
             supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),

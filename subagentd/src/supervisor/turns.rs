@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_protocol::api::{ApprovalDecided, CancelTurn, Decide, SendTurn, TurnAccepted, TurnCanceled};
+use subagent_protocol::api::{
+    ApprovalDecided, CancelTurn, Decide, SendTurn, Simulation, TurnAccepted, TurnCanceled,
+};
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::{EventId, TurnId};
-use subagent_protocol::state::ApprovalStatus;
+use subagent_protocol::ids::{EventId, RequestId, TurnId};
+use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::spec::Spec;
 use super::worker::Handle;
 use super::{Caller, Supervisor, depth, entropy, views, worker};
-use crate::core::{Input, Worker, decision};
-use crate::store::{OwnerCheck, WorkerRow, events, workers};
+use crate::core::worker::CANCELED_BY_MANAGER;
+use crate::core::{By, Input, Worker, decision};
+use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
 
 /// How long `approve` waits until the decision was written to the agent.
 const DELIVERY: Duration = Duration::from_secs(5);
@@ -23,7 +26,7 @@ const CANCEL_MARGIN: Duration = Duration::from_secs(20);
 const MOST_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 impl Supervisor {
-    /// Accepts a message. It returns as soon as the turn is stored.
+    /// Accepts a message. It returns as soon as the turn is stored; a simulated one may be over then.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
@@ -31,36 +34,69 @@ impl Supervisor {
     /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, request: SendTurn) -> Result<TurnAccepted> {
         let row = self.row(worker).await?;
-        if request.text.trim().is_empty() && request.blocks.is_empty() {
+        if request.simulate.is_none() && request.text.trim().is_empty() && request.blocks.is_empty() {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
         }
         check_size(&request, MOST_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
-        let what = format!("send {worker} {}\n{}", request.text, Value::from(request.blocks.clone()));
-        let (owner, key) = self.guarded(caller, &what);
-        let handle = self.owned_actor(&row, &owner).await?;
+        let how = request.simulate.map_or("", Simulation::as_str);
+        let what = format!("send {worker} {how} {}\n{}", request.text, Value::from(request.blocks.clone()));
+        let (owner, key) = self.guarded(caller.clone(), &what);
+        let handle = match self.actor(&row).await {
+            Ok(handle) => handle,
+            Err(error) => {
+                return match self.recall(&key).await? {
+                    Some(response) => read_response(response),
+                    None => Err(self.refused(caller, &row, error).await),
+                };
+            }
+        };
+        let turn_id = TurnId::from_random(entropy::random()?);
+        let by = match request.simulate {
+            None => By::Runtime,
+            Some(Simulation::Turn) => By::Local,
+            Some(Simulation::Approval) => {
+                By::LocalAsking { request_id: RequestId::from_random(entropy::random()?) }
+            }
+        };
+        let asked = match &by {
+            By::LocalAsking { request_id } => Some(request_id.clone()),
+            By::Runtime | By::Local => None,
+        };
         let input = Input::Send {
-            turn_id: TurnId::from_random(entropy::random()?),
+            turn_id: turn_id.clone(),
             input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
             message: json!({"text": request.text, "blocks": request.blocks}),
+            by,
         };
         let worker_id = row.worker_id.clone();
         let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
             let accepted = added.iter().find(|(event_type, _)| *event_type == EventType::MessageSent);
-            json!({
+            let mut response = json!({
                 "workerId": worker_id,
-                "turnId": next.turn().map(|turn| &turn.id),
+                "turnId": turn_id,
                 "state": next.public_state(),
                 "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
                 "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
-            })
+            });
+            if let Some(request_id) = asked {
+                response["requestId"] = request_id.as_str().into();
+            }
+            response
         });
-        let response =
-            self.order(&handle, owner, key, input, respond).await.map_err(|error| match error.code {
-                Code::WorkerStopped => error.with("workerId", worker),
-                _ => error,
-            })?;
-        read_response(response)
+        match self.order(&handle, owner, key, input, respond).await {
+            Ok(response) => read_response(response),
+            Err(error) if error.code == Code::WorkerStopped => {
+                Err(self.refused(caller, &row, error.with("workerId", worker)).await)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The error for a request about a worker that is stopped: nothing is changed, so nothing has looked at the
+    /// owner's handle yet.
+    async fn refused(&self, caller: Caller, row: &WorkerRow, error: Error) -> Error {
+        self.check_owner_of(caller, row).await.err().unwrap_or(error)
     }
 
     /// Cancels the open turn and waits for its end.
@@ -70,34 +106,49 @@ impl Supervisor {
     /// `STORAGE_ERROR` for a worker that is set aside.
     pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
-        let reason = request.reason.unwrap_or_else(|| "canceled by manager".to_owned());
-        let (owner, key) = self.guarded(caller, &format!("cancel {worker} {reason}"));
-        let handle = match self.owned_actor(&row, &owner).await {
+        let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
+        let (owner, key) = self.guarded(caller.clone(), &format!("cancel {worker} {reason}"));
+        let handle = match self.actor(&row).await {
             Ok(handle) => handle,
             Err(error) if error.code == Code::WorkerStopped => {
                 let error =
                     Error::new(Code::WorkerNotRunning, "the worker is stopped: there is no turn to cancel");
-                return Err(error.with("workerId", worker).with("state", "stopped"));
+                return Err(self.not_running(caller, &row, error.with("state", "stopped")).await?);
             }
             Err(error) => return Err(error),
         };
-        // The turn that is open when the cancel is decided; its end is the answer.
-        let open = handle.snapshot.borrow().worker.turn().map(|turn| turn.id.clone());
-        let respond = Box::new(move |next: &Worker, _: &[(EventType, i64)]| {
-            let turn_id = next.turn().map(|turn| turn.id.clone()).or(open);
-            json!({"turnId": turn_id})
+        // The turn that the cancel was for: open still, or ended by it at once.
+        let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
+            let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
+            json!({"turnId": next.open_turn(), "end": end})
         });
         let response = match self.order(&handle, owner, key, Input::Cancel { reason }, respond).await {
             Ok(response) => response,
             Err(error) if error.code == Code::WorkerNotRunning => {
-                let latest = self.latest(&row).await?;
-                let error = error.with("workerId", worker);
-                return Err(if latest.is_null() { error } else { error.with("latestEvent", latest) });
+                return Err(self.not_running(caller, &row, error).await?);
             }
             Err(error) => return Err(error),
         };
-        let turn_id = response["turnId"].as_str().unwrap_or_default().to_owned();
+        let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
+            (Some(turn_id), _) => turn_id.to_owned(),
+            (None, Some(end)) => self.turn_of(handle.id, end).await?,
+            (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
+        };
         self.canceled(&handle, cancel_grace(&row), worker, turn_id).await
+    }
+
+    /// The error for a cancel without a turn, with what happened last.
+    async fn not_running(&self, caller: Caller, row: &WorkerRow, error: Error) -> Result<Error> {
+        let latest = self.latest(row).await?;
+        let error = error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest);
+        Ok(self.refused(caller, row, error).await)
+    }
+
+    /// The turn that an event belongs to.
+    async fn turn_of(&self, worker: RowId, seq: i64) -> Result<String> {
+        let event = self.shared.store.read(move |connection| events::get(connection, worker, seq)).await?;
+        let turn_id = event.and_then(|event| event.turn_id).map(|turn_id| turn_id.as_str().to_owned());
+        turn_id.ok_or_else(|| Error::new(Code::Internal, "the end of a turn belongs to no turn"))
     }
 
     async fn canceled(
@@ -109,7 +160,7 @@ impl Supervisor {
     ) -> Result<TurnCanceled> {
         let mut snapshots = handle.snapshot.clone();
         let over = snapshots
-            .wait_for(|snapshot| snapshot.worker.turn().is_none_or(|turn| turn.id.as_str() != turn_id));
+            .wait_for(|snapshot| snapshot.worker.open_turn().is_none_or(|open| open.as_str() != turn_id));
         let state = match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
             Ok(Ok(snapshot)) => snapshot.worker.public_state(),
             Ok(Err(_)) => return Err(worker::ending()),
@@ -153,7 +204,8 @@ impl Supervisor {
     /// Decides a permission request, and waits a moment until the agent was told.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+    /// `WORKER_NOT_FOUND`, `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that has no runtime and never had
+    /// one, or is stopped; `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
     /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn decide(
         &self,
@@ -189,6 +241,16 @@ impl Supervisor {
         owner: OwnerCheck,
         key: Option<(String, String)>,
     ) -> Result<Value> {
+        if row.incarnation == 0 || row.state == "stopped" {
+            // No agent can have asked anything.
+            let state = self.view(row).await.state;
+            if state != WorkerState::WaitingApproval {
+                let message = format!("the worker is {state} and waits for no permission");
+                return Err(Error::new(Code::WorkerNotWaitingApproval, message)
+                    .with("workerId", worker)
+                    .with("state", state.as_str()));
+            }
+        }
         let (id, asked) = (row.id, request_id.to_owned());
         let (found, pending) = self
             .shared
@@ -210,14 +272,15 @@ impl Supervisor {
         if found.status != ApprovalStatus::Pending {
             return Err(not_pending(request_id, found.status));
         }
-        let choice = decision::choose(&views::approval_view(&found.asked).options, &request)?;
+        let choice = decision::choose(&views::approval_view(&found).options, &request)?;
         let handle = self.actor(row).await?;
         let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
         let (text, alias) = (choice.decision.clone(), choice.alias.clone());
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
+            let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
             json!({
                 "decision": text, "optionId": shown, "alias": alias,
-                "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
+                "eventId": EventId(decided.map_or(0, |(_, seq)| *seq)),
             })
         });
         let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
@@ -242,17 +305,6 @@ impl Supervisor {
             Ok(handle) => Ok(handle),
             Err(_) if row.state == "stopped" => Err(stopped(row)),
             Err(_) => self.roster.adopted(&self.shared, row).await,
-        }
-    }
-
-    /// As [`Supervisor::actor`]; whoever is not the owner of a stopped worker is told only that.
-    async fn owned_actor(&self, row: &WorkerRow, owner: &OwnerCheck) -> Result<Handle> {
-        match self.actor(row).await {
-            Err(error) if error.code == Code::WorkerStopped => {
-                self.check_owner_of(owner.clone(), row).await?;
-                Err(error)
-            }
-            result => result,
         }
     }
 
@@ -368,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_prompt_is_measured_as_it_is_sent() {
-        let check = |text: String, blocks| check_size(&SendTurn { text, blocks }, 1000);
+        let check = |text: String, blocks| check_size(&SendTurn { text, blocks, simulate: None }, 1000);
         let most = 1000 - "[\"\",[]]".len();
         check("x".repeat(most), vec![]).unwrap();
         let error = check("x".repeat(most + 1), vec![]).unwrap_err();

@@ -6,11 +6,12 @@ use std::time::Duration;
 use subagent_protocol::api::{PendingApproval, WorkerList, WorkerLogs, WorkerView};
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::ApprovalRequested;
-use subagent_protocol::state::WorkerState;
+use subagent_protocol::state::{Carrier, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
 use super::Supervisor;
 use super::worker::{Handle, Snapshot};
+use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, workers};
 
 /// How long a question about an adopted worker waits until it is known how things stand.
@@ -83,7 +84,14 @@ impl Supervisor {
     }
 
     pub(super) async fn view(&self, row: &WorkerRow) -> WorkerView {
-        let snapshot = match self.roster.live(row.worker_id.as_str()) {
+        let handle = match self.roster.live(row.worker_id.as_str()) {
+            // It was stored a moment ago.
+            Err(_) if row.state != "stopped" && row.incarnation == 0 => {
+                self.roster.adopted(&self.shared, row).await
+            }
+            found => found,
+        };
+        let snapshot = match handle {
             Ok(handle) => Some(settled(&handle).await),
             Err(_) => None,
         };
@@ -108,9 +116,7 @@ impl Supervisor {
             state,
             cwd: row.cwd.clone(),
             session_id: row.session_id.clone().unwrap_or_else(|| row.placeholder.clone()),
-            active_turn_id: snapshot
-                .as_ref()
-                .and_then(|snapshot| snapshot.worker.turn().map(|turn| turn.id.clone())),
+            active_turn_id: snapshot.as_ref().and_then(|snapshot| snapshot.worker.open_turn().cloned()),
             runtime_pid: runtime.map(|runtime| runtime.pid),
             runtime_socket: runtime.and_then(|_| socket()).map(|path| path.display().to_string()),
             created_at: row.created_at,
@@ -134,7 +140,7 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
 
 /// A permission request as it is shown.
 pub(super) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
-    let view = approval_view(&approval.asked);
+    let view = approval_view(&approval);
     PendingApproval {
         request_id: approval.request_id,
         turn_id: approval.turn_id,
@@ -156,12 +162,14 @@ pub(super) async fn settled(handle: &Handle) -> Snapshot {
     }
 }
 
-/// What a permission request says, from the body of its record.
-pub(super) fn approval_view(asked: &str) -> ApprovalView {
-    match serde_json::from_str::<ApprovalRequested>(asked) {
-        Ok(asked) => ApprovalView::of(asked.params.get()),
-        Err(_) => ApprovalView::of("null"),
-    }
+/// What a permission request says.
+pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
+    let view = match approval.carrier {
+        Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)
+            .map(|asked| ApprovalView::of(asked.params.get())),
+        Carrier::Local => serde_json::from_str(&approval.asked),
+    };
+    view.unwrap_or_else(|_| ApprovalView::of("null"))
 }
 
 fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {

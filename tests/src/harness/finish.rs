@@ -33,7 +33,8 @@ impl Sandbox {
     /// When one is violated, a process is left, or the stop fails.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
-        if self.state_dir().join("runtimes").exists() {
+        let started = !self.recorder.acknowledged().started.is_empty();
+        if started || self.state_dir().join("runtimes").exists() {
             // Whatever was killed before: a daemon must be able to find everything again, and to end it.
             let _ = self.run(&["worker", "list"]).data_of("worker.listed");
             let stopped = self.command("subagentd").args(["stop", "--workers", "--json"]).run();

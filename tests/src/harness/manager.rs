@@ -43,8 +43,13 @@ impl Sandbox {
             let sending = self.sending(worker, prompt).args(["--turn-id", key]).deadline(DEADLINE);
             let output = sending.run();
             if !output.status.success() {
+                let error = output.any_error();
+                if error["details"]["dispatched"] == "no" {
+                    // Its turn is over all the same; another one would need another key.
+                    return self.wait_after(worker, &error["details"]["acceptedEventId"], ENDS);
+                }
                 // The same command may be given again: it has a key.
-                assert_eq!(output.any_error()["retryable"], true, "{output}");
+                assert_eq!(error["retryable"], true, "{output}");
                 continue;
             }
             let event = output.data_of("turn.waited")["matchedEvent"].take();

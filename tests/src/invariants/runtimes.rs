@@ -10,7 +10,8 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
     let mut violations = Vec::new();
     let mut workers = database.prepare(
         "SELECT w.worker_id, w.state, w.runtime_pid, w.runtime_start,
-                EXISTS (SELECT 1 FROM turns t WHERE t.worker = w.id AND t.status = 'accepted')
+                EXISTS (SELECT 1 FROM turns t WHERE t.worker = w.id AND t.status = 'accepted'
+                       AND t.carrier = 'acp-stdio')
          FROM workers w",
     )?;
     let mut rows = workers.query([])?;

@@ -56,7 +56,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                 "pending" => matches!(status.as_str(), "decided" | "delivered" | "undelivered"),
                 settled => status == settled,
             };
-            status_fits && option.as_deref() == Some(&decision.option) && *seq == Some(decision.event.0)
+            status_fits
+                && option.as_deref().unwrap_or("cancelled") == decision.option
+                && *seq == Some(decision.event.0)
         });
         if !good {
             violations.push(format!("{id} was decided: {decision:?}, stored is {stored:?}"));

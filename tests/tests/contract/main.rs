@@ -19,3 +19,14 @@ mod s14_states;
 mod s15_daemon;
 mod s17_help;
 mod s18_agents;
+
+use subagent_tests::harness::{Output, Sandbox};
+
+/// Starts all of these commands, then waits for what they say.
+fn at_once<'a, const N: usize>(
+    sandbox: &Sandbox,
+    commands: impl Iterator<Item = [&'a str; N]>,
+) -> Vec<Output> {
+    let running: Vec<_> = commands.map(|args| sandbox.subagent(&args).spawn()).collect();
+    running.into_iter().map(|running| running.output()).collect()
+}

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use subagent_protocol::Code;
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::RequestId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
 
 use super::rows::Rows;
-use super::{Shape, is_stopped};
+use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
-use crate::core::worker::{Action, Fact, Input, Link, Restart, State, Step, Worker};
+use crate::core::worker::{Action, By, Fact, Input, Link, Restart, State, Step, Worker};
 
 /// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
 pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
@@ -71,6 +71,7 @@ impl Checker {
         };
         self.see(input);
         self.check_worker(&step);
+        self.check_local(input, &step);
         for (index, fact) in step.facts.iter().enumerate() {
             self.check_fact(input, &step, index, fact);
         }
@@ -81,7 +82,13 @@ impl Checker {
         self.worker = step.worker;
         self.shapes.insert(Shape::of(&self.worker));
         assert_eq!(self.rows.load(), Worker { link: Link::None, ..self.worker.clone() }, "what is stored");
-        assert!(self.open.keys().eq(self.worker.approvals.keys()), "the open permission requests");
+        let local = matches!(self.worker.state, State::Local(_)).then(|| request(LOCAL));
+        let known: BTreeSet<&RequestId> = self.worker.approvals.keys().chain(&local).collect();
+        assert!(self.open.keys().eq(known), "the open permission requests");
+        for asked in self.worker.approvals.values() {
+            let turn = self.worker.turn().map(|turn| turn.no);
+            assert!(asked.turn.is_none() || asked.turn == turn, "a permission request outlives its turn");
+        }
         Ok(step.actions)
     }
 
@@ -110,10 +117,23 @@ impl Checker {
         }
     }
 
+    /// A simulated turn and a runtime have nothing to do with each other.
+    fn check_local(&self, input: &Input, step: &Step) {
+        let simulated = matches!(input, Input::Send { by: By::Local | By::LocalAsking { .. }, .. });
+        assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
+        let by_person = matches!(input, Input::Decide { .. } | Input::Cancel { .. } | Input::Stop);
+        if matches!(self.worker.state, State::Local(_)) && !by_person {
+            assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
+        }
+        if let (State::Idle, State::Idle) = (&self.worker.state, &step.worker.state) {
+            assert!(step.worker.last_turn == self.worker.last_turn || simulated);
+        }
+    }
+
     fn check_worker(&self, step: &Step) {
         let (from, to) = (self.worker.public_state(), step.worker.public_state());
         assert!(may_follow(from, to), "{from} -> {to}");
-        assert_eq!(to.has_open_turn(), step.worker.turn().is_some());
+        assert_eq!(to.has_open_turn(), step.worker.open_turn().is_some());
         assert!(step.worker.last_turn >= self.worker.last_turn);
         if is_stopped(&self.worker) {
             assert_eq!(
@@ -142,7 +162,7 @@ impl Checker {
             Fact::TurnOpened { no, .. } => {
                 assert!(matches!(input, Input::Send { .. }));
                 assert_eq!(*no, self.worker.last_turn + 1);
-                assert_eq!(self.worker.turn(), None);
+                assert_eq!(self.worker.open_turn(), None);
             }
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);
@@ -167,7 +187,8 @@ impl Checker {
                 self.check_end(step, index, *no, *status, *dispatched);
             }
             Fact::ApprovalOpened { request_id, turn } => {
-                assert_eq!(*turn, self.worker.turn().map(|turn| turn.no));
+                let local = matches!(input, Input::Send { .. }).then_some(step.worker.last_turn);
+                assert_eq!(*turn, local.or(self.worker.turn().map(|turn| turn.no)));
                 assert!(self.open.insert(request_id.clone(), None).is_none(), "asked twice");
             }
             Fact::ApprovalDecided { request_id, option_id, .. } => {
@@ -190,11 +211,41 @@ impl Checker {
                     }
                     other => panic!("{other} is no end"),
                 }
-                assert!(self.worker.approvals.contains_key(request_id));
+                assert!(self.turn_of(request_id).is_some());
             }
-            Fact::Event { event_type, turn, .. } => self.check_event(input, step, index, *event_type, *turn),
+            Fact::Event { event_type, turn, data } => {
+                self.check_event(input, step, index, *event_type, *turn);
+                if matches!(event_type, EventType::ApprovalLost | EventType::ApprovalCanceled) {
+                    let request_id = data["requestId"].as_str().unwrap().parse().unwrap();
+                    assert_eq!(self.turn_of(&request_id), Some(*turn), "{event_type} of another turn");
+                }
+            }
             Fact::LastError(_) | Fact::DesiredStop => {}
         }
+    }
+
+    /// The turn of an open permission request.
+    fn turn_of(&self, request_id: &RequestId) -> Option<Option<u64>> {
+        match &self.worker.state {
+            State::Local(local) if local.request_id == *request_id => Some(Some(local.no)),
+            _ => self.worker.approvals.get(request_id).map(|asked| asked.turn),
+        }
+    }
+
+    /// The number and the id of the open turn, and whether a cancel of it may have been asked for.
+    fn open_turn(&self, step: &Step) -> (u64, TurnId, bool) {
+        let opened = step.facts.iter().find_map(|fact| match fact {
+            Fact::TurnOpened { no, id, .. } => Some((*no, id.clone(), false)),
+            _ => None,
+        });
+        opened.unwrap_or_else(|| match &self.worker.state {
+            State::Local(local) => (local.no, local.id.clone(), true),
+            _ => {
+                let turn = self.worker.turn().unwrap();
+                let stopping = matches!(self.worker.state, State::Stopping(_));
+                (turn.no, turn.id.clone(), turn.cancel.is_some() || !stopping)
+            }
+        })
     }
 
     fn check_end(&self, step: &Step, index: usize, no: u64, status: TurnStatus, dispatched: Dispatched) {
@@ -209,18 +260,14 @@ impl Checker {
         let Some(Fact::Event { event_type, turn, data }) = step.facts[..index].iter().rev().find(ends) else {
             panic!("the event comes before the fact that refers to it");
         };
-        assert_eq!((*event_type, *turn), (end, Some(no)));
-        assert_eq!(data["turnId"], self.worker.turn().unwrap().id.as_str());
-        assert_eq!(step.worker.turn(), None, "an ended turn is closed");
+        let (open, id, may_be_canceled) = self.open_turn(step);
+        assert_eq!((*event_type, *turn, open), (end, Some(no), no));
+        assert_eq!(data["turnId"], id.as_str());
+        assert_eq!(step.worker.open_turn(), None, "an ended turn is closed");
         if self.cancel_requested.contains(&no) {
             assert_eq!(status, TurnStatus::Canceled, "after the runtime took the cancel");
         }
-        if status == TurnStatus::Canceled {
-            assert!(
-                self.worker.turn().unwrap().cancel.is_some()
-                    || !matches!(self.worker.state, State::Stopping(_))
-            );
-        }
+        assert!(status != TurnStatus::Canceled || may_be_canceled);
         assert_eq!(dispatched == Dispatched::No, !self.dispatching.contains(&no), "{dispatched}");
         assert!(dispatched != Dispatched::Yes || status == TurnStatus::Completed);
         if let (Some(told), TurnStatus::Failed) = (data["error"]["details"]["dispatched"].as_str(), status) {
@@ -240,7 +287,9 @@ impl Checker {
             let opened =
                 step.facts[..index].iter().any(|f| matches!(f, Fact::TurnOpened { no: o, .. } if *o == no));
             assert!(
-                opened || self.worker.turn().is_some_and(|open| open.no == no),
+                opened
+                    || self.worker.turn().is_some_and(|open| open.no == no)
+                    || matches!(&self.worker.state, State::Local(local) if local.no == no),
                 "{event_type} of no open turn"
             );
             let closed = step.facts[..index].iter().any(|fact| matches!(fact, Fact::TurnClosed { .. }));
@@ -249,13 +298,6 @@ impl Checker {
         match event_type {
             EventType::ApprovalDecided => {
                 assert!(matches!(input, Input::Decide { .. } | Input::Cancel { .. }), "nobody decided");
-            }
-            EventType::ApprovalLost | EventType::ApprovalCanceled => {
-                assert_eq!(
-                    turn,
-                    self.worker.turn().map(|turn| turn.no),
-                    "{event_type} belongs to the open turn"
-                );
             }
             EventType::WorkerStopped => {
                 self.stopped_events += 1;
@@ -291,8 +333,8 @@ impl Checker {
                 assert_eq!((open.no, &open.cancel.as_ref().unwrap().reason), (*turn, reason));
             }
             Action::Answer { request_id, option_id } => {
-                let Some(Approval::Decided { option_id: decided }) = step.worker.approvals.get(request_id)
-                else {
+                let asked = step.worker.approvals.get(request_id).map(|asked| &asked.approval);
+                let Some(Approval::Decided { option_id: decided }) = asked else {
                     panic!("an answer that nobody gave");
                 };
                 assert_eq!(decided, option_id);

@@ -6,6 +6,9 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Send,
+    Simulate {
+        asks: bool,
+    },
     Cancel,
     Stop,
     Restart {
@@ -57,6 +60,7 @@ pub(super) enum Op {
 pub(super) fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => Just(Op::Send),
+        2 => any::<bool>().prop_map(|asks| Op::Simulate { asks }),
         2 => Just(Op::Cancel),
         1 => Just(Op::Stop),
         2 => any::<bool>().prop_map(|force| Op::Restart { force }),

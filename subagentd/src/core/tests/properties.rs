@@ -11,7 +11,7 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{Shape, decide, failure, request, send};
+use super::{LOCAL, Shape, decide, failure, request, send, simulate, simulate_asking};
 use crate::core::worker::{Input, Link, Worker};
 
 fn live(history: &[Op]) -> World {
@@ -49,7 +49,7 @@ proptest! {
 }
 
 fn requests() -> impl Strategy<Value = RequestId> {
-    (0u8..3).prop_map(request)
+    prop::sample::select(vec![0, 1, 2, LOCAL]).prop_map(request)
 }
 
 fn anything() -> impl Strategy<Value = Input> {
@@ -71,7 +71,8 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => Just(Input::StartFailed { error: failure() }),
         1 => Just(Input::SpawnFailed { error: failure() }),
         3 => turn().prop_map(|turn| Input::Dispatching { turn }),
-        3 => requests().prop_map(|request_id| Input::ApprovalRequested { request_id }),
+        3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRequested { request_id }),
+        1 => (1u64..200, any::<bool>()).prop_map(|(no, asks)| if asks { simulate_asking(no) } else { simulate(no) }),
         1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
         1 => requests().prop_map(|request_id| Input::AnswerWritten { request_id }),
         1 => requests().prop_map(|request_id| Input::AnswerRefused { request_id }),
@@ -90,6 +91,10 @@ fn anything() -> impl Strategy<Value = Input> {
 fn all_inputs() -> Vec<Input> {
     let mut inputs = vec![
         send(1),
+        simulate(1),
+        simulate_asking(1),
+        decide(request(LOCAL), Some("allow")),
+        decide(request(LOCAL), None),
         Input::Cancel { reason: "enough".to_owned() },
         Input::Stop,
         Input::Session { origin: SessionOrigin::New, context_lost: false },
@@ -161,7 +166,7 @@ fn all_inputs_in_all_states() {
 /// Every row of the written table.
 fn expected_shapes() -> Vec<Shape> {
     let none = (false, false, false);
-    let mut shapes: Vec<Shape> = ["starting", "idle", "stopping", "error", "stopped"]
+    let mut shapes: Vec<Shape> = ["starting", "idle", "local", "stopping", "error", "stopped"]
         .map(|state| Shape { state, turn: None, approvals: none })
         .to_vec();
     let asked = [none, (true, false, false), (false, true, false)];
@@ -180,7 +185,9 @@ fn expected_shapes() -> Vec<Shape> {
         shapes.push(Shape { state: "turn", turn: Some((false, cancel)), approvals: none });
     }
     // An agent may ask outside of a turn.
-    shapes.push(Shape { state: "idle", turn: None, approvals: (true, false, false) });
+    for state in ["idle", "local"] {
+        shapes.push(Shape { state, turn: None, approvals: (true, false, false) });
+    }
     shapes
 }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus};
 
-use crate::core::approval::Approval;
-use crate::core::worker::{Cancel, Fact, Link, Restart, State, Turn, Worker};
+use crate::core::approval::{Approval, Request};
+use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
 pub(super) struct TurnRow {
     pub(super) id: TurnId,
+    pub(super) carrier: Carrier,
     pub(super) status: TurnStatus,
     pub(super) dispatched: Dispatched,
     retried: bool,
@@ -19,6 +20,7 @@ pub(super) struct TurnRow {
 
 #[derive(Debug, Clone)]
 struct ApprovalRow {
+    turn: Option<u64>,
     status: ApprovalStatus,
     option_id: Option<String>,
     by_cancel: bool,
@@ -38,6 +40,7 @@ pub(super) fn word(state: &State) -> &'static str {
         State::Starting => "starting",
         State::Idle => "idle",
         State::Turn(_) => "turn",
+        State::Local(_) => "local",
         State::Stopping(_) => "stopping",
         State::Error => "error",
         State::Stopped => "stopped",
@@ -65,9 +68,10 @@ impl Rows {
 
     fn fact(&mut self, fact: &Fact) {
         match fact {
-            Fact::TurnOpened { no, id } => {
+            Fact::TurnOpened { no, id, carrier } => {
                 let row = TurnRow {
                     id: id.clone(),
+                    carrier: *carrier,
                     status: TurnStatus::Accepted,
                     dispatched: Dispatched::No,
                     retried: false,
@@ -83,8 +87,9 @@ impl Rows {
                 assert_eq!(row.status, TurnStatus::Accepted, "turn {no} was ended twice");
                 (row.status, row.dispatched) = (*status, *dispatched);
             }
-            Fact::ApprovalOpened { request_id, .. } => {
-                let row = ApprovalRow { status: ApprovalStatus::Pending, option_id: None, by_cancel: false };
+            Fact::ApprovalOpened { request_id, turn } => {
+                let (status, turn) = (ApprovalStatus::Pending, *turn);
+                let row = ApprovalRow { turn, status, option_id: None, by_cancel: false };
                 self.approvals.insert(request_id.clone(), row);
             }
             Fact::ApprovalDecided { request_id, option_id, by_cancel } => {
@@ -105,20 +110,28 @@ impl Rows {
 
     /// What a daemon that was started anew knows of the worker.
     pub(super) fn load(&self) -> Worker {
-        let mut open =
-            self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted).map(|(no, row)| {
-                let dispatching = row.dispatched != Dispatched::No;
-                Turn {
-                    no: *no,
-                    id: row.id.clone(),
-                    dispatching,
-                    retried: row.retried,
-                    cancel: row.cancel.clone(),
-                }
-            });
-        let turn = open.next();
-        assert_eq!(open.next(), None, "two turns are open");
-        let state = match (self.word, turn) {
+        let mut open = self.turns.iter().filter(|(_, row)| row.status == TurnStatus::Accepted);
+        let found = open.next();
+        assert!(open.next().is_none(), "two turns are open");
+        if let (Some((no, row)), "local") = (found, self.word) {
+            assert_eq!(row.carrier, Carrier::Local);
+            let mut asked = self.approvals.iter().filter(|(_, row)| row.turn == Some(*no));
+            let (request_id, asked) = asked.next().expect("it waits for an answer");
+            assert_eq!(asked.status, ApprovalStatus::Pending);
+            let local = LocalTurn { no: *no, id: row.id.clone(), request_id: request_id.clone() };
+            return self.with(State::Local(local));
+        }
+        let turn = found.map(|(no, row)| {
+            assert_eq!(row.carrier, Carrier::Runtime);
+            Turn {
+                no: *no,
+                id: row.id.clone(),
+                dispatching: row.dispatched != Dispatched::No,
+                retried: row.retried,
+                cancel: row.cancel.clone(),
+            }
+        });
+        self.with(match (self.word, turn) {
             ("starting", None) => State::Starting,
             ("idle", None) => State::Idle,
             ("turn", Some(turn)) => State::Turn(turn),
@@ -126,14 +139,20 @@ impl Rows {
             ("error", None) => State::Error,
             ("stopped", None) => State::Stopped,
             (word, turn) => panic!("the rows contradict each other: {word} with {turn:?}"),
-        };
-        let approvals = self.approvals.iter().filter_map(|(id, row)| match (row.status, row.by_cancel) {
-            (ApprovalStatus::Pending, _) => Some((id.clone(), Approval::Pending)),
-            (ApprovalStatus::Decided, true) => Some((id.clone(), Approval::DecidedByCancel)),
-            (ApprovalStatus::Decided, false) => {
-                Some((id.clone(), Approval::Decided { option_id: row.option_id.clone() }))
-            }
-            _ => None,
+        })
+    }
+
+    fn with(&self, state: State) -> Worker {
+        let local = |no: &u64| self.turns[no].carrier == Carrier::Local;
+        let approvals = self.approvals.iter().filter(|(_, row)| !row.turn.as_ref().is_some_and(local));
+        let approvals = approvals.filter_map(|(id, row)| {
+            let approval = match (row.status, row.by_cancel) {
+                (ApprovalStatus::Pending, _) => Approval::Pending,
+                (ApprovalStatus::Decided, true) => Approval::DecidedByCancel,
+                (ApprovalStatus::Decided, false) => Approval::Decided { option_id: row.option_id.clone() },
+                _ => return None,
+            };
+            Some((id.clone(), Request { turn: row.turn, approval }))
         });
         Worker {
             state,

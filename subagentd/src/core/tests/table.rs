@@ -6,9 +6,9 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
 
 use super::checker::{Checker, may_follow};
-use super::{decide, failure, request, send};
+use super::{LOCAL, decide, failure, request, send, simulate, simulate_asking};
 use crate::core::approval::{Approval, ApprovalInput};
-use crate::core::worker::{Action, Fact, Input, Link, State, Worker};
+use crate::core::worker::{Action, Fact, Input, Link, LocalTurn, State, Worker};
 
 const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
 const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
@@ -232,6 +232,12 @@ fn what_users_see() {
         (vec![GONE], W::Error),
         (vec![CLEAN], W::Error),
         (vec![GONE, send(1)], W::Running),
+        (vec![session(), simulate(1)], W::Idle),
+        (vec![GONE, simulate(1)], W::Idle),
+        (vec![session(), simulate_asking(1)], W::WaitingApproval),
+        (vec![session(), simulate_asking(1), decide(request(LOCAL), Some("allow"))], W::Idle),
+        (vec![session(), simulate_asking(1), cancel()], W::Idle),
+        (vec![session(), simulate_asking(1), GONE, session()], W::WaitingApproval),
     ];
     for (history, expected) in table {
         assert_eq!(after(&history).0.worker.public_state(), expected, "{history:?}");
@@ -254,6 +260,11 @@ fn what_is_refused() {
         (stopped(), send(1), Code::WorkerStopped),
         (vec![session()], cancel(), Code::WorkerNotRunning),
         (stopped(), cancel(), Code::WorkerNotRunning),
+        (vec![session(), simulate_asking(1)], send(2), Code::WorkerBusy),
+        (vec![session(), simulate_asking(1)], simulate(2), Code::WorkerBusy),
+        (vec![session(), simulate(1)], cancel(), Code::WorkerNotRunning),
+        (vec![session(), simulate_asking(1)], Input::Dispatching { turn: 1 }, Code::Internal),
+        (vec![session(), simulate_asking(1)], twice.clone(), Code::ApprovalNotFound),
         (running(), twice.clone(), Code::ApprovalNotFound),
         (with(running(), &[asks(), twice.clone()]), twice.clone(), Code::ApprovalNotPending),
         (with(running(), &[asks(), cancel()]), twice, Code::ApprovalNotPending),
@@ -335,6 +346,85 @@ fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
         })
         .collect();
     assert_eq!(events, [(EventType::ApprovalCanceled, Some(1)), (EventType::TurnFailed, Some(1))]);
+}
+
+#[test]
+fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
+    for end in [answered(), failed()] {
+        let (checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, end]);
+        assert_eq!(checker.worker.state, State::Idle);
+        let asked = &checker.worker.approvals[&request(1)];
+        assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending), "it can still be answered");
+    }
+    // A cancel is of the turn; what the runtime makes of the other request is in its journal.
+    let (mut checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, cancel()]);
+    assert_eq!(checker.worker.approvals[&request(1)].approval, Approval::Pending);
+    let reason = ApprovalClosedReason::TurnCanceled;
+    checker.step(&Input::ApprovalClosed { request_id: request(1), reason }).unwrap();
+    assert!(checker.worker.approvals.is_empty());
+}
+
+/// The events of a step, with what is in them of a text's field.
+fn told(worker: &Worker, input: Input, field: &str) -> Vec<(EventType, String)> {
+    let event = |fact| match fact {
+        Fact::Event { event_type, data, .. } => {
+            Some((event_type, data[field].as_str().unwrap_or_default().to_owned()))
+        }
+        _ => None,
+    };
+    worker.step(input).unwrap().facts.into_iter().filter_map(event).collect()
+}
+
+#[test]
+fn how_a_simulated_turn_ends() {
+    use EventType as E;
+    let (checker, _) = after(&[session(), simulate_asking(1)]);
+    let text = |word: &str| word.to_owned();
+    for (answer, outcome) in [("allow", "approved"), ("deny", "rejected")] {
+        let events = told(&checker.worker, decide(request(LOCAL), Some(answer)), "outcome");
+        assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCompleted, text(outcome))]);
+    }
+    let events = told(&checker.worker, decide(request(LOCAL), None), "reason");
+    assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("canceled by manager"))]);
+    let events = told(&checker.worker, Input::Cancel { reason: text("enough") }, "reason");
+    assert_eq!(events, [(E::ApprovalDecided, text("")), (E::TurnCanceled, text("enough"))]);
+    let events = told(&checker.worker, Input::Stop, "reason");
+    let stopped = text("worker stopped by manager");
+    assert_eq!(events, [(E::ApprovalCanceled, text("stopped")), (E::TurnCanceled, stopped)]);
+}
+
+#[test]
+fn a_worker_that_is_started_without_a_runtime_gets_one_with_its_first_message() {
+    let mut worker = Worker::without_runtime();
+    for input in [simulate(1), simulate_asking(2), decide(request(LOCAL), Some("allow"))] {
+        let step = worker.step(input).unwrap();
+        assert_eq!(step.actions, []);
+        worker = step.worker;
+    }
+    let step = worker.step(send(3)).unwrap();
+    assert_eq!((step.actions, step.worker.link), (vec![Action::StartRuntime], Link::Starting));
+}
+
+#[test]
+fn nothing_of_a_runtime_touches_a_simulated_turn() {
+    let (mut checker, _) = after(&[session(), asks(), simulate_asking(1)]);
+    let local = LocalTurn { no: 1, id: super::turn_id(1), request_id: request(LOCAL) };
+    for input in [
+        attached(Link::Ready, 0),
+        refused(true),
+        decide(request(1), Some("allow")),
+        Input::AnswerWritten { request_id: request(1) },
+        told_to_end(),
+        Input::Ending,
+        GONE,
+        Input::SpawnFailed { error: failure() },
+        Input::NothingLeft,
+    ] {
+        let actions = checker.step(&input).unwrap();
+        let answers = |action: &Action| matches!(action, Action::Answer { .. });
+        assert!(actions.iter().all(answers), "{actions:?}");
+        assert_eq!(checker.worker.state, State::Local(local.clone()), "{input:?}");
+    }
 }
 
 #[test]

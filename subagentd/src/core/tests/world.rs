@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{Dispatched, TurnStatus};
+use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::ops::Op;
-use super::{decide, failure, is_stopped, request, send};
+use super::{LOCAL, decide, failure, is_stopped, request, send, simulate, simulate_asking};
 use crate::core::worker::{Action, Input, Link, Restart, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +72,17 @@ impl World {
     pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Send => self.person(send(self.checker.worker.last_turn + 1)),
+            Op::Simulate { asks } => {
+                let no = self.checker.worker.last_turn + 1;
+                self.person(if *asks { simulate_asking(no) } else { simulate(no) });
+            }
             Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
             Op::Stop => self.person(Input::Stop),
             Op::Restart { force } => self.person(Input::Restart { force: *force }),
             Op::Decide { which, select } => {
-                let found = self.checker.worker.approvals.keys().nth(*which).cloned();
+                let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
+                let open = self.checker.worker.approvals.keys().cloned().chain(local);
+                let found = open.into_iter().nth(*which);
                 self.person(decide(found.unwrap_or_else(|| request(250)), select.then_some("allow")));
             }
             Op::Spawn { works } => self.spawn(*works),
@@ -114,7 +120,11 @@ impl World {
         self.apply(&Op::Kill);
         self.apply(&Op::SeeDeath);
         self.apply(&Op::Spawn { works: false });
-        assert_eq!(self.checker.worker.turn(), None, "an accepted turn has no end");
+        if matches!(self.checker.worker.state, State::Local(_)) {
+            // Nothing but a person ends it.
+            self.apply(&Op::Cancel);
+        }
+        assert_eq!(self.checker.worker.open_turn(), None, "an accepted turn has no end");
         assert!(self.checker.rows.turns.values().all(|row| row.status != TurnStatus::Accepted));
         assert!(self.checker.worker.approvals.is_empty(), "nobody can answer any more");
         assert_eq!(self.checker.worker.link, Link::None);
@@ -168,7 +178,9 @@ impl World {
             if row.dispatched == Dispatched::No {
                 assert!(!self.taken.contains(no), "turn {no} was sent, and the opposite is told");
             }
-            if row.status == TurnStatus::Completed {
+            if row.carrier == Carrier::Local {
+                assert!(!self.taken.contains(no), "turn {no} is simulated, and was sent");
+            } else if row.status == TurnStatus::Completed {
                 assert!(
                     self.taken.contains(no) && !self.cancel_taken.contains(no),
                     "turn {no} was not completed"
@@ -389,7 +401,7 @@ impl World {
             Action::Prompt { turn } => {
                 let error = match runtime.phase {
                     Phase::Starting | Phase::Ending => None,
-                    Phase::Ready if runtime.turn.is_none() && turn == runtime.last_turn + 1 => {
+                    Phase::Ready if runtime.turn.is_none() && turn > runtime.last_turn => {
                         assert!(self.taken.insert(turn), "the prompt of turn {turn} was written twice");
                         (runtime.last_turn, runtime.turn) = (turn, Some((turn, false)));
                         return journal.push_back(Input::Dispatching { turn });

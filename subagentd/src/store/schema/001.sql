@@ -70,11 +70,13 @@ CREATE TABLE workers (
 ) STRICT;
 CREATE INDEX workers_of_controller ON workers (controller);
 
+-- carrier: who carries it out, the worker's runtime or the daemon alone.
 CREATE TABLE turns (
     id               INTEGER PRIMARY KEY,
     worker           INTEGER NOT NULL REFERENCES workers (id),
     no               INTEGER NOT NULL,
     turn_id          TEXT    NOT NULL UNIQUE,
+    carrier          TEXT    NOT NULL,
     status           TEXT    NOT NULL,
     dispatched       TEXT    NOT NULL,
     retried          INTEGER NOT NULL DEFAULT 0,

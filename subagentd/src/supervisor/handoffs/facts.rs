@@ -51,8 +51,8 @@ pub(super) fn gather(
     let mut gathering = work::Gathering::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
     let pending = workers::approvals(connection, row.id, None)?.into_iter().map(|approval| Pending {
+        message: views::approval_view(&approval).message,
         request_id: approval.request_id,
-        message: views::approval_view(&approval.asked).message,
     });
     let many = |event_type| history::milestones(connection, row.id, event_type, MOST_COUNTED);
     let contexts_lost = many(EventType::WorkerRestarted)?;

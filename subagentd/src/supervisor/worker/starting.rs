@@ -11,7 +11,7 @@ use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::{Cursor, Durability, workers};
 use crate::supervisor::process::{self, ExitWatch};
-use crate::supervisor::{environment, journal, locks, strays};
+use crate::supervisor::{environment, journal, locks, program, strays};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,7 +109,8 @@ impl Actor {
         let guard_lock = locks::lock_within(&self.directory, locks::GUARD, LEFTOVERS_TIMEOUT).await?;
         let guard_lock = guard_lock.ok_or_else(|| held("what an earlier agent left"))?;
         let env = environment::read(&self.environment)?;
-        let start = self.begin_incarnation(env).await?;
+        let program = program::find(&self.spec.launcher, &self.cwd, &env)?;
+        let start = self.begin_incarnation(program, env).await?;
         subagent_failpoint::hit("spawn.before");
         let failed = |error: std::io::Error| {
             Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
@@ -158,7 +159,11 @@ impl Actor {
     }
 
     /// Stores that a runtime may live from now on, and says what it must know.
-    async fn begin_incarnation(&mut self, env: environment::Variables) -> Result<RuntimeStart> {
+    async fn begin_incarnation(
+        &mut self,
+        program: String,
+        env: environment::Variables,
+    ) -> Result<RuntimeStart> {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
         let (id, boot_id) = (self.id, self.shared.boot_id.clone());
@@ -192,7 +197,7 @@ impl Actor {
             boot_id: self.shared.boot_id.clone(),
             marker: strays::marker(self.worker_id.as_str(), incarnation),
             agent: AgentCommand {
-                program: launcher.program.clone(),
+                program,
                 args: launcher.args.clone(),
                 cwd: self.cwd.clone(),
                 env,

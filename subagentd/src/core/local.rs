@@ -1,0 +1,100 @@
+//! Turns that the daemon simulates (contract section 9, debug mode), to try scripts out without an agent.
+//!
+//! Nothing here gives a runtime an order, and nothing that is learnt of a runtime comes here: whether one lives makes
+//! no difference.
+
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::record::ApprovalClosedReason;
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+
+use super::decision::Choice;
+use super::step::{Next, STOPPED_BY_MANAGER};
+use super::worker::{CANCELED_BY_MANAGER, Fact, LocalTurn, State};
+
+/// What the simulated agent says.
+const STATUS: &str = "STATUS: turn accepted and completed in local runtime.";
+/// The option that gives the permission.
+const ALLOW: &str = "allow";
+
+impl Next {
+    /// Completes a turn at once.
+    pub(super) fn play(&mut self, no: u64, id: &TurnId) {
+        self.event(EventType::ProgressMessage, json!({"role": "assistant", "text": STATUS}), Some(no));
+        self.end_local(no, TurnStatus::Completed, EventType::TurnCompleted, completed(id, "completed"));
+    }
+
+    /// Asks for a permission; the turn is open until somebody answers.
+    pub(super) fn ask_locally(&mut self, no: u64, id: TurnId, request_id: RequestId) {
+        let data = json!({
+            "requestId": request_id,
+            "kind": "tool.call",
+            "message": format!("Permission requested for {id}"),
+            "options": [
+                {"id": ALLOW, "alias": ALLOW, "label": "Allow"},
+                {"id": "deny", "alias": "deny", "label": "Deny"},
+            ],
+        });
+        self.event(EventType::ApprovalRequested, data, Some(no));
+        self.facts.push(Fact::ApprovalOpened { request_id: request_id.clone(), turn: Some(no) });
+        self.worker.state = State::Local(LocalTurn { no, id, request_id });
+    }
+
+    /// The answer ends the turn.
+    pub(super) fn decide_local(&mut self, local: &LocalTurn, choice: &Choice, note: Option<String>) {
+        let Some(option_id) = choice.option_id.clone() else {
+            let reason = note.clone().unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
+            self.decided_event(&local.request_id, &choice.decision, "cancelled", None, note, Some(local.no));
+            self.answered(local, None, false);
+            return self.canceled_local(local, &reason);
+        };
+        let outcome = if option_id == ALLOW { "approved" } else { "rejected" };
+        let alias = choice.alias.as_deref();
+        self.decided_event(&local.request_id, &choice.decision, &option_id, alias, note, Some(local.no));
+        self.answered(local, Some(option_id), false);
+        let data = completed(&local.id, outcome);
+        self.end_local(local.no, TurnStatus::Completed, EventType::TurnCompleted, data);
+    }
+
+    /// A cancel decides the request.
+    pub(super) fn cancel_local(&mut self, local: &LocalTurn, reason: String) {
+        const WORD: &str = "cancelled";
+        let note = Some(reason.clone());
+        self.decided_event(&local.request_id, WORD, WORD, Some(WORD), note, Some(local.no));
+        self.answered(local, None, true);
+        self.canceled_local(local, &reason);
+    }
+
+    /// A stop decides nothing.
+    pub(super) fn stop_local(&mut self, local: &LocalTurn) {
+        let reason = ApprovalClosedReason::Stopped.as_str();
+        let data = json!({"requestId": local.request_id, "reason": reason});
+        self.event(EventType::ApprovalCanceled, data, Some(local.no));
+        let request_id = local.request_id.clone();
+        self.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Canceled });
+        self.canceled_local(local, STOPPED_BY_MANAGER);
+    }
+
+    /// Whoever asked is the daemon itself, so the answer is delivered as soon as it is decided.
+    fn answered(&mut self, local: &LocalTurn, option_id: Option<String>, by_cancel: bool) {
+        let request_id = local.request_id.clone();
+        self.facts.push(Fact::ApprovalDecided { request_id: request_id.clone(), option_id, by_cancel });
+        self.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Delivered });
+    }
+
+    fn canceled_local(&mut self, local: &LocalTurn, reason: &str) {
+        let data = json!({"turnId": local.id, "reason": reason});
+        self.end_local(local.no, TurnStatus::Canceled, EventType::TurnCanceled, data);
+    }
+
+    fn end_local(&mut self, no: u64, status: TurnStatus, event_type: EventType, data: Value) {
+        self.event(event_type, data, Some(no));
+        self.facts.push(Fact::TurnClosed { no, status, dispatched: Dispatched::No });
+        self.worker.state = State::Idle;
+    }
+}
+
+fn completed(id: &TurnId, outcome: &str) -> Value {
+    json!({"turnId": id, "outcome": outcome, "state": "idle"})
+}

@@ -1,1 +1,0 @@
-//! `send`, strictly and in debug mode.

@@ -1,0 +1,56 @@
+//! `send`, strictly and in debug mode.
+
+mod checks;
+mod debug;
+mod many;
+mod results;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+/// Starts a worker without an agent and gives its id.
+pub(super) fn debug_worker(sandbox: &Sandbox) -> String {
+    let started = sandbox.run(&["worker", "start", "--debug-mode"]).data_of("worker.started");
+    started["workerId"].as_str().unwrap().to_owned()
+}
+
+/// A world with a controller and a worker without an agent.
+pub(super) fn with_debug_worker() -> (Sandbox, String) {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let worker = debug_worker(&sandbox);
+    (sandbox, worker)
+}
+
+/// Data of a `send` with these flags.
+pub(super) fn sent(sandbox: &Sandbox, worker: &str, flags: &[&str]) -> Value {
+    sandbox.sending(worker, "hello").args(flags).run().data()
+}
+
+/// The types of the events of a turn, in order.
+pub(super) fn types_of(sandbox: &Sandbox, worker: &str, turn: &Value) -> Vec<String> {
+    let events = sandbox.events(worker);
+    let own = events.iter().filter(|event| event["turnId"] == *turn);
+    own.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What `turn.accepted` holds.
+pub(super) fn accepted() -> Value {
+    json!({"workerId": "w", "turnId": "turn", "state": "str", "eventId": "ev", "acceptedEventId": "ev"})
+}
+
+/// What `turn.waited` holds.
+pub(super) fn waited() -> Value {
+    let mut shape = accepted();
+    let more = json!({
+        "waitUntil": "str", "waitTimeoutSeconds": "float", "waitNoProgressTimeoutSeconds": "float",
+        "matchedEvent": {
+            "schemaVersion": "=v1", "eventId": "ev", "ts": "ts", "workerId": "w", "type": "str",
+            "data": "object", "turnId!": "turn",
+        },
+        "requestId": "ap?", "lastAssistantMessage": "str?", "lastAssistantChunk": "str?",
+        "assistantText": "str?",
+    });
+    shape.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    shape
+}

@@ -1,1 +1,0 @@
-//! `approve` and `cancel`.
