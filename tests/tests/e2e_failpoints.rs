@@ -44,6 +44,16 @@ fn abort_at(point: &str) {
             assert!(completed, "{end}");
         }
     }
+    let handoff =
+        sandbox.persist(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
+    let look = sandbox.persist(&["worker", "inspect", &worker]).data_of("worker.inspected");
+    assert_eq!(look["latestHandoff"]["snapshotId"], handoff["snapshotId"]);
+    for path in [&handoff["handoffPath"], &handoff["checkpointPath"]] {
+        assert!(Path::new(path.as_str().unwrap()).is_file(), "{handoff}");
+    }
+    let handoffs = fs::read_dir(sandbox.state_dir().join("handoffs").join(&worker)).unwrap();
+    let unfinished = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
+    assert_eq!(handoffs.map(Result::unwrap).filter(unfinished).count(), 0, "half a handoff is left");
     sandbox.check();
     let stopped = sandbox.persist(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped");
@@ -78,6 +88,8 @@ failpoints! {
     spawn_before = "spawn.before",
     spawn_after = "spawn.after",
     gone_before_commit = "gone.before_commit",
+    handoff_before_rename = "handoff.before_rename",
+    handoff_before_commit = "handoff.before_commit",
     store_before_commit = "store.before_commit",
     store_after_commit = "store.after_commit",
 }

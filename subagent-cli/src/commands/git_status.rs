@@ -137,4 +137,18 @@ mod tests {
         let gone = unknown(of(&dir.path().join("gone"), &path("/usr/bin:/bin")));
         assert!(gone.starts_with("git cannot be run there"), "{gone}");
     }
+
+    #[test]
+    fn a_git_that_hangs_is_left_out_after_the_deadline() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join("git");
+        std::fs::write(&git, "#!/bin/sh\n/bin/sleep 60 &\nwait\n").unwrap();
+        std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let env = Environment::new([("PATH".into(), dir.path().into())], dir.path());
+        let begun = Instant::now();
+        let unknown = WorkspaceStatus::Unknown { unknown: "git did not answer within 5 s".to_owned() };
+        assert_eq!(of(dir.path(), &env), unknown);
+        assert!(begun.elapsed() < DEADLINE * 3, "what it started is ended with it");
+    }
 }

@@ -298,7 +298,7 @@ mod tests {
             [("RUNTIME_LOST", "no"), ("STORAGE_FULL", "no"), ("BACKEND_RPC_ERROR", "maybe")]
         {
             let failure = dispatch_error(&event("turn.failed", code, dispatched)).unwrap();
-            assert_eq!(failure.code, code);
+            assert_eq!(&*failure.code, code);
         }
         for other in [
             event("turn.failed", "RUNTIME_LOST", "maybe"),

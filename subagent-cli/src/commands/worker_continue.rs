@@ -44,9 +44,8 @@ pub(super) fn run(args: WorkerContinue, context: &Context) -> Result<Outcome> {
         }
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),
     };
-    let mut shown = text::fields(&data, &["sourceHandoffPath"]);
-    shown.push('\n');
-    shown.push_str(&text::fields(&data["worker"], &["workerId", "state"]));
+    let source = text::fields(&data, &["sourceHandoffPath"]);
+    let shown = format!("{source}\n{}", text::fields(&data["worker"], &["workerId", "state"]));
     Ok(Outcome::report("worker.continued", data, shown))
 }
 

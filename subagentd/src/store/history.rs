@@ -31,8 +31,13 @@ pub(crate) struct Filter {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> Result<Vec<StoredEvent>> {
+    let progress = |(event_type, _): &(EventType, Option<String>)| is_progress(*event_type);
+    let milestones = filter.types.as_ref().is_some_and(|types| !types.iter().any(progress));
+    // SQLite would rather walk through all events of the worker than sort the few that there are.
+    let index = if milestones { "INDEXED BY milestones" } else { "" };
     let mut sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ? AND e.internal = 0"
+        "SELECT {COLUMNS} FROM events e {index} LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ? AND e.internal = 0"
     );
     let mut values: Vec<Value> = vec![worker.0.into()];
     if let Some(since) = filter.since {
@@ -48,16 +53,15 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
         if types.is_empty() {
             return Ok(Vec::new());
         }
-        let marks = |count| vec!["?"; count].join(", ");
-        if types.iter().all(|(event_type, _)| !is_progress(*event_type)) {
-            // In these words the index `milestones` is usable.
-            sql.push_str(&format!(" AND e.kind IS NULL AND e.type IN ({})", marks(types.len())));
+        if milestones {
+            let marks = vec!["?"; types.len()].join(", ");
+            sql.push_str(&format!(" AND e.kind IS NULL AND e.type IN ({marks})"));
         } else {
-            let kind = |kind: &Option<String>| {
-                if kind.is_some() { "e.type = ? AND e.kind = ?" } else { "e.type = ?" }
+            let one = |(_, kind): &(EventType, Option<String>)| match kind {
+                Some(_) => "e.type = ? AND e.kind = ?",
+                None => "e.type = ?",
             };
-            let any: Vec<&str> = types.iter().map(|(_, narrowed)| kind(narrowed)).collect();
-            sql.push_str(&format!(" AND ({})", any.join(" OR ")));
+            sql.push_str(&format!(" AND ({})", types.iter().map(one).collect::<Vec<_>>().join(" OR ")));
         }
         for (event_type, kind) in types {
             values.push(event_type.as_str().to_owned().into());

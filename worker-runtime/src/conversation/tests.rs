@@ -203,6 +203,20 @@ fn numbers_of_turns_that_were_never_sent_may_be_left_out() {
 }
 
 #[test]
+fn the_tokens_of_a_turn_are_written_down_with_its_end() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    talk.forget();
+    let usage = json!({"inputTokens": 100, "outputTokens": 20});
+    talk.line(json!({"id": 3, "result": {"stopReason": "end_turn", "usage": usage, "_meta": {"quota": {}}}}));
+    assert_eq!(talk.types(), [T::TurnEnd]);
+    assert_eq!(
+        (&talk.records[0].body["usage"], &talk.records[0].body["meta"]),
+        (&usage, &json!({"quota": {}}))
+    );
+}
+
+#[test]
 fn an_agent_that_asks_without_end_gets_an_error() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();

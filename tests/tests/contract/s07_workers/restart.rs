@@ -1,7 +1,9 @@
 //! `worker restart`, which the reference has not.
 
+use std::time::Duration;
+
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 use super::{shown, text};
 
@@ -102,5 +104,26 @@ fn the_same_key_restarts_once() {
     let first = ask();
     assert!(first.is_i64(), "{first}");
     assert_eq!(ask(), first);
+    sandbox.finish();
+}
+
+#[test]
+fn a_restart_outlives_its_daemon() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.demo_agent(&["--slow-start", "1500"]);
+    sandbox.launcher("slow", agent);
+    sandbox.init();
+    let worker = sandbox.start("slow");
+    let before = sandbox.show(&worker);
+    let restart = sandbox.subagent(&["worker", "restart", &worker]).spawn();
+    let look = || sandbox.show(&worker)["runtimePid"].take();
+    wait_until("the new runtime", Duration::from_secs(20), || {
+        let now = look();
+        (now.is_i64() && now != before["runtimePid"]).then_some(())
+    });
+    sandbox.kill_daemon();
+    let after = restart.output().data_of("worker.restarted");
+    assert_eq!((&after["state"], &after["sessionId"]), (&json!("idle"), &before["sessionId"]));
+    assert_eq!(sandbox.send(&worker, "here")["assistantText"], "here");
     sandbox.finish();
 }
