@@ -223,12 +223,7 @@ fn what_the_agent_says_on_stderr_can_be_read() {
 #[test]
 fn an_agents_error_fails_the_turn_and_the_worker_goes_on() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let waited = sandbox.send(&worker, "!error -32603 broken inside");
-    let event = &waited["matchedEvent"];
-    assert_eq!(
-        (&event["type"], &event["data"]["error"]["code"]),
-        (&json!("turn.failed"), &json!("BACKEND_RPC_ERROR"))
-    );
+    sandbox.send_fails(&worker, "!error -32603 broken inside", "BACKEND_RPC_ERROR");
     assert!(sandbox.show(&worker)["lastError"].as_str().unwrap().starts_with("BACKEND_RPC_ERROR"));
     let waited = sandbox.send(&worker, "!stop refusal");
     assert_eq!(waited["matchedEvent"]["data"]["stopReason"], "refusal");

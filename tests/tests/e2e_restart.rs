@@ -99,11 +99,8 @@ fn a_session_that_cannot_be_restored_is_told() {
 fn an_agent_that_crashes_fails_its_turn_once() {
     let (sandbox, worker) = Sandbox::with_worker();
     for prompt in ["!stderr last words\n!say one\n!crash 7", "!say two\n!kill-self"] {
-        let waited = sandbox.send(&worker, prompt);
-        let event = &waited["matchedEvent"];
-        assert_eq!(event["type"], "turn.failed", "{waited}");
-        assert_eq!(event["data"]["error"]["code"], "BACKEND_UNAVAILABLE", "{waited}");
-        assert!(["one", "two"].map(Value::from).contains(&waited["assistantText"]), "{waited}");
+        let details = sandbox.send_fails(&worker, prompt, "BACKEND_UNAVAILABLE");
+        assert!(["one", "two"].map(Value::from).contains(&details["assistantText"]), "{details}");
         assert_eq!(sandbox.send(&worker, "back")["assistantText"], "back");
     }
     let events = sandbox.events(&worker);

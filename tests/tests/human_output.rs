@@ -219,7 +219,7 @@ fn watch_tells_a_turn_as_a_story() {
     let prompt = "!think hm\n!plan look | fix\n!tool edit src/a.rs\n!chunks 3 ab\n!error -32000 no more";
     let sent =
         sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", prompt]).on_screen();
-    assert!(sent.text().contains("failed  BACKEND_RPC_ERROR: "), "{sent:?}");
+    assert!(sent.text().contains("BACKEND_RPC_ERROR: "), "{sent:?}");
     let screen = sandbox.command("subagent").args(["watch", "--worker-id", &worker]).on_screen();
     let text = screen.text();
     let mut rest = text.as_str();

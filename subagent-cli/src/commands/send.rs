@@ -142,7 +142,7 @@ fn send(
         };
         let (found, failed) = match live_wait::wait(&mut client, live, waiting.clone()).await {
             Ok(waited) => {
-                let failed = dispatch_error(&waited["matchedEvent"]);
+                let failed = dispatch_error(&waited);
                 (Ok((accepted, Some(waited))), failed)
             }
             Err(failure) if failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress) => {
@@ -150,7 +150,7 @@ fn send(
                 let until = Some(EventType::TurnFailed.as_str().to_owned());
                 let look = Waiting { until, timeout: LOOK, no_progress: 0.0, ..waiting };
                 let failed = client.wait(look).await.ok();
-                (Err(failure), failed.and_then(|waited| dispatch_error(&waited["matchedEvent"])))
+                (Err(failure), failed.as_ref().and_then(dispatch_error))
             }
             Err(failure) => (Err(failure), None),
         };
@@ -168,12 +168,20 @@ fn send(
 /// The error of a turn whose prompt did not get to the agent, or that the agent did not carry out: then the message as a
 /// whole has failed, as it would have with the reference. A turn that was lost in the middle ended with an event like any
 /// other.
-fn dispatch_error(event: &Value) -> Option<Failure> {
+fn dispatch_error(waited: &Value) -> Option<Failure> {
+    let event = &waited["matchedEvent"];
     let error = &event["data"]["error"];
     let failed = event["type"] == EventType::TurnFailed.as_str()
         && (error["details"]["dispatched"] == "no"
             || error["code"].as_str().is_some_and(|code| code.starts_with("BACKEND_")));
-    failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()
+    let failure: Failure = failed.then(|| serde_json::from_value(error.clone()).ok()).flatten()?;
+    let failure =
+        failure.with("workerId", event["workerId"].clone()).with("eventId", event["eventId"].clone());
+    // What the agent said before it failed.
+    Some(match &waited["assistantText"] {
+        Value::Null => failure,
+        text => failure.with("assistantText", text.clone()),
+    })
 }
 
 /// `--blocks`: a JSON list of objects.
@@ -292,7 +300,7 @@ mod tests {
             let error = json!({
                 "code": code, "message": "m", "retryable": false, "details": {"dispatched": dispatched},
             });
-            json!({"type": kind, "data": {"error": error}})
+            json!({"matchedEvent": {"type": kind, "data": {"error": error}}})
         };
         for (code, dispatched) in
             [("RUNTIME_LOST", "no"), ("STORAGE_FULL", "no"), ("BACKEND_RPC_ERROR", "maybe")]

@@ -10,7 +10,7 @@ use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 
 use super::decision::Choice;
-use super::step::{Next, STOPPED_BY_MANAGER};
+use super::step::Next;
 use super::worker::{CANCELED_BY_MANAGER, Fact, LocalTurn, State};
 
 /// What the simulated agent says.
@@ -66,14 +66,14 @@ impl Next {
         self.canceled_local(local, &reason);
     }
 
-    /// A stop decides nothing.
-    pub(super) fn stop_local(&mut self, local: &LocalTurn) {
-        let reason = ApprovalClosedReason::Stopped.as_str();
-        let data = json!({"requestId": local.request_id, "reason": reason});
+    /// A stop or a restart decides nothing.
+    pub(super) fn stop_local(&mut self, local: &LocalTurn, reason: &str) {
+        let closed = ApprovalClosedReason::Stopped.as_str();
+        let data = json!({"requestId": local.request_id, "reason": closed});
         self.event(EventType::ApprovalCanceled, data, Some(local.no));
         let request_id = local.request_id.clone();
         self.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Canceled });
-        self.canceled_local(local, STOPPED_BY_MANAGER);
+        self.canceled_local(local, reason);
     }
 
     /// Whoever asked is the daemon itself, so the answer is delivered as soon as it is decided.

@@ -40,7 +40,7 @@ impl Next {
             }
             State::Local(local) => {
                 let local = local.clone();
-                self.cancel_local(&local, RESTARTED_BY_MANAGER.to_owned());
+                self.stop_local(&local, RESTARTED_BY_MANAGER);
             }
             State::Idle | State::Error => {}
         }

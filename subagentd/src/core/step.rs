@@ -289,7 +289,7 @@ impl Next {
             }
             State::Local(local) => {
                 let local = local.clone();
-                self.stop_local(&local);
+                self.stop_local(&local, STOPPED_BY_MANAGER);
                 self.worker.state = State::Stopping(None);
             }
         }

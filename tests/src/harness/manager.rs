@@ -44,8 +44,8 @@ impl Sandbox {
             let output = sending.run();
             if !output.status.success() {
                 let error = output.any_error();
-                if error["details"]["dispatched"] == "no" {
-                    // Its turn is over all the same; another one would need another key.
+                if error["details"]["eventId"].is_string() {
+                    // Its turn has failed; another one would need another key.
                     return self.wait_after(worker, &error["details"]["acceptedEventId"], ENDS);
                 }
                 // The same command may be given again: it has a key.

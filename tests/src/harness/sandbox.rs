@@ -228,6 +228,14 @@ impl Sandbox {
         self.sending(worker, prompt).run().data_of("turn.waited")
     }
 
+    /// Sends a prompt whose turn fails for the agent's fault; gives the details of the error.
+    #[track_caller]
+    pub fn send_fails(&self, worker: &str, prompt: &str, code: &str) -> Value {
+        let details = self.sending(worker, prompt).run().error(code)["details"].take();
+        assert!(details["turnId"].is_string() && details["eventId"].is_string(), "{details}");
+        details
+    }
+
     /// Sends without waiting; gives the data of `turn.accepted`.
     #[must_use]
     #[track_caller]

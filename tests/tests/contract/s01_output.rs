@@ -29,6 +29,11 @@ fn every_command_prints_one_document_and_every_error_has_an_envelope() {
         };
         let output = run(&["--json"]);
         let document = output.document();
+        if output.status.code() == Some(2) {
+            // A value of the contract's other commands may be anything; this one takes one of three words.
+            assert_eq!(path, ["completions"], "{output}");
+            continue;
+        }
         assert_eq!(output.stderr, "", "{output}");
         if output.status.success() {
             let pattern = json!({"schemaVersion": "=v1", "ok": true, "type": "str", "data": "object"});
@@ -241,14 +246,14 @@ fn advice_stands_on_lines_of_its_own() {
 #[test]
 fn the_exit_code_is_0_whatever_ended_the_wait() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let failed = sandbox.send(&worker, "!error -32000 out of luck");
-    assert_eq!(failed["matchedEvent"]["type"], "turn.failed");
+    let accepted = sandbox.send_no_wait(&worker, "!error -32000 out of luck");
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.failed");
     let accepted = sandbox.send_no_wait(&worker, "!sleep 60000");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
-    let plain =
-        sandbox.command("subagent").args(["send", "--worker-id", &worker, "--text", "!error -1 no"]).run();
-    assert!(plain.text().contains("matchedEvent: turn.failed\n"), "{plain}");
+    let wait = ["wait", "--worker-id", &worker, "--include-history", "--until", "turn.failed"];
+    let plain = sandbox.command("subagent").args(wait).run();
+    assert!(plain.text().ends_with("\tturn.failed\n"), "{plain}");
     sandbox.finish();
 }
 

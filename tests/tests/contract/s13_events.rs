@@ -49,7 +49,7 @@ fn the_events_of_a_turn_have_their_data() {
 #[test]
 fn a_turn_that_fails_or_is_canceled_says_why() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send(&worker, "!error -32000 no luck");
+    sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
     let accepted = sandbox.send_no_wait(&worker, "!sleep 600000");
     let _ = sandbox.run(&["cancel", "--worker-id", &worker, "--reason", "enough"]).data_of("turn.canceled");
     let _ = sandbox.turn_end(&accepted);

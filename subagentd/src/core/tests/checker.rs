@@ -121,7 +121,10 @@ impl Checker {
     fn check_local(&self, input: &Input, step: &Step) {
         let simulated = matches!(input, Input::Send { by: By::Local | By::LocalAsking { .. }, .. });
         assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
-        let by_person = matches!(input, Input::Decide { .. } | Input::Cancel { .. } | Input::Stop);
+        let by_person = matches!(
+            input,
+            Input::Decide { .. } | Input::Cancel { .. } | Input::Stop | Input::Restart { .. }
+        );
         if matches!(self.worker.state, State::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
         }

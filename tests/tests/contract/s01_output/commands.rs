@@ -3,7 +3,7 @@
 use subagent_tests::harness::Sandbox;
 
 /// Commands that are beyond the contract and have no flags to compare.
-const NOT_IN_THE_CONTRACT: &[&str] = &["worker logs", "worker restart", "worker rm", "doctor"];
+const NOT_IN_THE_CONTRACT: &[&str] = &["worker logs", "worker restart", "worker rm", "doctor", "completions"];
 
 /// A command that does something.
 #[derive(Debug)]

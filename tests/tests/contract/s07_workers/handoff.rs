@@ -72,7 +72,7 @@ fn the_document_tells_what_the_worker_was_asked_and_did() {
     let (sandbox, worker) = Sandbox::with_worker();
     let first =
         sandbox.send(&worker, "!plan look|build\n!tool execute make check\n!usage 10 100\nit is green");
-    let failed = sandbox.send(&worker, "!error -32000 no luck");
+    let failed = sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
     let _ = sandbox.send(&worker, "!ask edit the file");
     let document = document(&hand_off(&sandbox, &worker));
     assert_eq!(headings(&document), [&["# Handoff"][..], &SECTIONS].concat());

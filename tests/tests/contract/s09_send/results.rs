@@ -102,13 +102,13 @@ fn history_never_matches_and_a_timeout_leaves_the_turn() {
     let flags = ["--wait-until", "turn.started,turn.completed", "--wait-timeout-seconds", "0.3"];
     let error = sending.args(flags).run().error("WAIT_TIMEOUT");
     assert_eq!(error["retryable"], true);
-    let event = json!({"eventId": "ev", "type": "str", "turnId!": "turn", "ts": "ts"});
+    let event = json!({"eventId": "ev", "type": "str", "turnId": "turn?", "ts": "ts"});
     assert_shape(
         &error["details"],
         &json!({
             "workerId": format!("={worker}"), "turnId": "turn", "acceptedEventId": "ev",
             "until": "=turn.started,turn.completed", "timeoutSeconds": 0.3, "noProgressTimeoutSeconds": 0.0,
-            "workerState": "=running", "latestEvent": event, "lastMeaningfulEvent": event, "diagnosis": "str",
+            "workerState": "=running", "latestEvent": event, "lastMeaningfulEvent": null, "diagnosis": "str",
             "recommendedCommand": "str",
         }),
     );
@@ -132,12 +132,20 @@ fn history_never_matches_and_a_timeout_leaves_the_turn() {
 }
 
 #[test]
-fn a_failed_turn_is_no_error_and_is_remembered_until_one_goes_well() {
+fn what_the_agent_refuses_is_an_error_and_is_remembered_until_a_turn_goes_well() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let data = sandbox.send(&worker, "!error -32603 broken inside");
-    let matched = &data["matchedEvent"];
-    assert_eq!((&matched["type"], &data["state"]), (&json!("turn.failed"), &json!("idle")));
-    assert_eq!(matched["data"]["error"]["code"], "BACKEND_RPC_ERROR");
+    let details = sandbox.send_fails(&worker, "begun\n!error -32603 broken inside", "BACKEND_RPC_ERROR");
+    assert_shape(
+        &details,
+        &json!({
+            "workerId": format!("={worker}"), "turnId": "turn", "eventId": "ev", "acceptedEventId": "ev",
+            "assistantText": "=begun", "method": "=session/prompt",
+            "error": {"code": -32603, "message": "=broken inside"},
+        }),
+    );
+    let end = sandbox.turn_end(&details);
+    assert_eq!((&end["type"], &end["eventId"]), (&json!("turn.failed"), &details["eventId"]));
+    assert_eq!(end["data"]["error"]["code"], "BACKEND_RPC_ERROR");
     let failed = |worker: &str| {
         let last = sandbox.show(worker)["lastError"].clone();
         assert!(last.as_str().is_some_and(|last| last.starts_with("BACKEND_RPC_ERROR")), "{last}");

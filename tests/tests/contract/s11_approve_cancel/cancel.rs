@@ -85,7 +85,10 @@ fn without_a_turn_there_is_nothing_to_cancel() {
     not_running("idle", json!({"eventId": "ev", "type": "=turn.completed", "turnId": "turn", "ts": "ts"}));
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     for _ in 0..2 {
-        not_running("stopped", json!({"eventId": "ev", "type": "=worker.stopped", "ts": "ts"}));
+        not_running(
+            "stopped",
+            json!({"eventId": "ev", "type": "=worker.stopped", "turnId": null, "ts": "ts"}),
+        );
         sandbox.kill_daemon();
     }
     sandbox.run(&["cancel", "--worker-id", "w_0000000000"]).error("WORKER_NOT_FOUND");
