@@ -9,6 +9,9 @@ use crate::event::EventType;
 pub const TURN_END: &[EventType] =
     &[EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled, EventType::ApprovalRequested];
 
+/// The same as it is written.
+pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested";
+
 /// A parsed `--until`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Until {
@@ -41,6 +44,7 @@ impl Until {
                 },
             }
         }
+        unknown.sort_unstable();
         if !unknown.is_empty() {
             let mut known: Vec<&str> =
                 EventType::ALL.iter().filter(|t| !t.is_internal()).map(|t| t.as_str()).collect();
@@ -54,7 +58,7 @@ impl Until {
                 ),
             )
             .with("unknown", unknown)
-            .with("aliases", Value::from(vec!["any", "*", "turn_end"]))
+            .with("aliases", Value::from(vec!["turn_end"]))
             .with("knownEventTypes", known));
         }
         Ok(if wanted.is_empty() { Self::Any } else { Self::OneOf(wanted) })
@@ -104,5 +108,10 @@ mod tests {
         let error = Until::parse(Some("turn.completed, turn.over,runtime.turn_dispatching")).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
         assert_eq!(error.details["unknown"], serde_json::json!(["turn.over", "runtime.turn_dispatching"]));
+    }
+
+    #[test]
+    fn the_default_is_written_as_it_is_meant() {
+        assert_eq!(Until::parse(None), Until::parse(Some(DEFAULT)));
     }
 }

@@ -5,7 +5,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::event::EventType;
-use subagent_protocol::until::Until;
+use subagent_protocol::until::{self, Until};
 
 use super::live_wait::{self, Live};
 use super::text_source::{Text, TextSources};
@@ -18,7 +18,6 @@ use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
 
 /// What `waitUntil` says when nothing was given.
-const DEFAULT_UNTIL: &str = "turn_end";
 
 /// How long it is looked whether something has happened already, in seconds.
 const LOOK: f64 = 0.001;
@@ -222,7 +221,7 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     }
     data["matchedEvent"] = event;
     data["state"] = waited["state"].take();
-    data["waitUntil"] = wait.until.as_deref().unwrap_or(DEFAULT_UNTIL).into();
+    data["waitUntil"] = wait.until.as_deref().unwrap_or(until::DEFAULT).into();
     data["waitTimeoutSeconds"] = wait.timeout.into();
     data["waitNoProgressTimeoutSeconds"] = wait.no_progress.into();
     let text = waited["assistantText"].take();
@@ -265,7 +264,7 @@ mod tests {
         let data = turn_waited(accepted(), &wait(), waited);
         let expected = json!({
             "workerId": "w_1", "turnId": "turn_1", "state": "idle", "eventId": "ev_2", "acceptedEventId": "ev_2",
-            "waitUntil": "turn_end", "waitTimeoutSeconds": 60.0, "waitNoProgressTimeoutSeconds": 0.0,
+            "waitUntil": until::DEFAULT, "waitTimeoutSeconds": 60.0, "waitNoProgressTimeoutSeconds": 0.0,
             "matchedEvent": {"type": "turn.completed", "data": {}}, "requestId": null,
             "lastAssistantMessage": "hello", "lastAssistantChunk": "lo", "assistantText": "hello",
         });

@@ -165,7 +165,7 @@ impl Supervisor {
         let mut error = Error::new(code, message)
             .retryable()
             .with("workerId", row.worker_id.as_str())
-            .with("until", request.until.as_deref().unwrap_or("turn_end"))
+            .with("until", request.until.as_deref().unwrap_or(subagent_protocol::until::DEFAULT))
             .with("noProgressTimeoutSeconds", request.no_progress_timeout_seconds)
             .with("workerState", view.state.as_str())
             .with("latestEvent", latest)

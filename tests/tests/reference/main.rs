@@ -15,8 +15,15 @@ mod differences;
 use differences::DIFFERENCES;
 
 /// Texts for people: that there is one is compared, not its words.
-const WORDS: &[&str] =
-    &["message", "recommendedAction", "recommendedCommand", "error", "prompt", "suggestedAction"];
+const WORDS: &[&str] = &[
+    "message",
+    "recommendedAction",
+    "recommendedCommand",
+    "error",
+    "prompt",
+    "suggestedAction",
+    "diagnosis",
+];
 /// Different in every run.
 const CHANGING: &[&str] = &["pid", "token", "runtimePid", "runtimeSocket", "resolvedCommandPath"];
 
