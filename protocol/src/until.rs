@@ -107,7 +107,7 @@ mod tests {
     fn unknown_words_are_named() {
         let error = Until::parse(Some("turn.completed, turn.over,runtime.turn_dispatching")).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
-        assert_eq!(error.details["unknown"], serde_json::json!(["turn.over", "runtime.turn_dispatching"]));
+        assert_eq!(error.details["unknown"], serde_json::json!(["runtime.turn_dispatching", "turn.over"]));
     }
 
     #[test]

@@ -318,7 +318,7 @@ fn unknown_types_are_refused_at_once_with_what_is_known() {
     let error = sandbox.run(&args).error("INVALID_ARGUMENT");
     assert_shape(
         &error["details"],
-        &json!({"unknown": ["=turn.over", "=nope"], "aliases": ["str"], "knownEventTypes": ["str"]}),
+        &json!({"unknown": ["=nope", "=turn.over"], "aliases": ["str"], "knownEventTypes": ["str"]}),
     );
     assert_eq!(error["details"]["knownEventTypes"], json!(KNOWN));
     assert_eq!(error["details"]["aliases"], json!(["turn_end"]), "{error}");

@@ -20,7 +20,6 @@ const NOT_HERE: &[(Code, &str)] = &[
     (Code::CursorExpired, "reserved: events are kept for ever so far; clients understand it (unit test)"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
-    (Code::BackendSocketUnreachable, "retired: a runtime is restarted or the turn ends with RUNTIME_LOST"),
     (Code::InvalidWorkerState, "retired: each state that refuses something has a code of its own"),
 ];
 
