@@ -62,7 +62,10 @@ fn a_state_dir_of_every_version_is_opened_and_its_workers_go_on() {
             let _ =
                 sandbox.run(&["worker", "handoff", "--worker-id", worker]).data_of("worker.handoff.ready");
         }
-        let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+        let recovered = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
+        let id = recovered["items"][0]["controllerId"].as_str().unwrap();
+        let attach = ["controller", "attach", "--controller-id", id, "--takeover"];
+        let _ = sandbox.run(&attach).data_of("controller.attached");
         sandbox.finish();
     }
 }
@@ -137,7 +140,7 @@ fn write_the_fixtures_of_this_version() {
     let asked = sandbox.send(&all, "!ask execute make");
     let _ = sandbox.approve(&all, &asked["requestId"], "allow");
     let _ = sandbox.turn_end(&asked);
-    let _ = sandbox.send(&all, "!error -32000 no");
+    sandbox.send_fails(&all, "!error -32000 no", "BACKEND_RPC_ERROR");
     let _ = sandbox.run(&["worker", "handoff", "--worker-id", &all]).data_of("worker.handoff.ready");
     let _ = sandbox.run(&["worker", "stop", &all]).data_of("worker.stopped");
     // One that asks, one whose turn ends while no daemon is there, one whose turn is simulated.
