@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 /// What to do with one request.
 #[derive(Debug)]
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Answer with this status and body.
     Answer(u16, Value),
     /// Begin a stream, send these pieces; then end it well, or break it off.
@@ -26,25 +26,25 @@ pub(super) enum Act {
 
 /// A request as it came in.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Method and path.
-    pub(super) line: String,
+    pub(crate) line: String,
     /// The head as text, in lower case.
-    pub(super) head: String,
+    pub(crate) head: String,
     /// The body; null without one.
-    pub(super) body: Value,
+    pub(crate) body: Value,
 }
 
 impl Seen {
     /// The value of a header.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
 /// The daemon. It ends when it is dropped.
-pub(super) struct Fake {
-    pub(super) dir: tempfile::TempDir,
+pub(crate) struct Fake {
+    pub(crate) dir: tempfile::TempDir,
     seen: Arc<Mutex<Vec<Seen>>>,
     task: JoinHandle<()>,
 }
@@ -57,7 +57,7 @@ impl Drop for Fake {
 
 impl Fake {
     /// Listens and does one act for each request; after the last it closes every connection.
-    pub(super) fn new(acts: Vec<Act>) -> Self {
+    pub(crate) fn new(acts: Vec<Act>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         write_info(dir.path(), 1);
         let listener = UnixListener::bind(dir.path().join("s.sock")).unwrap();
@@ -74,7 +74,7 @@ impl Fake {
     }
 
     /// All requests so far.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 }

@@ -135,6 +135,6 @@ pub fn block_on<T>(conversation: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;

@@ -3,18 +3,20 @@
 mod source;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use subagent_config::Workspace;
+use subagent_config::model::Config;
 use subagent_protocol::api::{SendTurn, Simulation};
 
-use super::worker_start::{self, Wanted};
+use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
-use source::Source;
+use source::{Document, Seen, Source};
 
 /// What the new worker is told, beside the link to the handoff.
 const INSTRUCTION: &str = "\
@@ -26,72 +28,101 @@ may have changed. Then go on with the open work, and begin your answer with what
 pub(super) fn run(args: WorkerContinue, context: &Context) -> Result<Outcome> {
     let (from_worker, from_handoff) = (present(args.from_worker.clone()), args.from_handoff.as_deref());
     let handoffs_dir = super::worker_handoff::absolute(args.handoffs_dir.as_deref(), context)?;
-    let data = match (from_worker, from_handoff) {
-        (Some(worker), None) => {
-            let workspace = context.workspace(args.cwd.as_deref())?;
-            let mut client = Client::new(context, &workspace)?;
-            block_on(async move {
-                let source = source::of_worker(&mut client, &worker, handoffs_dir, context).await?;
-                go_on(&mut client, &args, source, args.cwd.as_deref(), context).await
-            })?
-        }
+    let (from, file_cwd) = match (from_worker, from_handoff) {
+        (Some(worker), None) => (From::Worker(worker, handoffs_dir), None),
         (None, Some(path)) => {
-            let source = source::of_file(path, context)?;
-            let cwd = args.cwd.clone().or_else(|| source.cwd.clone());
-            let workspace = context.workspace(cwd.as_deref())?;
-            let mut client = Client::new(context, &workspace)?;
-            block_on(async move { go_on(&mut client, &args, source, cwd.as_deref(), context).await })?
+            let (source, document) = source::of_file(path, context)?;
+            let cwd = source.cwd.clone();
+            (From::File(source, document), cwd)
         }
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),
     };
+    let place = args.cwd.clone().or(file_cwd);
+    let workspace = context.workspace(place.as_deref())?;
+    let config = context.config(args.config.config.as_deref(), place.as_deref())?.config;
+    let mut client = Client::new(context, &workspace)?;
+    let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
     let source = text::fields(&data, &["sourceHandoffPath"]);
     let shown = format!("{source}\n{}", text::fields(&data["worker"], &["workerId", "state"]));
     Ok(Outcome::report("worker.continued", data, shown))
 }
 
-/// Starts the worker and sends it its first turn. `place` is the folder by which the workspace was found.
+/// What was typed.
+enum From {
+    /// A worker, and below which folder its handoff belongs.
+    Worker(String, Option<PathBuf>),
+    /// A file, with the checkpoint beside it.
+    File(Source, Document),
+}
+
+/// Starts the worker and sends it its first turn. A handoff is written only when nothing else is known to be wrong.
 async fn go_on(
     client: &mut Client,
     args: &WorkerContinue,
-    source: Source,
-    place: Option<&Path>,
+    from: From,
+    config: &Config,
+    workspace: &Workspace,
     context: &Context,
 ) -> Result<Value> {
+    let (source, prepared, document) = match from {
+        From::File(source, document) => {
+            let prepared = prepare(client, args, &source, config, workspace, context).await?;
+            (source, prepared, document)
+        }
+        From::Worker(worker, handoffs_dir) => {
+            let seen = Seen::of(client, &worker).await?;
+            let source = seen.source();
+            let prepared = prepare(client, args, &source, config, workspace, context).await?;
+            prepared.check_controller(client).await?;
+            (source, prepared, seen.hand_off(client, handoffs_dir, context).await?)
+        }
+    };
+    let worker = prepared.start(client).await?;
+    let worker_id = worker["workerId"].as_str().unwrap_or_default();
+    let turn = tell(client, worker_id, &document, args.debug_mode).await?;
+    Ok(json!({
+        "sourceWorkerId": source.worker_id,
+        "sourceHandoffPath": path_value(&document.handoff),
+        "checkpointPath": document.checkpoint.as_deref().map(path_value),
+        "worker": worker,
+        "bootstrapTurn": turn,
+    }))
+}
+
+async fn prepare(
+    client: &mut Client,
+    args: &WorkerContinue,
+    source: &Source,
+    config: &Config,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<Prepared> {
     let wanted = Wanted {
-        launcher: present(args.launcher.clone()).or(source.launcher),
-        role: present(args.role.clone()).or(source.role),
-        cwd: args.cwd.clone().or(source.cwd),
+        launcher: present(args.launcher.clone()).or_else(|| source.launcher.clone()),
+        role: present(args.role.clone()).or_else(|| source.role.clone()),
+        cwd: args.cwd.clone().or_else(|| source.cwd.clone()),
         label: present(args.label.clone()).unwrap_or_else(|| match &source.worker_id {
             Some(worker) => format!("continued-from-{worker}"),
             None => "continued-worker".to_owned(),
         }),
-        controller_id: present(args.controller_id.clone()).or(source.controller_id),
+        controller_id: present(args.controller_id.clone()).or_else(|| source.controller_id.clone()),
         debug_mode: args.debug_mode,
     };
-    let workspace = context.workspace(place)?;
-    let config = context.config(args.config.config.as_deref(), place)?.config;
-    let worker = worker_start::start(client, wanted, &config, &workspace, context).await?;
-    let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
+    worker_start::prepare(client, wanted, config, workspace, context).await
+}
+
+/// Sends the first turn. If that fails the new worker is there all the same, and its id must not be lost.
+async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_mode: bool) -> Result<Value> {
     let link = json!({
-        "type": "resource_link", "name": "handoff.md", "uri": file_uri(&source.handoff), "mimeType": "text/markdown",
+        "type": "resource_link", "name": "handoff.md", "uri": file_uri(&document.handoff), "mimeType": "text/markdown",
     });
     let turn = SendTurn {
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
-        simulate: args.debug_mode.then_some(Simulation::Turn),
+        simulate: debug_mode.then_some(Simulation::Turn),
     };
-    let sent = async {
-        client.ask(&Ask::change(format!("/v1/workers/{}/turns", segment(&worker_id)), &turn)?).await
-    };
-    // The new worker is there all the same, and its id must not be lost.
-    let turn = sent.await.map_err(|failure| failure.with("workerId", worker_id.as_str()))?;
-    Ok(json!({
-        "sourceWorkerId": source.worker_id,
-        "sourceHandoffPath": path_value(&source.handoff),
-        "checkpointPath": source.checkpoint.as_deref().map(path_value),
-        "worker": worker,
-        "bootstrapTurn": turn,
-    }))
+    let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;
+    client.ask(&ask).await.map_err(|failure| failure.with("workerId", worker_id))
 }
 
 /// An absolute path as a URI.
@@ -112,6 +143,18 @@ fn file_uri(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::fake::{Act, Fake};
+
+    #[tokio::test]
+    async fn a_first_turn_that_fails_names_the_worker_that_was_started() {
+        let error = json!({"code": "STORAGE_ERROR", "message": "m", "retryable": false});
+        let fake = Fake::new(vec![Act::Answer(500, json!({"ok": false, "error": error}))]);
+        let document = Document { handoff: "/h.md".into(), checkpoint: None };
+        let mut client = Client::of_running(fake.dir.path().to_owned());
+        let failure = tell(&mut client, "w_0123456789", &document, false).await.unwrap_err();
+        assert_eq!((&*failure.code, &failure.details["workerId"]), ("STORAGE_ERROR", &json!("w_0123456789")));
+        assert_eq!(fake.seen()[0].line, "POST /v1/workers/w_0123456789/turns");
+    }
 
     #[test]
     fn a_uri_holds_any_path() {

@@ -34,7 +34,7 @@ pub(super) async fn make(
     context: &Context,
 ) -> Result<Value> {
     let cwd = PathBuf::from(shown["cwd"].as_str().unwrap_or_default());
-    let workspace = git_status::of(&cwd, &context.env);
+    let workspace = git_status::of(&cwd, &context.env).await;
     let request = CreateHandoff { handoffs_dir, workspace: Some(workspace) };
     client.ask(&Ask::change(format!("/v1/workers/{worker}/handoffs"), &request)?).await
 }

@@ -53,19 +53,40 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
     let mut client = Client::new(context, &workspace)?;
-    let data = block_on(async move { start(&mut client, wanted, &config, &workspace, context).await })?;
+    let data = block_on(async move {
+        let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
+        prepared.start(&mut client).await
+    })?;
     let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
     Ok(Outcome::report("worker.started", data, shown))
 }
 
-/// Starts a worker of this workspace and gives the data of `worker.started`.
-pub(super) async fn start(
+/// A start that nothing is known to be wrong with.
+pub(super) struct Prepared {
+    request: StartWorker,
+    limit: Duration,
+}
+
+impl Prepared {
+    /// Asks the daemon whether the controller that was chosen may have the worker.
+    pub(super) async fn check_controller(&self, client: &mut Client) -> Result<()> {
+        client.ask(&Ask::get(resolve_path(&self.request.choice))).await.map(|_| ())
+    }
+
+    /// Starts the worker and gives the data of `worker.started`.
+    pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
+        client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await
+    }
+}
+
+/// Chooses and checks what a worker of this workspace is started with.
+pub(super) async fn prepare(
     client: &mut Client,
     wanted: Wanted,
     config: &model::Config,
     workspace: &Workspace,
     context: &Context,
-) -> Result<Value> {
+) -> Result<Prepared> {
     let cwd = workspace::resolve_cwd(wanted.cwd.as_deref(), &context.env)?;
     if cwd.to_str().is_none() {
         // It is part of JSON documents and of the agent's protocol, which are text.
@@ -94,8 +115,7 @@ pub(super) async fn start(
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
     };
-    let limit = launcher.timeouts.startup + GRACE;
-    client.ask(&Ask::change("/v1/workers", &request)?.within(Some(limit))).await
+    Ok(Prepared { request, limit: launcher.timeouts.startup + GRACE })
 }
 
 /// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.

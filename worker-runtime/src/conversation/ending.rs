@@ -164,10 +164,10 @@ impl Conversation {
     pub(super) fn pipe_closed(&mut self, cx: &mut Cx<'_>) {
         let tail = cx.tail.text();
         if self.is_starting() {
-            return self.fail_start(errors::pipe_closed("initialize", &tail), cx);
+            return self.fail_start(errors::pipe_closed_at_start(), cx);
         }
         if matches!(self.state, State::Ready { .. }) {
-            self.end_turn(&TurnEnd::Failed { error: errors::pipe_closed("session/prompt", &tail) }, cx);
+            self.end_turn(&TurnEnd::Failed { error: errors::pipe_closed_in_turn(&tail) }, cx);
             return self.end_unresponsive("the agent closed its standard input or output", cx);
         }
         // While it ends that is what was asked for; only nothing can be waited for any more.

@@ -14,6 +14,9 @@ use crate::shorten;
 /// error must fit into the room that is kept for it when the disk is full.
 const MOST_BYTES: usize = 8 * 1024;
 
+/// More lines of its standard error are not in the error of a turn.
+const MOST_LINES: usize = 50;
+
 /// Exit status of a shell or of `env` that did not find the program.
 const NOT_FOUND: i32 = 127;
 /// Exit status of a shell or of `env` that may not run the program.
@@ -31,33 +34,43 @@ pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Err
         .with("errno", errno)
 }
 
-pub(super) fn exited_at_start(command: &[String], exit: Exit, tail: &str) -> Error {
+/// What every failed start tells, as far as the error does not say it better. Nothing was asked of the agent yet, so
+/// trying again can repeat nothing.
+pub(super) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
+    for (key, value) in [
+        ("command", shorten::value(&json!(command), MOST_BYTES)),
+        ("error", shorten::text(&error.message, MOST_BYTES).into()),
+        ("reasonCategory", "unknown".into()),
+        ("recommendedAction", READ_STDERR.into()),
+        ("logTail", tail.into()),
+    ] {
+        if !error.details.contains_key(key) {
+            error = error.with(key, value);
+        }
+    }
+    error.retryable |=
+        matches!(error.code, Code::BackendUnavailable | Code::BackendTimeout | Code::StorageFull);
+    error
+}
+
+pub(super) fn exited_at_start(command: &[String], exit: Exit) -> Error {
     let (code, category, action) = match exit.code {
         Some(NOT_FOUND) => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
         Some(NOT_EXECUTABLE) => (Code::BackendPermissionDenied, "permission", CHECK_PERMISSION),
         _ => (Code::BackendUnavailable, "unknown", READ_STDERR),
     };
     let error = Error::new(code, format!("the agent ended before it had a session ({})", describe(exit)));
-    with_exit(started(error, command, category, action), exit, tail)
-        .with("error", describe(exit))
-        .with("logTail", tail)
+    with_exit(started(error, command, category, action), exit).with("error", describe(exit))
 }
 
-pub(super) fn startup_timeout(
-    command: &[String],
-    method: &str,
-    phase: &str,
-    seconds: f64,
-    tail: &str,
-) -> Error {
+pub(super) fn startup_timeout(command: &[String], method: &str, phase: &str, seconds: f64) -> Error {
     let message = format!("the agent did not answer {method} within {seconds} s of its start");
     let action = "Run the launcher's command by hand: it must speak ACP on standard input and output. If it only \
                   needs longer, raise the launcher's startup timeout.";
-    started(Error::new(Code::BackendTimeout, message).retryable(), command, "timeout", action)
+    started(Error::new(Code::BackendTimeout, message), command, "timeout", action)
         .with("method", method)
         .with("timeoutSeconds", seconds)
         .with("phase", phase)
-        .with("logTail", tail)
 }
 
 pub(super) fn foreign_version(version: &Value) -> Error {
@@ -89,58 +102,73 @@ pub(super) fn rpc(method: &str, error: &Value) -> Error {
 pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
     let action = "Log in with the agent's own command, or put its API key into the environment or the launcher's env, \
                   then start the worker again.";
-    rpc(method, error).with("authMethods", shorten::value(&json!(methods), MOST_BYTES)).recommend(action)
+    rpc(method, error)
+        .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
+        .with("reasonCategory", "auth")
+        .recommend(action)
 }
 
 pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     let message = format!("the agent ended during the turn ({})", describe(exit));
     let error = Error::new(Code::BackendUnavailable, message).with("method", "session/prompt");
-    with_exit(error, exit, tail).recommend("Send again: the worker is restarted then.")
+    dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
 }
 
-pub(super) fn pipe_closed(method: &str, tail: &str) -> Error {
+pub(super) fn pipe_closed_at_start() -> Error {
+    pipe_closed("initialize").recommend(READ_STDERR)
+}
+
+pub(super) fn pipe_closed_in_turn(tail: &str) -> Error {
+    dispatched(pipe_closed("session/prompt")).with("stderrTail", last_lines(tail))
+}
+
+fn pipe_closed(method: &str) -> Error {
     Error::new(Code::BackendUnavailable, "the agent closed its standard input or output but did not end")
         .with("method", method)
-        .with("stderrTail", tail)
-        .with("logTail", tail)
-        .recommend(READ_STDERR)
 }
 
 pub(super) fn turn_timeout(seconds: f64) -> Error {
-    Error::new(Code::BackendTimeout, format!("the turn took longer than its limit of {seconds} s"))
-        .retryable()
+    let message = format!("the turn took longer than its limit of {seconds} s");
+    dispatched(Error::new(Code::BackendTimeout, message))
         .with("method", "session/prompt")
         .with("timeoutSeconds", seconds)
-        .recommend("Send a smaller task, or raise the launcher's turn timeout.")
+        .recommend(
+            "Look at what was done (`subagent worker inspect`), then send what is left as a smaller task, or raise \
+             the launcher's turn timeout.",
+        )
 }
 
 pub(super) fn cancel_ignored(seconds: f64) -> Error {
-    Error::new(
-        Code::BackendTimeout,
-        format!("the agent did not end the turn within {seconds} s of session/cancel"),
-    )
-    .retryable()
-    .with("method", "session/cancel")
-    .with("timeoutSeconds", seconds)
-    .recommend("Send again: the agent was ended, the worker is restarted then.")
+    let message = format!("the agent did not end the turn within {seconds} s of session/cancel");
+    dispatched(Error::new(Code::BackendTimeout, message))
+        .with("method", "session/cancel")
+        .with("timeoutSeconds", seconds)
 }
 
 pub(super) fn stopped(reason: &str) -> Error {
     let reason = shorten::text(reason, 1000);
-    Error::new(Code::BackendUnavailable, format!("the worker was ended during the turn: {reason}"))
-        .with("method", "session/prompt")
-        .with("reason", reason)
+    dispatched(Error::new(
+        Code::BackendUnavailable,
+        format!("the worker was ended during the turn: {reason}"),
+    ))
+    .with("method", "session/prompt")
+    .with("reason", reason)
 }
 
 pub(super) fn storage_full(dropped: u64) -> Error {
     let message =
         "the disk that holds the state directory is full: the agent's output could not be written down";
     Error::new(Code::StorageFull, message)
-        .retryable()
         .with("droppedUpdates", dropped)
-        .recommend("Free some space, then send again.")
+        .recommend("Free some space, then try again.")
 }
 
+/// An error of a turn whose prompt the agent may have seen: the same message may do its work a second time.
+pub(super) fn dispatched(error: Error) -> Error {
+    error.with("dispatched", "maybe").recommend(LOOK_FIRST)
+}
+
+const LOOK_FIRST: &str = "Look at what was done (`subagent worker inspect`) before sending again: the next message starts the agent anew.";
 const CHECK_LAUNCHER: &str = "Check the launcher's command and the PATH of the shell that starts the worker.";
 const CHECK_PERMISSION: &str =
     "Check that the launcher's command is executable and that its folder may be entered.";
@@ -154,14 +182,20 @@ fn started(error: Error, command: &[String], category: &str, action: &str) -> Er
         .recommend(action)
 }
 
-fn with_exit(mut error: Error, exit: Exit, tail: &str) -> Error {
+fn with_exit(mut error: Error, exit: Exit) -> Error {
     if let Some(code) = exit.code {
         error = error.with("exitCode", code);
     }
     if let Some(signal) = exit.signal {
         error = error.with("signal", signal);
     }
-    error.with("stderrTail", tail)
+    error
+}
+
+/// The end of what the agent wrote on its standard error, as lines.
+fn last_lines(tail: &str) -> Value {
+    let lines: Vec<&str> = tail.lines().collect();
+    json!(lines[lines.len().saturating_sub(MOST_LINES)..])
 }
 
 fn describe(exit: Exit) -> String {
@@ -187,11 +221,48 @@ mod tests {
             stopped(&long),
             foreign_version(&answered),
             no_session_id(&long),
-            exited_at_start(&list, Exit::default(), ""),
+            at_start(exited_at_start(&list, Exit::default()), &list, &"\u{1}".repeat(4000)),
+            exited_in_turn(Exit::default(), &"\u{1}\n".repeat(2000)),
         ] {
             let bytes = serde_json::to_string(&error).unwrap().len();
             assert!(bytes <= 48 * 1024, "{}: {bytes}", error.code);
         }
         assert_eq!(rpc("m", &answered).details["error"]["code"], -32000);
+    }
+
+    #[test]
+    fn a_start_may_be_tried_again_and_a_turn_that_was_sent_may_not() {
+        let start = |error| at_start(error, &["agent".to_owned()], "last words");
+        for (error, retryable) in [
+            (exited_at_start(&[], Exit { code: Some(1), signal: None }), true),
+            (exited_at_start(&[], Exit { code: Some(NOT_FOUND), signal: None }), false),
+            (spawn_failed(&[], nix::libc::EAGAIN, "no process"), true),
+            (spawn_failed(&[], nix::libc::ENOENT, "no file"), false),
+            (startup_timeout(&[], "initialize", "spawn", 1.0), true),
+            (pipe_closed_at_start(), true),
+            (auth_required("session/new", &json!({}), &[]), false),
+            (foreign_version(&json!(2)), false),
+        ] {
+            let error = start(error);
+            assert_eq!(error.retryable, retryable, "{error:?}");
+            for key in ["command", "error", "reasonCategory", "recommendedAction", "logTail"] {
+                assert!(error.details.contains_key(key), "{key}: {error:?}");
+            }
+        }
+        for error in [
+            exited_in_turn(Exit::default(), ""),
+            pipe_closed_in_turn(""),
+            turn_timeout(1.0),
+            cancel_ignored(1.0),
+            stopped("x"),
+            dispatched(storage_full(0)),
+        ] {
+            assert_eq!(
+                (error.retryable, &error.details["dispatched"]),
+                (false, &json!("maybe")),
+                "{error:?}"
+            );
+            assert!(error.details["recommendedAction"].as_str().unwrap().starts_with("Look"), "{error:?}");
+        }
     }
 }

@@ -69,8 +69,7 @@ impl Conversation {
             _ => return,
         };
         let seconds = self.config.timeouts.startup_ms as f64 / 1000.0;
-        let mut error =
-            errors::startup_timeout(&self.config.command, method, phase, seconds, &cx.tail.text());
+        let mut error = errors::startup_timeout(&self.config.command, method, phase, seconds);
         if let Some(noise) = &self.first_noise {
             error = error.with("stdoutHead", noise.as_str());
         }
@@ -87,13 +86,14 @@ impl Conversation {
         cx.clear_timer(Timer::Startup);
         // A start that was called off has not failed.
         if self.is_starting() {
+            let error = errors::at_start(error, &self.config.command, &cx.tail.text());
             cx.record(RecordType::StartFailed, None, &StartFailed { error: error.clone() });
             self.failed = Some(error);
         }
     }
 
     pub(super) fn exited_at_start(&mut self, exit: Exit, cx: &mut Cx<'_>) {
-        let error = errors::exited_at_start(&self.config.command, exit, &cx.tail.text());
+        let error = errors::exited_at_start(&self.config.command, exit);
         self.record_start_failure(error, cx);
     }
 
@@ -102,7 +102,7 @@ impl Conversation {
             Outcome::Result(raw) => raw,
             Outcome::Error(error) => {
                 let error = errors::rpc("initialize", &results::value(error));
-                return self.fail_start(error.with("logTail", cx.tail.text()), cx);
+                return self.fail_start(error, cx);
             }
         };
         let result = results::value(raw);
@@ -173,7 +173,7 @@ impl Conversation {
                     Some(requests::AUTH_REQUIRED) => errors::auth_required(attempt.method(), &error, methods),
                     _ => errors::rpc(attempt.method(), &error),
                 };
-                self.fail_start(error.with("logTail", cx.tail.text()), cx);
+                self.fail_start(error, cx);
             }
             Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
                 (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, cx),

@@ -153,7 +153,7 @@ impl Conversation {
         if self.is_starting() {
             return self.fail_start(error, cx);
         }
-        self.end_turn(&TurnEnd::Failed { error }, cx);
+        self.end_turn(&TurnEnd::Failed { error: errors::dispatched(error) }, cx);
         self.end_unresponsive("storage full", cx);
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use subagent_protocol::Code;
-use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::ids::WorkerId;
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::commands::worker_handoff;
@@ -15,58 +15,81 @@ use crate::failure::{Failure, Result};
 /// More is not read of a checkpoint.
 const MOST_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a worker goes on from; what is known of the one before is the default for the new one.
+/// The files of a handoff.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Document {
+    pub(super) handoff: PathBuf,
+    pub(super) checkpoint: Option<PathBuf>,
+}
+
+/// Whom a worker goes on from; what is known of the one before is the default for the new one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) worker_id: Option<String>,
-    pub(super) handoff: PathBuf,
-    pub(super) checkpoint: Option<PathBuf>,
     pub(super) launcher: Option<String>,
     pub(super) role: Option<String>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) controller_id: Option<String>,
 }
 
-/// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
-pub(super) async fn of_worker(
-    client: &mut Client,
-    worker: &str,
-    handoffs_dir: Option<PathBuf>,
-    context: &Context,
-) -> Result<Source> {
-    let id = segment(worker);
-    let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
-    let seen = client.ask(&Ask::get(path)).await?;
-    let (shown, latest) = (&seen["worker"], &seen["latestHandoff"]);
-    let usable = |latest: &Value| {
+/// A worker as it was looked at; nothing is written for it yet.
+pub(super) struct Seen {
+    id: String,
+    data: Value,
+}
+
+impl Seen {
+    /// Looks at the worker.
+    pub(super) async fn of(client: &mut Client, worker: &str) -> Result<Self> {
+        let id = segment(worker);
+        let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
+        Ok(Self { data: client.ask(&Ask::get(path)).await?, id })
+    }
+
+    /// What is known before there is a handoff.
+    pub(super) fn source(&self) -> Source {
+        let text = |key: &str| self.data["worker"][key].as_str().map(str::to_owned);
+        Source {
+            worker_id: text("workerId"),
+            launcher: text("launcher"),
+            role: text("role"),
+            cwd: text("cwd").map(PathBuf::from),
+            controller_id: text("controllerId"),
+            ..Source::default()
+        }
+    }
+
+    /// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
+    pub(super) async fn hand_off(
+        &self,
+        client: &mut Client,
+        handoffs_dir: Option<PathBuf>,
+        context: &Context,
+    ) -> Result<Document> {
+        let handoff = match self.usable(handoffs_dir.as_deref()) {
+            Some(latest) => latest.clone(),
+            None => {
+                worker_handoff::make(client, &self.id, &self.data["worker"], handoffs_dir, context).await?
+            }
+        };
+        let path = |key: &str| handoff[key].as_str().map(PathBuf::from);
+        let Some(file) = path("handoffPath") else {
+            return Err(Failure::internal("the daemon's answer names no handoff"));
+        };
+        Ok(Document { handoff: file, checkpoint: path("checkpointPath").filter(|path| path.is_file()) })
+    }
+
+    fn usable(&self, wanted: Option<&Path>) -> Option<&Value> {
+        let latest = &self.data["latestHandoff"];
         let path = Path::new(latest["handoffPath"].as_str()?);
-        let wanted = handoffs_dir.as_deref().is_none_or(|dir| path.starts_with(dir));
         // Events have numbers of one length, so their ids compare as they do.
-        let fresh = seen["events"][0]["eventId"].as_str() <= latest["upToEventId"].as_str();
-        (wanted && fresh && path.is_file()).then(|| latest.clone())
-    };
-    let handoff = match usable(latest) {
-        Some(latest) => latest,
-        None => worker_handoff::make(client, &id, shown, handoffs_dir, context).await?,
-    };
-    let text = |data: &Value, key: &str| data[key].as_str().map(str::to_owned);
-    let path = |key: &str| text(&handoff, key).map(PathBuf::from);
-    let Some(file) = path("handoffPath") else {
-        return Err(Failure::internal("the daemon's answer names no handoff"));
-    };
-    Ok(Source {
-        worker_id: Some(worker.to_owned()),
-        handoff: file,
-        checkpoint: path("checkpointPath").filter(|path| path.is_file()),
-        launcher: text(shown, "launcher"),
-        role: text(shown, "role"),
-        cwd: text(shown, "cwd").map(PathBuf::from),
-        controller_id: text(shown, "controllerId"),
-    })
+        let fresh = self.data["events"][0]["eventId"].as_str() <= latest["upToEventId"].as_str();
+        (wanted.is_none_or(|dir| path.starts_with(dir)) && fresh && path.is_file()).then_some(latest)
+    }
 }
 
 /// The file, and what the checkpoint beside it says.
-pub(super) fn of_file(path: &Path, context: &Context) -> Result<Source> {
+pub(super) fn of_file(path: &Path, context: &Context) -> Result<(Source, Document)> {
     let path = context.env.cwd.join(path);
     let file = std::fs::canonicalize(&path).ok().filter(|file| file.is_file());
     let Some(file) = file.filter(|file| file.to_str().is_some()) else {
@@ -77,11 +100,8 @@ pub(super) fn of_file(path: &Path, context: &Context) -> Result<Source> {
     };
     let checkpoint = file.with_file_name("checkpoint.json");
     let said = read(&checkpoint);
-    Ok(Source {
-        handoff: file,
-        checkpoint: said.is_some().then_some(checkpoint),
-        ..of_checkpoint(&said.unwrap_or_default())
-    })
+    let document = Document { handoff: file, checkpoint: said.is_some().then_some(checkpoint) };
+    Ok((of_checkpoint(&said.unwrap_or_default()), document))
 }
 
 /// A checkpoint that can be read. It is optional: what is wrong with it is as if it were not there.
@@ -107,8 +127,7 @@ fn of_checkpoint(said: &Value) -> Source {
         launcher: text("launcher"),
         role: text("role").or_else(|| text("profile")),
         cwd: cwd.filter(|cwd| cwd.is_absolute() && cwd.is_dir()),
-        controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
-        ..Source::default()
+        controller_id: text("controllerId"),
     }
 }
 
@@ -127,6 +146,8 @@ mod tests {
         assert_eq!(source.controller_id.as_deref(), Some("ctl_0123456789"));
         assert_eq!((source.launcher.as_deref(), source.role.as_deref()), (Some("demo"), Some("tester")));
         assert_eq!(source.cwd.as_deref(), Some(Path::new("/")));
+        let free = json!({"controllerId": "the manager's own"});
+        assert_eq!(of_checkpoint(&free).controller_id.as_deref(), Some("the manager's own"));
         let both = json!({"role": "r", "profile": "p"});
         assert_eq!(of_checkpoint(&both).role.as_deref(), Some("r"));
         for evil in [

@@ -220,7 +220,9 @@ impl Actor {
                 taken.session_id = Some(session.session_id);
                 Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
             }
-            RecordType::StartFailed => Some(Input::StartFailed { error: body::<StartFailed>(record)?.error }),
+            RecordType::StartFailed => {
+                Some(Input::StartFailed { error: self.located(body::<StartFailed>(record)?.error) })
+            }
             RecordType::Dispatching => Some(Input::Dispatching { turn }),
             RecordType::ApprovalRequested => {
                 Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })

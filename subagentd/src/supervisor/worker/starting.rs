@@ -91,8 +91,26 @@ impl Actor {
         if let Err(error) = self.try_start_runtime().await {
             self.may_live = false;
             self.runtime = None;
+            let error = self.located(error);
             self.apply(Input::SpawnFailed { error }).await;
         }
+    }
+
+    /// The error of a failed start, with where to look.
+    pub(super) fn located(&self, error: Error) -> Error {
+        if !error.code.as_str().starts_with("BACKEND_") {
+            return error;
+        }
+        let permission = error.code == Code::BackendPermissionDenied;
+        let error = error
+            .with("workerId", self.worker_id.as_str())
+            .with("socketPath", self.socket.display().to_string())
+            .with("logPath", self.log.display().to_string());
+        if !permission {
+            return error;
+        }
+        error
+            .with("recommendedCommand", format!("subagent launcher probe {} --json", self.spec.launcher.name))
     }
 
     async fn try_start_runtime(&mut self) -> Result<()> {

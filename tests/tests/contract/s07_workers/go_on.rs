@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Launcher, Sandbox, assert_shape};
 
 use super::{shown, text};
 
@@ -101,7 +101,7 @@ fn a_file_is_enough_and_the_checkpoint_beside_it_is_believed_as_far_as_it_can_be
     for (said, label, role) in [
         ("not json".to_owned(), "continued-worker", "default"),
         (
-            json!({"workerId": [], "launcher": 7, "role": {}, "cwd": "/no/such", "controllerId": "x"})
+            json!({"workerId": [], "launcher": 7, "role": {}, "cwd": "/no/such", "controllerId": []})
                 .to_string(),
             "continued-worker",
             "default",
@@ -140,5 +140,56 @@ fn the_text_output_is_of_the_new_worker() {
     let keys: Vec<&str> = output.text().lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(keys, ["sourceHandoffPath", "workerId", "state"]);
     assert!(!output.text().contains(&format!("workerId: {worker}")), "{output}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_continue_that_cannot_start_its_worker_writes_no_handoff() {
+    let mut sandbox = Sandbox::new();
+    sandbox.launcher("gone", Launcher::new("/no/such/agent", ["--acp"]));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    fs::write(sandbox.file("broken.yaml"), "launchers: 7").unwrap();
+    let broken = sandbox.file_name("broken.yaml");
+    for (flags, code) in [
+        (["--launcher", "gone"], "BACKEND_LAUNCHER"),
+        (["--launcher", "unknown"], "LAUNCHER_NOT_FOUND"),
+        (["--cwd", "/no/such/folder"], "INVALID_ARGUMENT"),
+        (["--config", &broken], "CONFIG_PARSE_ERROR"),
+        (["--controller-id", "ctl_0000000000"], "CONTROLLER_NOT_FOUND"),
+    ] {
+        let args = [&["worker", "continue", "--from-worker", &worker][..], &flags].concat();
+        let _ = sandbox.run(&args).error(code);
+        let look = sandbox.run(&["worker", "inspect", &worker]).data_of("worker.inspected");
+        assert_eq!(look["latestHandoff"], Value::Null, "{flags:?}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn the_workspace_is_that_of_cwd_then_of_the_checkpoint_then_of_the_callers_folder() {
+    let mut sandbox = Sandbox::new();
+    // The state dirs of the workspaces themselves.
+    sandbox.remove_env("SUBAGENT_STATE_DIR");
+    let folder = |name: &str| {
+        fs::create_dir_all(sandbox.file(name).join(".subagent")).unwrap();
+        sandbox.file_name(name)
+    };
+    let (typed, said) = (folder("typed"), folder("said"));
+    for cwd in [&typed, &said] {
+        let _ = sandbox.run(&["controller", "init", "--cwd", cwd]).data_of("controller.initialized");
+    }
+    let file = sandbox.file_name("handoff.md");
+    fs::write(&file, "# Handoff\n").unwrap();
+    fs::write(sandbox.file("checkpoint.json"), json!({"cwd": said}).to_string()).unwrap();
+    let config = sandbox.config_file();
+    let from = ["--from-handoff", &file, "--launcher", "demo", "--config", config.to_str().unwrap()];
+    assert_eq!(go_on(&sandbox, &from)["worker"]["cwd"], said);
+    assert_eq!(go_on(&sandbox, &[&from[..], &["--cwd", &typed]].concat())["worker"]["cwd"], typed);
+    for cwd in [&typed, &said] {
+        let list = sandbox.run(&["worker", "list", "--cwd", cwd]).data_of("worker.listed");
+        assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+        let _ = sandbox.run(&["daemon", "stop", "--workers", "--cwd", cwd]);
+    }
     sandbox.finish();
 }

@@ -154,6 +154,38 @@ fn git_is_asked_for_what_changed_and_its_absence_is_said() {
 }
 
 #[test]
+fn what_the_folders_git_config_names_is_not_run_by_a_handoff() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let ran = sandbox.file_name("ran");
+    // A filter of the folder, one whose name has an `=`, the same of a submodule, a monitor.
+    let script = r#"
+        spy="sh -c 'env >> $RAN; cat'"
+        git init -q . && git init -q sub
+        for at in . sub; do
+            echo '* filter=x' > $at/.gitattributes; echo 'odd* filter=a=b' >> $at/.gitattributes
+            echo 1 > $at/file; echo 1 > $at/odd
+            git -C $at -c user.name=x -c user.email=x@x add file odd .gitattributes
+            git -C $at -c user.name=x -c user.email=x@x commit -q -m x
+        done
+        git -c user.name=x -c user.email=x@x add sub 2>/dev/null
+        for at in . sub; do
+            git -C $at config filter.x.clean "$spy"; git -C $at config filter.x.required true
+            git -C $at config filter.a=b.clean "$spy"; git -C $at config core.fsmonitor "$spy"
+            echo 2 > $at/file; echo 2 > $at/odd
+        done"#;
+    let _ = sandbox.command("sh").args(["-c", script]).env("RAN", &ran).run().text();
+    let handoff = sandbox.subagent(&["worker", "handoff", "--worker-id", &worker]).env("RAN", &ran);
+    let document = document(&handoff.run().data_of("worker.handoff.ready"));
+    let files = section(&document, "## Files of Interest");
+    assert!(files.contains("`file`\n") && files.contains("`odd`\n"), "{files}");
+    assert!(!Path::new(&ran).exists(), "{}", fs::read_to_string(&ran).unwrap_or_default());
+    // The trap is one: git itself falls into it.
+    let _ = sandbox.command("git").args(["status"]).env("RAN", &ran).run();
+    assert!(Path::new(&ran).exists());
+    sandbox.finish();
+}
+
+#[test]
 fn another_folder_can_be_named_and_must_be_writable() {
     let (sandbox, worker) = Sandbox::with_worker();
     let handoff = ["worker", "handoff", "--worker-id", &worker, "--handoffs-dir"];
