@@ -32,7 +32,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     }
     let worker = segment(named_worker(&worker_id, &workspace)?);
     let ask = Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["requestId", "decision", "state"]);
     Ok(Outcome::report("approval.decided", data, shown))

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     }
     let path = format!("/v1/workers/{}/cancel", segment(named_worker(&args.worker_id, &workspace)?));
     let ask = Ask::change(path, &CancelTurn { reason: present(args.reason.clone()) })?.within(Some(LIMIT));
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["workerId", "state"]);
     Ok(Outcome::report("turn.canceled", data, shown))

@@ -15,7 +15,7 @@ pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome
     let root = workspace.root.to_string_lossy();
     let filter = args.cwd.as_ref().map(|_| &*root);
     let path = Query::new("/v1/controllers").with("workspaceKey", filter);
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     for item in data["items"].as_array_mut().into_iter().flatten() {
         item["suggestedAction"] = suggested(item, &workspace.root);

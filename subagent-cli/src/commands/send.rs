@@ -124,7 +124,7 @@ fn send(
         }
         ask = ask.keyed(key);
     }
-    let mut client = Client::new(context, workspace)?;
+    let mut client = Client::new(context, workspace);
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
         let accepted = client.ask(&ask).await?;

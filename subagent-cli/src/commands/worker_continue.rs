@@ -29,7 +29,7 @@ pub(super) fn run(args: WorkerContinue, context: &Context) -> Result<Outcome> {
     let data = match (from_worker, from_handoff) {
         (Some(worker), None) => {
             let workspace = context.workspace(args.cwd.as_deref())?;
-            let mut client = Client::new(context, &workspace)?;
+            let mut client = Client::new(context, &workspace);
             block_on(async move {
                 let source = source::of_worker(&mut client, &worker, handoffs_dir, context).await?;
                 go_on(&mut client, &args, source, args.cwd.as_deref(), context).await
@@ -39,7 +39,7 @@ pub(super) fn run(args: WorkerContinue, context: &Context) -> Result<Outcome> {
             let source = source::of_file(path, context)?;
             let cwd = args.cwd.clone().or_else(|| source.cwd.clone());
             let workspace = context.workspace(cwd.as_deref())?;
-            let mut client = Client::new(context, &workspace)?;
+            let mut client = Client::new(context, &workspace);
             block_on(async move { go_on(&mut client, &args, source, cwd.as_deref(), context).await })?
         }
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),

@@ -16,7 +16,7 @@ pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let handoffs_dir = absolute(args.handoffs_dir.as_deref(), context)?;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
         make(&mut client, &worker, &shown, handoffs_dir, context).await

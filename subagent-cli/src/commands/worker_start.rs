@@ -52,7 +52,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { start(&mut client, wanted, &config, &workspace, context).await })?;
     let shown = text::fields(&data, &["workerId", "controllerId", "state"]);
     Ok(Outcome::report("worker.started", data, shown))
@@ -72,7 +72,7 @@ pub(super) async fn start(
         return Err(Failure::argument(format!("{} is not UTF-8; rename the folder", cwd.display()))
             .with("cwd", path_value(&cwd)));
     }
-    let choice = choice(wanted.controller_id, context, workspace)?;
+    let choice = choice(wanted.controller_id, context, workspace);
     let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
     let chosen = choose(config, wanted.launcher.as_deref(), &role, &cwd, context)
         .and_then(|chosen| if wanted.debug_mode { Ok(chosen) } else { runnable(chosen) });
@@ -99,13 +99,13 @@ pub(super) async fn start(
 }
 
 /// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.
-fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> Result<ControllerChoice> {
-    let of_handle = context.handle()?.map(|handle| handle.controller_id);
-    Ok(ControllerChoice {
+fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> ControllerChoice {
+    let of_handle = context.handle().map(|handle| handle.controller_id);
+    ControllerChoice {
         controller_id: named.or(of_handle),
         hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
         workspace_key: workspace.root.to_string_lossy().into_owned(),
-    })
+    }
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {
