@@ -1,6 +1,6 @@
 //! What a command knows of its caller: environment, owner handle, workspace. Asks nobody but the system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
@@ -100,6 +100,12 @@ pub fn path_value(path: &Path) -> Value {
 #[must_use]
 pub fn present(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
+}
+
+/// The path, unless it is empty.
+#[must_use]
+pub fn present_path(path: Option<PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use subagent_protocol::start::Timeouts;
 
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
-use crate::context::{Context, path_value, present};
+use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
@@ -45,7 +45,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let wanted = Wanted {
         launcher: either(args.launcher, "launcher"),
         role: either(args.role, "role"),
-        cwd: args.cwd.or_else(|| input.text("cwd").map(PathBuf::from)),
+        cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),

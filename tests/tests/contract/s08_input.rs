@@ -138,6 +138,18 @@ fn unknown_keys_are_refused() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS {
+        let key = if command.len() == 1 { "workerId" } else { "role" };
+        let error = refused(&sandbox, command, &format!(r#"{{"{key}": "a", "{key}": "a"}}"#));
+        assert_eq!(error["details"], json!({"field": key}));
+        assert!(error["message"].as_str().unwrap().contains("twice"), "{error}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn the_key_worker_is_not_supported_even_beside_the_right_one() {
     let sandbox = Sandbox::new();
     for command in ["send", "wait", "approve"] {
