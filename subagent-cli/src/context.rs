@@ -88,6 +88,17 @@ impl Context {
     pub fn config(&self, flag: Option<&Path>, typed_cwd: Option<&Path>) -> Result<LoadedConfig> {
         Ok(discovery::load(flag, typed_cwd, &self.env)?)
     }
+
+    /// For a command that needs no config: a file that was named must still be right.
+    ///
+    /// # Errors
+    /// `CONFIG_PARSE_ERROR`.
+    pub fn check_named_config(&self, flag: Option<&Path>) -> Result<()> {
+        match flag.filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => self.config(Some(path), None).map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A path as JSON. What is not UTF-8 in it is replaced: JSON has no bytes.

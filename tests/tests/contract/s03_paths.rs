@@ -55,6 +55,18 @@ fn an_empty_path_is_none() {
     sent.data_of("turn.waited");
     let user = run(&["config", "init", "--path", "", "--cwd", ""]).data_of("config.initialized");
     assert_eq!(user["path"], sandbox.file_name("home/.config/subagent/config.yaml"));
+    // Of a config that was not named, what needs none does not even hear.
+    fs::write(sandbox.config_file(), "launchers: 7").unwrap();
+    let worker = worker.as_str();
+    for (args, code) in [
+        (&["cancel", "--worker-id", worker][..], "WORKER_NOT_RUNNING"),
+        (
+            &["approve", "--worker-id", worker, "--request", "ap_0123456789", "--decision", "no"],
+            "APPROVAL_NOT_FOUND",
+        ),
+    ] {
+        sandbox.subagent(args).args(["--config", ""]).run().error(code);
+    }
     // Without a marker an empty folder is as good as none.
     let none = within(&sandbox, "tmp", &["worker", "list", "--cwd", ""]).run();
     none.error("WORKSPACE_ROOT_NOT_FOUND");
