@@ -81,8 +81,15 @@ pub fn target(
     }
 }
 
-/// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay.
-pub fn init(path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+/// Writes the template to a [`target`], parents included, at once or not at all. A replaced file's permissions stay,
+/// and so does a link: what it leads to is written.
+pub fn init(mut path: PathBuf, scope: Scope, existing: Existing) -> Result<Initialized, ConfigError> {
+    if existing == Existing::Replace {
+        path = match paths::end_of_links(&path) {
+            Ok(end) => end,
+            Err(cause) => return Err(ConfigError::ConfigUnwritable { path, cause }),
+        };
+    }
     // Of the name itself: a link that leads nowhere is something of the user's too.
     let before = path.symlink_metadata().ok();
     if before.is_some() && existing == Existing::Keep {
@@ -198,6 +205,26 @@ mod tests {
         init(path, Scope::User, Existing::Replace).unwrap();
         assert!(place.base.join("ws/c.yaml").is_symlink());
         assert_eq!(fs::read_to_string(place.base.join("dotfile.yaml")).unwrap(), TEMPLATE);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_stays_and_is_written_through_when_forced() {
+        let place = Place::new();
+        let (link, end) = (place.base.join("ws/c.yaml"), place.base.join("dots/c.yaml"));
+        symlink("sub/second", &link).unwrap();
+        symlink("../../dots/c.yaml", place.base.join("ws/sub/second")).unwrap();
+        let path = target(Some(Path::new("c.yaml")), Scope::User, None, &place.env("")).unwrap();
+        assert_eq!(
+            init(path.clone(), Scope::User, Existing::Keep).unwrap_err().code(),
+            "CONFIG_ALREADY_EXISTS"
+        );
+        let done = init(path, Scope::User, Existing::Replace).unwrap();
+        assert_eq!(done, Initialized { path: end.clone(), scope: Scope::User, overwritten: false });
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(link).unwrap(), TEMPLATE);
+        let ring = place.base.join("ring");
+        symlink("ring", &ring).unwrap();
+        assert_eq!(init(ring, Scope::User, Existing::Replace).unwrap_err().code(), "CONFIG_UNWRITABLE");
     }
 
     #[test]

@@ -116,8 +116,11 @@ fn words(command: &str, worker_cwd: &Path, env: &Environment) -> Vec<String> {
     if command.contains('/') && check(&at(command.trim(), worker_cwd, env)).is_ok() {
         return whole();
     }
-    match shell_words::split(command) {
-        Ok(words) if words.first().is_some_and(|first| !first.is_empty()) => words,
+    // In a config file a `#` begins no comment. Nothing else here means what a NUL does, which no command can hold.
+    match shell_words::split(&command.replace('#', "\0")) {
+        Ok(words) if words.first().is_some_and(|first| !first.is_empty()) => {
+            words.iter().map(|word| word.replace('\0', "#")).collect()
+        }
         _ => whole(),
     }
 }

@@ -78,6 +78,25 @@ fn one_word_is_not_tokenized() {
 }
 
 #[test]
+fn a_number_sign_begins_no_comment() {
+    let place = Place::new(&["bin/sh"]);
+    for (command, args) in [
+        ("sh #x y", vec!["#x", "y"]),
+        ("sh a#b # '#' \\# \"\\#\"", vec!["a#b", "#", "#", "#", "\\#"]),
+        ("sh -c 'x' #", vec!["-c", "x", "#"]),
+    ] {
+        let resolved = place.command(command);
+        assert_eq!((resolved.effective_command.as_str(), &resolved.effective_args), ("sh", &to_owned(args)));
+        assert_eq!(resolved.command, command);
+    }
+    assert_eq!(place.command("#sh x").effective_command, "#sh");
+}
+
+fn to_owned(words: Vec<&str>) -> Vec<String> {
+    words.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
 fn what_cannot_be_split_is_one_word() {
     let place = Place::new(&["bin/it's"]);
     assert_eq!(place.found("it's"), Some("bin/it's".into()));

@@ -3,7 +3,12 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use nix::errno::Errno;
+
 use crate::environment::Environment;
+
+/// How many links are followed, as many as the system does.
+const MOST_LINKS: usize = 40;
 
 /// `~` and `~/x` by the caller's home; `~user` and everything else as it is.
 pub(crate) fn expand_home(path: &Path, env: &Environment) -> PathBuf {
@@ -41,6 +46,18 @@ pub(crate) fn resolve_absolute(path: &Path) -> PathBuf {
         }
     }
     resolved
+}
+
+/// Where an absolute path leads when it names a link, also one that leads nowhere.
+pub(crate) fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut end = resolve_absolute(path);
+    for _ in 0..MOST_LINKS {
+        match (end.read_link(), end.parent()) {
+            (Ok(next), Some(folder)) => end = resolve_absolute(&folder.join(next)),
+            _ => return Ok(end),
+        }
+    }
+    Err(Errno::ELOOP.into())
 }
 
 /// A directory that can be entered, absolute and without links.

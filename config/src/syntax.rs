@@ -30,10 +30,19 @@ pub(crate) fn parse(text: &str) -> Result<Value, SyntaxProblem> {
 }
 
 impl SyntaxProblem {
-    /// The first line of a parser's message, without the position at its end: that travels beside it.
+    /// The first line of a parser's message, without the positions at its end: they travel beside it.
     fn new(message: &str, line: Option<u64>, column: Option<u64>) -> Self {
         let first = message.lines().next().unwrap_or_default();
-        let problem = first.rfind(" at line ").and_then(|end| first.get(..end)).unwrap_or(first);
+        let mut places = first.match_indices(" at line ");
+        let end =
+            places.find(|(at, found)| first[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()));
+        let mut problem = end.map_or(first, |(at, _)| &first[..at]);
+        // A position in brackets leaves the word before it: "(defined at line 5)".
+        if let (Some(_), Some((whole, open))) = (end, problem.rsplit_once(" ("))
+            && !open.contains(')')
+        {
+            problem = whole;
+        }
         Self { problem: problem.to_owned(), line, column }
     }
 
@@ -245,7 +254,21 @@ mod tests {
             let below = format!("*a{}, ", level - 1).repeat(10);
             bomb.push_str(&format!("a{level}: &a{level} [{below}]\n"));
         }
-        problem(&bomb);
+        let found = problem(&bomb).problem;
+        assert!(found.ends_with('}') && !found.contains("at line"), "a whole sentence: {found}");
+    }
+
+    #[test]
+    fn positions_are_cut_off_at_the_first_one() {
+        let told = |message: &str| SyntaxProblem::new(message, None, None).problem;
+        assert_eq!(told("too much at line 1, column 13 (defined at line 5, column 9) (used"), "too much");
+        assert_eq!(told("odd (defined at line 5, column 9)"), "odd");
+        assert_eq!(told("odd (a) thing at line 5 column 9"), "odd (a) thing");
+        assert_eq!(
+            told("the key `me at line x` is given twice at line 2"),
+            "the key `me at line x` is given twice"
+        );
+        assert_eq!(told("nothing (more"), "nothing (more");
     }
 
     proptest::proptest! {

@@ -1,7 +1,9 @@
 //! A parsed document to a [`Config`]: what is acceptable, and where exactly something is not. Pure.
 //!
-//! Unknown keys are ignored, so that a newer file works with an older program. Null is the same as absent: that is
-//! what a key has whose entries are all commented out. Every other wrong type is a problem, empty values included.
+//! Unknown keys are ignored, so that a newer file works with an older program. Null is the same as absent for
+//! a section and most settings: that is what a key has whose entries are all commented out. It is none where the name
+//! alone says that something was meant: a launcher, its `backend`, a role hint, a language of `roleDefaults`. Every other
+//! wrong type is a problem, empty values included.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,8 +38,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
 
 fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
     let field = format!("launchers.{name}");
-    let empty = Map::new();
-    let launcher = object(Some(value), || field.clone())?.unwrap_or(&empty);
+    let launcher = mapping(value, || field.clone())?;
     Ok(Launcher {
         backend_kind: backend_kind(launcher, &field)?,
         command: command(launcher, name)?,
@@ -49,9 +50,8 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
 
 fn backend_kind(launcher: &Map<String, Value>, field: &str) -> Checked<String> {
     let field = format!("{field}.backend");
-    let Some(backend) = object(launcher.get("backend"), || field.clone())? else {
-        return Ok(ACP_STDIO.to_owned());
-    };
+    let Some(backend) = launcher.get("backend") else { return Ok(ACP_STDIO.to_owned()) };
+    let backend = mapping(backend, || field.clone())?;
     let place = || Place::Field(format!("{field}.kind"));
     match string(backend.get("kind"), place)? {
         None => Ok(ACP_STDIO.to_owned()),
@@ -127,7 +127,11 @@ fn role_defaults(root: &Map<String, Value>) -> Checked<RoleDefaults> {
     let Some(given) = object(root.get("roleDefaults"), || "roleDefaults".to_owned())? else {
         return Ok(defaults);
     };
-    let get = |key: &str| language(given.get(key), || Place::Field(format!("roleDefaults.{key}")));
+    let get = |key: &str| {
+        let place = || Place::Field(format!("roleDefaults.{key}"));
+        let given = given.get(key).map(|value| required_string(value, place)).transpose()?;
+        Ok(given.filter(|text| !text.trim().is_empty()).map(str::to_owned))
+    };
     defaults.prompt_language = get("promptLanguage")?.unwrap_or(defaults.prompt_language);
     defaults.response_language = get("responseLanguage")?.unwrap_or(defaults.response_language);
     Ok(defaults)
@@ -135,7 +139,7 @@ fn role_defaults(root: &Map<String, Value>) -> Checked<RoleDefaults> {
 
 fn role_hint(name: &str, value: &Value) -> Checked<RoleHint> {
     let field = format!("roleHints.{name}");
-    let Some(hint) = object(Some(value), || field.clone())? else { return Ok(RoleHint::default()) };
+    let hint = mapping(value, || field.clone())?;
     let place = |key| move || Place::Hint { role: name.to_owned(), key };
     Ok(RoleHint {
         preferred_launcher: trimmed(hint.get("preferredLauncher"), place("preferredLauncher"))?,
@@ -188,8 +192,14 @@ fn named<T>(
 fn object(value: Option<&Value>, field: impl Fn() -> String) -> Checked<Option<&Map<String, Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Object(object)) => Ok(Some(object)),
-        Some(other) => mismatch(Place::Field(field()), "a mapping", other),
+        Some(value) => mapping(value, field).map(Some),
+    }
+}
+
+fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map<String, Value>> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => mismatch(Place::Field(field()), "a mapping", other),
     }
 }
 

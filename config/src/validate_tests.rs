@@ -65,10 +65,23 @@ fn null_is_absent() {
     assert_eq!(config(&nothing), Ok(Config::default()));
     assert_eq!(config(&Value::Null), Ok(Config::default()));
     assert_eq!(config(&json!({})), Ok(Config::default()));
-    let document = with_launcher(json!({"backend": null, "args": null, "env": null, "timeouts": null}));
+    let document =
+        with_launcher(json!({"backend": {"kind": null}, "args": null, "env": null, "timeouts": null}));
     assert_eq!(config(&document).unwrap().launchers["a"], Launcher::new("x"));
-    let hint = config(&json!({"roleHints": {"r": null}})).unwrap().role_hints["r"].clone();
+    let hint = json!({"preferredLauncher": null, "promptLanguage": null, "recommendedSkills": null});
+    let hint = config(&json!({"roleHints": {"r": hint}})).unwrap().role_hints["r"].clone();
     assert_eq!(hint, RoleHint::default());
+}
+
+#[test]
+fn null_is_a_problem_where_a_name_stands_alone() {
+    assert_eq!(place_of(json!({"launchers": {"a": null}})), field("launchers.a"));
+    assert_eq!(place_of(with_launcher(json!({"backend": null}))), field("launchers.a.backend"));
+    assert_eq!(place_of(json!({"roleHints": {"r": null}})), field("roleHints.r"));
+    for key in ["promptLanguage", "responseLanguage"] {
+        let document = json!({"roleDefaults": {key: null}});
+        assert_eq!(place_of(document), field(&format!("roleDefaults.{key}")));
+    }
 }
 
 #[test]
@@ -127,9 +140,7 @@ fn wrong_types_are_problems_also_when_falsy() {
 #[test]
 fn a_command_must_be_there_and_not_blank() {
     let expected = Place::Command { launcher: "a".to_owned() };
-    for launcher in
-        [json!(null), json!({}), json!({"command": null}), json!({"command": " "}), json!({"command": 1})]
-    {
+    for launcher in [json!({}), json!({"command": null}), json!({"command": " "}), json!({"command": 1})] {
         assert_eq!(place_of(json!({"launchers": {"a": launcher}})), expected, "{launcher}");
     }
     assert_eq!(place_of(json!({"launchers": {"a": {"command": "a\u{0}b"}}})), expected);

@@ -33,7 +33,7 @@ impl Workspace {
         let moved = env.var("SUBAGENT_STATE_DIR").map(|dir| paths::resolve(Path::new(dir), env));
         let root = match root_above(&start) {
             Some(root) => root.to_owned(),
-            None if typed_cwd.is_some() || moved.is_some() => start,
+            None if named(typed_cwd).is_some() || moved.is_some() => start,
             None => return Err(ConfigError::WorkspaceRootNotFound { cwd: start }),
         };
         let state_dir = match moved {
@@ -46,13 +46,18 @@ impl Workspace {
 }
 
 /// The working directory that a command is about: `--cwd` (which must be a directory: `INVALID_ARGUMENT` otherwise),
-/// else the caller's. Absolute and without symbolic links.
+/// else, or if that is empty, the caller's. Absolute and without symbolic links.
 pub fn resolve_cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf, ConfigError> {
-    let Some(typed) = typed else {
+    let Some(typed) = named(typed) else {
         return Ok(paths::resolve_absolute(&env.cwd));
     };
     let cwd = env.cwd.join(paths::expand_home(typed, env));
     paths::directory(&cwd).map_err(|cause| ConfigError::CwdUnusable { cwd, cause })
+}
+
+/// What was typed, unless it is empty.
+fn named(typed: Option<&Path>) -> Option<&Path> {
+    typed.filter(|path| !path.as_os_str().is_empty())
 }
 
 fn root_above(start: &Path) -> Option<&Path> {

@@ -1,5 +1,5 @@
 //! Identifiers. Each kind of thing has a type of its own, so that they cannot be mixed up; all but the event id
-//! are random bytes that the caller supplies (this crate has no source of randomness).
+//! are random bytes that the caller supplies (this crate has no source of randomness), or a user's word.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// Text that is not an id of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {kind} id ({prefix} and {digits} hex digits)")]
+#[error("{text:?} is not a {kind} id ({rule})")]
 pub struct InvalidId {
     text: String,
     kind: &'static str,
-    prefix: &'static str,
-    digits: usize,
+    rule: String,
+}
+
+/// What an id made of random bytes looks like.
+fn random_rule(prefix: &str, bytes: usize) -> String {
+    format!("{prefix} and {} hex digits", bytes * 2)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -29,8 +33,30 @@ fn is_lower_hex(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
+fn is_random(text: &str, prefix: &str, bytes: usize) -> bool {
+    text.strip_prefix(prefix).is_some_and(|rest| rest.len() == bytes * 2 && is_lower_hex(rest))
+}
+
+/// Whether a text can be a controller's id. It must be safe in a header, in a path of the API and in a shell.
+fn is_controller_id(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal, $bytes:literal) => {
+        id!(
+            $(#[$doc])* $name, $kind, $prefix, $bytes,
+            fits: |text| is_random(text, $prefix, $bytes),
+            rule: random_rule($prefix, $bytes),
+            pattern: format!("^{}[0-9a-f]{{{}}}$", $prefix, $bytes * 2)
+        );
+    };
+    (
+        $(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal, $bytes:literal,
+        fits: $fits:expr, rule: $rule:expr, pattern: $pattern:expr
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -54,7 +80,7 @@ macro_rules! id {
         }
 
         #[cfg(feature = "openapi")]
-        $crate::openapi::text!($name, format!("^{}[0-9a-f]{{{}}}$", $prefix, $bytes * 2));
+        $crate::openapi::text!($name, $pattern);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,9 +92,11 @@ macro_rules! id {
             type Err = InvalidId;
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
-                match text.strip_prefix($prefix) {
-                    Some(rest) if rest.len() == $bytes * 2 && is_lower_hex(rest) => Ok(Self(text.to_owned())),
-                    _ => Err(InvalidId { text: text.to_owned(), kind: $kind, prefix: $prefix, digits: $bytes * 2 }),
+                let fits: fn(&str) -> bool = $fits;
+                if fits(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(InvalidId { text: text.to_owned(), kind: $kind, rule: $rule })
                 }
             }
         }
@@ -90,8 +118,12 @@ macro_rules! id {
 }
 
 id!(
-    /// A controller: who owns the workers of a workspace.
-    ControllerId, "controller", "ctl_", 5
+    /// A controller: who owns the workers of a workspace. One that is made here is of random bytes like every other
+    /// id; users may name one as they like.
+    ControllerId, "controller", "ctl_", 5,
+    fits: is_controller_id,
+    rule: "1 to 128 letters, digits and . _ : -, the first a letter or digit".to_owned(),
+    pattern: "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
 );
 id!(
     /// One ownership of a controller; taking over makes a new one.
@@ -139,7 +171,7 @@ impl FromStr for EventId {
             .filter(|rest| rest.len() == 12 && is_lower_hex(rest))
             .and_then(|rest| i64::from_str_radix(rest, 16).ok())
             .map(Self)
-            .ok_or_else(|| InvalidId { text: text.to_owned(), kind: "event", prefix: "ev_", digits: 12 })
+            .ok_or_else(|| InvalidId { text: text.to_owned(), kind: "event", rule: random_rule("ev_", 6) })
     }
 }
 
@@ -170,6 +202,19 @@ mod tests {
             ["w_0001abcdf", "w_0001ABCDFF", "ctl_0001abcdff", "", "w_", "w_0001abcdffff", "w_0001abcdfé"]
         {
             assert!(wrong.parse::<WorkerId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_controller_may_be_named_freely_as_far_as_the_name_is_safe_everywhere() {
+        assert_eq!(ControllerId::from_random([0xab; 5]).as_str(), "ctl_ababababab");
+        let longest = "x".repeat(128);
+        for id in ["my-mgr", "x", "7", "a.b_c:d-e", "ctl_0123456789", "ctl_", &longest] {
+            assert_eq!(id.parse::<ControllerId>().unwrap().as_str(), id);
+        }
+        for wrong in ["", "-x", ".x", "_x", ":x", "a b", "a/b", "a\n", "ä", "a$b", "a'b", &"x".repeat(129)] {
+            let error = wrong.parse::<ControllerId>().unwrap_err();
+            assert!(error.to_string().contains("1 to 128"), "{error}");
         }
     }
 

@@ -1,17 +1,19 @@
 //! What a command knows of its caller: environment, owner handle, workspace. Asks nobody but the system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use subagent_config::discovery::{self, LoadedConfig};
 use subagent_config::environment::account_home;
 use subagent_config::{Environment, Workspace};
-use subagent_protocol::Code;
 use subagent_protocol::api::Handle;
 
 use crate::args::Typed;
 use crate::failure::{Failure, Result};
 use crate::output::Format;
+
+/// How much of a part of the owner handle is looked at: twice what the longest can have.
+const MOST_PART_CHARS: usize = 256;
 
 /// The caller of a command.
 #[derive(Debug)]
@@ -42,25 +44,19 @@ impl Context {
 
     /// The owner handle of the caller, if all three variables are set.
     ///
-    /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE` if they hold what no handle can hold.
-    pub fn handle(&self) -> Result<Option<Handle>> {
+    /// It travels in headers, which hold visible ASCII and are short. What else is in a variable becomes a `?` or is cut
+    /// off. No part of a real handle looks like that, so whoever needs the right one refuses it as any wrong one.
+    #[must_use]
+    pub fn handle(&self) -> Option<Handle> {
+        let visible = |char: char| if char.is_ascii_graphic() { char } else { '?' };
         let part = |name: &str| {
-            match self.env.var(name).map(|value| value.to_str()) {
-            None => Ok(None),
-            // It travels in a header, which holds visible ASCII.
-            Some(Some(text)) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Some(text.to_owned())),
-            Some(_) => Err(Failure::new(
-                Code::InvalidControllerHandle,
-                format!("{name} does not hold what `controller init --print-env` printed; set it again, or unset it"),
-            )
-            .with("variable", name)),
-        }
+            let text = self.env.var(name)?.to_string_lossy();
+            Some(text.chars().map(visible).take(MOST_PART_CHARS).collect())
         };
-        let parts = (part("SUBAGENT_CTL_ID")?, part("SUBAGENT_CTL_EPOCH")?, part("SUBAGENT_CTL_TOKEN")?);
-        Ok(match parts {
-            (Some(controller_id), Some(epoch), Some(token)) => Some(Handle { controller_id, epoch, token }),
-            _ => None,
+        Some(Handle {
+            controller_id: part("SUBAGENT_CTL_ID")?,
+            epoch: part("SUBAGENT_CTL_EPOCH")?,
+            token: part("SUBAGENT_CTL_TOKEN")?,
         })
     }
 
@@ -92,6 +88,17 @@ impl Context {
     pub fn config(&self, flag: Option<&Path>, typed_cwd: Option<&Path>) -> Result<LoadedConfig> {
         Ok(discovery::load(flag, typed_cwd, &self.env)?)
     }
+
+    /// For a command that needs no config: a file that was named must still be right.
+    ///
+    /// # Errors
+    /// `CONFIG_PARSE_ERROR`.
+    pub fn check_named_config(&self, flag: Option<&Path>) -> Result<()> {
+        match flag.filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => self.config(Some(path), None).map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A path as JSON. What is not UTF-8 in it is replaced: JSON has no bytes.
@@ -106,6 +113,12 @@ pub fn present(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
+/// The path, unless it is empty.
+#[must_use]
+pub fn present_path(path: Option<PathBuf>) -> Option<PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,21 +131,22 @@ mod tests {
     #[test]
     fn a_handle_needs_all_three_variables() {
         let all = [("SUBAGENT_CTL_ID", "ctl_1"), ("SUBAGENT_CTL_EPOCH", "x"), ("SUBAGENT_CTL_TOKEN", "t")];
-        let handle = context(&all).handle().unwrap().unwrap();
+        let handle = context(&all).handle().unwrap();
         assert_eq!((handle.controller_id.as_str(), handle.epoch.as_str()), ("ctl_1", "x"));
         for missing in 0..3 {
             let mut some = all;
             some[missing].1 = "";
-            assert!(context(&some).handle().unwrap().is_none());
+            assert!(context(&some).handle().is_none());
         }
     }
 
     #[test]
-    fn a_handle_that_fits_no_header_is_refused_before_anything_is_asked() {
+    fn what_fits_no_header_becomes_what_no_handle_holds() {
+        let token = "t".repeat(1 << 20);
         let vars =
-            [("SUBAGENT_CTL_ID", "ctl_1"), ("SUBAGENT_CTL_EPOCH", "1\n2"), ("SUBAGENT_CTL_TOKEN", "t")];
-        let failure = context(&vars).handle().unwrap_err();
-        assert!(failure.is(Code::InvalidControllerHandle));
-        assert_eq!(failure.details["variable"], "SUBAGENT_CTL_EPOCH");
+            [("SUBAGENT_CTL_ID", "ä b"), ("SUBAGENT_CTL_EPOCH", " 1\n"), ("SUBAGENT_CTL_TOKEN", &token)];
+        let handle = context(&vars).handle().unwrap();
+        assert_eq!((handle.controller_id.as_str(), handle.epoch.as_str()), ("??b", "?1?"));
+        assert_eq!(handle.token.len(), MOST_PART_CHARS);
     }
 }

@@ -9,6 +9,9 @@ use subagent_protocol::{Code, MAX_LINE_BYTES};
 
 use crate::args::Typed;
 use crate::failure::{Failure, Result};
+use repeated::Repeated;
+
+mod repeated;
 
 /// What a key may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,10 +90,13 @@ impl Input {
     /// Reads and checks what `--input` names (`-` is stdin); without it there is nothing to read.
     ///
     /// # Errors
-    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{unknown,known}` keys that mean nothing,
-    /// `{field,flag}` a key whose flag was typed too, no details for a wrong shape.
+    /// `INVALID_INPUT`: `{path,error}` unreadable, `{error}` not JSON, `{field}` a key that is there twice,
+    /// `{unknown,known}` keys that mean nothing, `{field,flag}` a key whose flag was typed too, no details for a wrong
+    /// shape.
     pub fn load(source: Option<&Path>, fields: &[Field], typed: &Typed) -> Result<Self> {
-        let Some(path) = source else { return Ok(Self::default()) };
+        let Some(path) = source.filter(|path| !path.as_os_str().is_empty()) else {
+            return Ok(Self::default());
+        };
         Self::parse(&read_text(path)?, fields, typed)
     }
 
@@ -104,6 +110,10 @@ impl Input {
         let Value::Object(mut object) = document else {
             return Err(Failure::input("--input must hold a JSON object"));
         };
+        if let Ok(Repeated(Some(key))) = serde_json::from_str(text) {
+            return Err(Failure::input(format!("--input has the key \"{key}\" twice; give it once"))
+                .with("field", key));
+        }
         let names_workers = fields.iter().any(|field| field.key == "workerId");
         if names_workers && object.contains_key("worker") {
             return Err(Failure::input("the key \"worker\" of --input is not supported; use \"workerId\""));

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::JsonFlag;
+use super::{JsonFlag, path};
 
 /// Which controller a command is about.
 #[derive(Debug, Args)]
 pub struct Which {
     /// A folder of the workspace [default: .]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Which controller [default: the workspace's]
     #[arg(long, value_name = "ID")]
@@ -29,7 +29,7 @@ Examples:
   eval \"$(subagent controller init --require-handle --print-env)\"")]
 pub struct ControllerInit {
     /// A folder of the workspace [default: .]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Which controller [default: the workspace's, else a new one]
     #[arg(long, value_name = "ID")]
@@ -98,7 +98,7 @@ Examples:
   subagent controller recover --cwd . --json")]
 pub struct ControllerRecover {
     /// A folder of the workspace [default: all workspaces of the state dir]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Which form of output.
     #[command(flatten)]

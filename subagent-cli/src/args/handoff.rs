@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigFlag, CwdFlag, JsonFlag};
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Look into a worker: its state, open questions and last events
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub struct WorkerHandoff {
     #[arg(long, value_name = "WORKER_ID")]
     pub worker_id: String,
     /// Below which folder to write [default: the state directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub handoffs_dir: Option<PathBuf>,
     /// Which workspace.
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub struct WorkerContinue {
     #[arg(long, value_name = "WORKER_ID")]
     pub from_worker: Option<String>,
     /// The handoff.md to go on from; a checkpoint.json beside it is used
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub from_handoff: Option<PathBuf>,
     /// Which launcher of the config file [default: the same]
     #[arg(long, value_name = "NAME")]
@@ -89,7 +89,7 @@ pub struct WorkerContinue {
     #[arg(long, allow_hyphen_values = true)]
     pub role: Option<String>,
     /// Where the agent works, and whose workspace it belongs to [default: the same]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// A label for people [default: continued-from-WORKER_ID]
     #[arg(long, allow_hyphen_values = true)]
@@ -98,7 +98,7 @@ pub struct WorkerContinue {
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
     /// Below which folder to write a handoff [default: the state directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub handoffs_dir: Option<PathBuf>,
     /// Let a simulation take the first turn instead of the agent
     #[arg(id = "debug_mode", long = "debug-mode", overrides_with = "no_debug_mode")]

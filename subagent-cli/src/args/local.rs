@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigFlag, JsonFlag};
+use super::{ConfigFlag, JsonFlag, path};
 
 /// Write a config file to begin with
 #[derive(Debug, Args)]
@@ -18,10 +18,10 @@ pub struct ConfigInit {
     #[arg(long, default_value = "user")]
     pub scope: String,
     /// The project's folder [default: .]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Write this file instead
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub path: Option<PathBuf>,
     /// Replace a file that is there already
     #[arg(long)]

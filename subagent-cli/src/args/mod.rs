@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -164,7 +165,7 @@ pub struct JsonFlag {
 #[derive(Debug, Clone, Args)]
 pub struct ConfigFlag {
     /// The config file [default: found from the working directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub config: Option<PathBuf>,
 }
 
@@ -172,8 +173,13 @@ pub struct ConfigFlag {
 #[derive(Debug, Clone, Args)]
 pub struct CwdFlag {
     /// A folder of the workspace [default: the working directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
+}
+
+/// A path. An empty one is taken, and means to every command that none was given: scripts quote variables.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// The names of the flags that were typed, in snake case. Both flags of a pair count under both names.
@@ -208,9 +214,12 @@ impl<const N: usize> From<[&str; N]> for Typed {
 /// # Errors
 /// clap's, which also are `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
-    let all = std::iter::once(OsString::from("subagent")).chain(args);
+    let args: Vec<OsString> = args.into_iter().collect();
+    let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(all)?;
+    let matches = command
+        .try_get_matches_from_mut(all)
+        .map_err(|error| crate::usage::with_usage(error, &mut command, &args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
 }

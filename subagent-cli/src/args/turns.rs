@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::numbers::{seconds, window};
-use super::{ConfigFlag, CwdFlag, JsonFlag};
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Send a message to a worker and wait for the end of its turn
 ///
@@ -42,7 +42,7 @@ pub struct Send {
     #[arg(long, allow_hyphen_values = true)]
     pub text: Option<String>,
     /// Read the text from a file
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub text_file: Option<PathBuf>,
     /// Read the text from stdin
     #[arg(long)]
@@ -78,7 +78,7 @@ pub struct Send {
     #[arg(long, value_name = "KEY")]
     pub turn_id: Option<String>,
     /// Read workerId, text, blocks, wait, ... from structured JSON, - for stdin
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.
     #[command(flatten)]
@@ -174,7 +174,7 @@ pub struct Wait {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     pub no_progress_timeout_seconds: f64,
     /// Read workerId, until, fromEventId, ... from structured JSON, - for stdin
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub struct Approve {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub note: Option<String>,
     /// Read workerId, requestId, decision, ... from structured JSON, - for stdin
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.
     #[command(flatten)]

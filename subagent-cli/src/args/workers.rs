@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigFlag, CwdFlag, JsonFlag};
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Start an agent as a worker
 ///
@@ -28,7 +28,7 @@ pub struct WorkerStart {
     #[arg(long, allow_hyphen_values = true)]
     pub role: Option<String>,
     /// Where the agent works, and whose workspace it belongs to [default: .]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// A label for people [default: worker]
     #[arg(long, allow_hyphen_values = true)]
@@ -43,7 +43,7 @@ pub struct WorkerStart {
     #[arg(long, overrides_with = "debug_mode")]
     pub no_debug_mode: bool,
     /// Read launcher, role, cwd, label, ... from a JSON file, - for stdin
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which config file.
     #[command(flatten)]

@@ -76,33 +76,29 @@ enum StartPolicy {
 
 impl Client {
     /// A client for the commands of a workspace: starts the daemon if it must.
-    ///
-    /// # Errors
-    /// `INVALID_CONTROLLER_HANDLE` for a handle that cannot be one.
-    pub fn new(context: &Context, workspace: &Workspace) -> Result<Self> {
+    #[must_use]
+    pub fn new(context: &Context, workspace: &Workspace) -> Self {
         let refuse = context.env.var("SUBAGENT_NO_AUTOSTART").is_some_and(|value| value != "0");
         let start = if refuse { StartPolicy::Refuse } else { StartPolicy::Start };
         Self::with_policy(context, workspace, start)
     }
 
     /// A client for a command that is about starting the daemon: nothing forbids it that.
-    ///
-    /// # Errors
-    /// As [`Client::new`].
-    pub fn starting(context: &Context, workspace: &Workspace) -> Result<Self> {
+    #[must_use]
+    pub fn starting(context: &Context, workspace: &Workspace) -> Self {
         Self::with_policy(context, workspace, StartPolicy::Start)
     }
 
-    fn with_policy(context: &Context, workspace: &Workspace, start: StartPolicy) -> Result<Self> {
-        Ok(Self {
+    fn with_policy(context: &Context, workspace: &Workspace, start: StartPolicy) -> Self {
+        Self {
             place: Place {
                 state_dir: workspace.state_dir.clone(),
                 start,
                 vars: autostart::daemon_environment(&context.env),
             },
-            handle: context.handle()?,
+            handle: context.handle(),
             link: None,
-        })
+        }
     }
 
     /// A client that asks a running daemon and never starts one.

@@ -102,7 +102,7 @@ async fn without_a_daemon_only_what_may_start_one_does() {
     let vars =
         [("SUBAGENT_NO_AUTOSTART".into(), "1".into()), ("SUBAGENT_STATE_DIR".into(), dir.path().into())];
     let context = Context { env: Environment::new(vars, "/"), format: Format::Json, typed: Typed::default() };
-    let mut client = Client::new(&context, &context.workspace(None).unwrap()).unwrap();
+    let mut client = Client::new(&context, &context.workspace(None).unwrap());
     let failure = bounded(client.ask(&Ask::get("/v1/x"))).await.unwrap_err();
     assert!(
         failure.is(Code::DaemonNotRunning) && failure.message.contains("SUBAGENT_NO_AUTOSTART"),

@@ -26,13 +26,10 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         note: either(args.note, "note"),
     };
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    if let Some(path) = &args.config.config {
-        // The command needs no config; a file that was named must still be right.
-        context.config(Some(path), args.cwd.cwd.as_deref())?;
-    }
+    context.check_named_config(args.config.config.as_deref())?;
     let worker = segment(named_worker(&worker_id, &workspace)?);
     let ask = Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["requestId", "decision", "state"]);
     Ok(Outcome::report("approval.decided", data, shown))

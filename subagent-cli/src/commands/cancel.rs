@@ -16,13 +16,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    if let Some(path) = &args.config.config {
-        // The command needs no config; a file that was named must still be right.
-        context.config(Some(path), args.cwd.cwd.as_deref())?;
-    }
+    context.check_named_config(args.config.config.as_deref())?;
     let path = format!("/v1/workers/{}/cancel", segment(named_worker(&args.worker_id, &workspace)?));
     let ask = Ask::change(path, &CancelTurn { reason: present(args.reason.clone()) })?.within(Some(LIMIT));
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["workerId", "state"]);
     Ok(Outcome::report("turn.canceled", data, shown))

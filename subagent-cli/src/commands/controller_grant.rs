@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use subagent_config::Workspace;
 use subagent_config::controller_hint::{self, ControllerHint};
 use subagent_config::proc::{self, Process};
@@ -55,11 +55,11 @@ pub(super) fn grant(
     context: &Context,
     workspace: &Workspace,
 ) -> Result<Outcome> {
-    let mut client = Client::new(context, workspace)?;
+    let mut client = Client::new(context, workspace);
     let mut data = block_on(async move { client.ask(&ask).await })?;
     let granted: ControllerInitialized = serde_json::from_value(data.clone())
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
-    data["hintPath"] = leave_hint(&granted, &workspace.root);
+    data["hintPath"] = path_value(&leave_hint(&granted, &workspace.root));
     let owner = &granted.owner;
     if show == Show::Variables {
         return Ok(Outcome::Lines(format!(
@@ -78,27 +78,26 @@ pub(super) fn grant(
 /// Writes the hint into the workspace that the controller belongs to. That need not be the one where the command was
 /// run (`--controller-id`): a hint there would lead every later command in it to a foreign controller. If that
 /// workspace is gone and a hint here names the controller, the workspace was moved, and the hint is good as it is.
-fn leave_hint(granted: &ControllerInitialized, root: &Path) -> Value {
+///
+/// The result is where it is, or would be.
+fn leave_hint(granted: &ControllerInitialized, root: &Path) -> PathBuf {
     let here = granted.workspace_key == root.to_string_lossy();
     let workspace = if here { root.to_owned() } else { PathBuf::from(&granted.workspace_key) };
     let known_here = || controller_hint::read_controller_id(root);
     if !workspace.is_dir() && known_here().is_some_and(|id| id == granted.controller_id.as_str()) {
-        return path_value(&controller_hint::path(root));
+        return controller_hint::path(root);
     }
     let hint = ControllerHint {
         controller_id: granted.controller_id.to_string(),
         label: granted.label.clone(),
         workspace_key: granted.workspace_key.clone(),
     };
-    match controller_hint::write(&workspace, &hint) {
-        Ok(path) => path_value(&path),
-        // The caller owns the workspace now, and this answer is the only one that holds the token. Without the hint
-        // the daemon finds the controller by its workspace.
-        Err(error) => {
-            complain(&format!("Warning: {error}"));
-            Value::Null
-        }
-    }
+    // The caller owns the workspace now, and this answer is the only one that holds the token. Without the hint the
+    // daemon finds the controller by its workspace.
+    controller_hint::write(&workspace, &hint).unwrap_or_else(|error| {
+        complain(&format!("Warning: {error}"));
+        controller_hint::path(&workspace)
+    })
 }
 
 /// The process whose life is the ownership's: the leader of the caller's session. A command that leads its own session

@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::args::controllers::ControllerRecover;
 use crate::client::{Ask, Client, Query, block_on};
-use crate::context::Context;
+use crate::context::{Context, present_path};
 use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.as_deref())?;
     let root = workspace.root.to_string_lossy();
-    let filter = args.cwd.as_ref().map(|_| &*root);
+    let filter = present_path(args.cwd.clone()).map(|_| &*root);
     let path = Query::new("/v1/controllers").with("workspaceKey", filter);
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     for item in data["items"].as_array_mut().into_iter().flatten() {
         item["suggestedAction"] = suggested(item, &workspace.root);

@@ -14,7 +14,7 @@ pub(super) fn run(args: &ControllerRelease, context: &Context) -> Result<Outcome
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
     let ask = Ask::change("/v1/controllers/release", &ReleaseController { choice, force: args.force })?;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = shown(&data);
     Ok(Outcome::report("controller.released", data, shown))

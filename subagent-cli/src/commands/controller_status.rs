@@ -16,7 +16,7 @@ pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome>
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())
         .with("workspaceKey", Some(&choice.workspace_key));
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = shown(&data);
     Ok(Outcome::report("controller.status", data, shown))

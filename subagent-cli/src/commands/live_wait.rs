@@ -36,7 +36,7 @@ impl Live {
             return Ok(None);
         }
         let Some(line) = Line::on_stderr() else { return Ok(None) };
-        Ok(Some(Self { line, follower: Client::new(context, workspace)? }))
+        Ok(Some(Self { line, follower: Client::new(context, workspace) }))
     }
 }
 

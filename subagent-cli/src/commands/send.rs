@@ -12,7 +12,7 @@ use super::text_source::{Text, TextSources};
 use super::{named_worker, text_risk};
 use crate::args::turns::Send;
 use crate::client::{Ask, Client, Cursor, Waiting, block_on, segment};
-use crate::context::{Context, present};
+use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
@@ -59,7 +59,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     let sources = TextSources {
         input: input.text("text"),
         flag: args.text,
-        file: args.text_file,
+        file: present_path(args.text_file),
         stdin: args.text_stdin,
     };
     let Text { text, from_command_line } = sources.read()?;
@@ -124,7 +124,7 @@ fn send(
         }
         ask = ask.keyed(key);
     }
-    let mut client = Client::new(context, workspace)?;
+    let mut client = Client::new(context, workspace);
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
         let accepted = client.ask(&ask).await?;

@@ -34,7 +34,7 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         no_progress: input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds),
         collect_turn: None,
     };
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let live = Live::new(context, &workspace)?;
     let mut waited = block_on(async move { live_wait::wait(&mut client, live, waiting).await })?;
     let event = waited["matchedEvent"].take();

@@ -32,7 +32,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     let worker_id = named_worker(&args.worker_id, &workspace)?.to_owned();
     let window =
         (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(args.timeout_seconds).ok()).flatten();
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let mut sink = match Terminal::of_stdout() {
         _ if args.json.json => Sink::Document(Vec::new()),
         Some(terminal) if !args.ndjson && !args.raw => Sink::Person(Box::new(Stream::new(terminal))),

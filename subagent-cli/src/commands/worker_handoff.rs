@@ -1,6 +1,6 @@
 //! `worker handoff`: has the daemon write down what a worker did. Git is asked here, with the caller's PATH.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use subagent_protocol::api::CreateHandoff;
@@ -8,15 +8,15 @@ use subagent_protocol::api::CreateHandoff;
 use super::{git_status, named_worker};
 use crate::args::handoff::WorkerHandoff;
 use crate::client::{Ask, Client, block_on, segment};
-use crate::context::{Context, path_value};
+use crate::context::{Context, path_value, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
-    let handoffs_dir = absolute(args.handoffs_dir.as_deref(), context)?;
-    let mut client = Client::new(context, &workspace)?;
+    let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
         make(&mut client, &worker, &shown, handoffs_dir, context).await
@@ -40,7 +40,7 @@ pub(super) async fn make(
 }
 
 /// `--handoffs-dir` as the daemon, which runs elsewhere, must hear it.
-pub(super) fn absolute(dir: Option<&Path>, context: &Context) -> Result<Option<PathBuf>> {
+pub(super) fn absolute(dir: Option<PathBuf>, context: &Context) -> Result<Option<PathBuf>> {
     let Some(dir) = dir else { return Ok(None) };
     let dir = context.env.cwd.join(dir);
     if dir.to_str().is_none() {

@@ -18,7 +18,7 @@ pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
         .with("since", args.since.as_deref())
         .with("turnId", present(args.turn_id).as_deref())
         .with("eventTypes", types.as_deref());
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let count = |name: &str| data[name].as_array().map_or(0, Vec::len);
     let shown = format!(

@@ -10,7 +10,7 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let filter = args.controller_id.as_deref().filter(|id| !id.is_empty());
     let path = Query::new("/v1/workers").with("controllerId", filter);
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = text::rows(&data, &["workerId", "state", "label"], "(no workers)");
     Ok(Outcome::report("worker.listed", data, shown))

@@ -12,7 +12,7 @@ pub(super) fn run(args: &WorkerLogs, context: &Context) -> Result<Outcome> {
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let path = Query::new(format!("/v1/workers/{worker}/logs"))
         .with("tailBytes", Some(&args.tail_bytes.to_string()));
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = data["text"].as_str().unwrap_or_default().to_owned();
     Ok(Outcome::report("worker.logs", data, shown))

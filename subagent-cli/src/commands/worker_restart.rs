@@ -14,7 +14,7 @@ pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
     let path = format!("/v1/workers/{}/restart", segment(named_worker(&args.worker_id, &workspace)?));
     // The daemon bounds it: it alone knows how long the launcher may take.
     let ask = Ask::change(path, &RestartWorker { force: args.force })?.within(None);
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["workerId", "state", "runtimePid"]);
     Ok(Outcome::report("worker.restarted", data, shown))

@@ -31,7 +31,7 @@ const KEYS: &[&str] = &[
 pub(super) fn run(args: &WorkerId, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let path = format!("/v1/workers/{}", segment(named_worker(&args.worker_id, &workspace)?));
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = text::fields(&data, KEYS);
     Ok(Outcome::report("worker.shown", data, shown))

@@ -21,7 +21,7 @@ use subagent_protocol::start::Timeouts;
 
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
-use crate::context::{Context, path_value, present};
+use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
@@ -45,14 +45,14 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let wanted = Wanted {
         launcher: either(args.launcher, "launcher"),
         role: either(args.role, "role"),
-        cwd: args.cwd.or_else(|| input.text("cwd").map(PathBuf::from)),
+        cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
         prepared.start(&mut client).await
@@ -93,7 +93,7 @@ pub(super) async fn prepare(
         return Err(Failure::argument(format!("{} is not UTF-8; rename the folder", cwd.display()))
             .with("cwd", path_value(&cwd)));
     }
-    let choice = choice(wanted.controller_id, context, workspace)?;
+    let choice = choice(wanted.controller_id, context, workspace);
     let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
     let chosen = choose(config, wanted.launcher.as_deref(), &role, &cwd, context)
         .and_then(|chosen| if wanted.debug_mode { Ok(chosen) } else { runnable(chosen) });
@@ -119,13 +119,13 @@ pub(super) async fn prepare(
 }
 
 /// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.
-fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> Result<ControllerChoice> {
-    let of_handle = context.handle()?.map(|handle| handle.controller_id);
-    Ok(ControllerChoice {
+fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> ControllerChoice {
+    let of_handle = context.handle().map(|handle| handle.controller_id);
+    ControllerChoice {
         controller_id: named.or(of_handle),
         hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
         workspace_key: workspace.root.to_string_lossy().into_owned(),
-    })
+    }
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {

@@ -13,7 +13,7 @@ pub(super) fn run(args: &WorkerStop, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let path = format!("/v1/workers/{}/stop", segment(named_worker(&args.worker_id, &workspace)?));
     let ask = Ask::change(path, &json!({}))?;
-    let mut client = Client::new(context, &workspace)?;
+    let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
     let shown = text::fields(&data, &["workerId", "state"]);
     Ok(Outcome::report("worker.stopped", data, shown))

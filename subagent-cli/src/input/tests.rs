@@ -121,6 +121,22 @@ fn the_key_worker_is_refused_even_beside_the_right_one() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_refused_and_named() {
+    for twice in [
+        r#"{"label": "a", "role": "r", "label": "b"}"#,
+        r#"{"label": "a", "l\u0061bel": null}"#,
+        r#"{"x": {"y": 1, "y": 1}, "label": 1, "label": 2}"#,
+    ] {
+        let failure = Input::parse(twice, WORKER_START, &Typed::default()).unwrap_err();
+        assert!(failure.is(Code::InvalidInput));
+        assert_eq!(Value::Object(failure.details), json!({"field": "label"}), "{twice}");
+    }
+    // Blocks are the agent's business.
+    let nested = r#"{"blocks": [{"type": "text", "x": 1, "x": 2}]}"#;
+    Input::parse(nested, SEND, &Typed::default()).unwrap();
+}
+
+#[test]
 fn unknown_keys_are_refused_and_named() {
     let failure = parse(r#"{"lable": "y", "launcher": "x"}"#, WORKER_START, &Typed::default()).unwrap_err();
     assert!(failure.is(Code::InvalidInput) && failure.message.contains("lable"), "{failure}");

@@ -1,5 +1,7 @@
 //! Rows of controllers and their owners.
 
+use std::num::IntErrorKind;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::api::Handle;
@@ -200,7 +202,7 @@ pub(crate) fn check_owner(
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<Worth> {
-    let Ok(epoch) = handle.epoch.parse::<i64>() else { return Ok(Worth::NoEpoch) };
+    let Some(epoch) = epoch(&handle.epoch) else { return Ok(Worth::NoEpoch) };
     if handle.controller_id != controller.controller_id.as_str() {
         return Ok(Worth::OfAnother);
     }
@@ -215,6 +217,18 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
     // Hashes are compared, so the time that it takes tells nothing about the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
     Ok(if current { Worth::Current } else { Worth::Stale })
+}
+
+/// The epoch of a handle; `None` if it is no whole number. One beyond all numbers here is the largest: nobody's.
+pub(crate) fn epoch(text: &str) -> Option<i64> {
+    match text.parse() {
+        Ok(epoch) => Some(epoch),
+        Err(error) => match error.kind() {
+            IntErrorKind::PosOverflow => Some(i64::MAX),
+            IntErrorKind::NegOverflow => Some(i64::MIN),
+            _ => None,
+        },
+    }
 }
 
 /// Whether the workers of a controller are changed with the owner's handle alone.

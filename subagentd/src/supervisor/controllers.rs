@@ -193,7 +193,7 @@ fn env_handle(
     controller: Option<&ControllerRow>,
 ) -> Result<Value> {
     let Some(handle) = handle else { return Ok(json!({"present": false, "valid": false})) };
-    let Ok(epoch) = handle.epoch.parse::<i64>() else {
+    let Some(epoch) = controllers::epoch(&handle.epoch) else {
         return Ok(json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"}));
     };
     let valid = match controller {

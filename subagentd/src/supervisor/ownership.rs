@@ -4,6 +4,9 @@
 //! force need not have one, also if the controller requires handles: a lost token must not lock the user out. That
 //! option keeps commands from changing workers by mistake; it is no fence against what the user decides to do.
 
+use std::fs;
+use std::io::ErrorKind;
+
 use subagent_protocol::api::{
     AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, Handle, InitController,
     OwnerGranted, OwnershipEnded, ReleaseController,
@@ -223,8 +226,8 @@ fn described(what: &str, request: &impl serde::Serialize) -> Result<String> {
     Ok(format!("{what} {request}").trim_start().to_owned())
 }
 
-/// Which controller is made or taken: the named one, that of the hint if it is known, that of the workspace, that of
-/// the hint all the same (its database was removed), a new one.
+/// Which controller is made or taken: the named one, that of the hint if it is this workspace's or the workspace was
+/// moved, that of the workspace, that of the hint all the same (its database was removed), a new one.
 fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerId) -> Result<ControllerId> {
     let holder = controllers::by_workspace(tx.connection(), &choice.workspace_key)?;
     let controller_id = match (&choice.controller_id, &choice.hinted_controller_id) {
@@ -232,8 +235,12 @@ fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerI
             Error::new(Code::InvalidArgument, error.to_string()).with("controllerId", named.as_str())
         })?,
         (None, Some(hinted)) => match (controllers::by_id(tx.connection(), hinted)?, &holder) {
-            (Some(known), _) => known.controller_id,
-            (None, Some(holder)) => holder.controller_id.clone(),
+            (Some(known), _) if known.workspace_key == choice.workspace_key || has_moved(&known) => {
+                known.controller_id
+            }
+            (_, Some(holder)) => holder.controller_id.clone(),
+            // The hint came with a copy of a workspace that is still there, and keeps its controller.
+            (Some(_), None) => fresh,
             (None, None) => hinted.parse().unwrap_or(fresh),
         },
         (None, None) => holder.as_ref().map_or(fresh, |holder| holder.controller_id.clone()),
@@ -247,6 +254,12 @@ fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerI
         .with("workspaceKey", choice.workspace_key.as_str())
         .recommend(format!("name it: --controller-id {}", holder.controller_id))),
     }
+}
+
+/// Whether the workspace of a controller is not where it was. What cannot be looked at is there.
+fn has_moved(controller: &ControllerRow) -> bool {
+    let found = fs::metadata(&controller.workspace_key);
+    found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
 /// The controller that is meant.
@@ -279,9 +292,9 @@ fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> R
         Worth::NoEpoch => Err(refused("SUBAGENT_CTL_EPOCH is not a whole number")),
         Worth::Stale => {
             let error = refused("the owner handle in SUBAGENT_CTL_* is not the current one");
-            Err(match handle.epoch.parse::<i64>() {
-                Ok(epoch) => error.with("epoch", epoch),
-                Err(_) => error,
+            Err(match controllers::epoch(&handle.epoch) {
+                Some(epoch) => error.with("epoch", epoch),
+                None => error,
             })
         }
     }

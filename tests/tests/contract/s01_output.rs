@@ -105,7 +105,7 @@ fn wrong_usage_exits_with_2_and_with_json_has_an_envelope() {
     let wrong = |args: &[&str]| {
         let plain = sandbox.command("subagent").args(args).run();
         assert_eq!((plain.status.code(), plain.stdout.as_str()), (Some(2), ""), "{plain}");
-        assert!(plain.stderr.contains("Usage:") || plain.stderr.contains("--help"), "{plain}");
+        assert!(plain.stderr.contains("Usage: subagent"), "{plain}");
         let json = sandbox.subagent(args).run();
         assert_eq!(json.status.code(), Some(2), "{json}");
         let document = json.document();
@@ -125,9 +125,18 @@ fn wrong_usage_exits_with_2_and_with_json_has_an_envelope() {
         &["send", "--wait-timeout-seconds", "nan"],
         &["wait", "--timeout-seconds", "inf"],
         &["watch", "--worker-id", "w", "--timeout-seconds", "0.05"],
+        &["worker", "inspect", "w", "--tail", "0"],
+        &["worker", "logs", "w", "--tail-bytes", "x"],
+        &["completions", "tcsh"],
     ] {
         wrong(args);
     }
+    // A wrong value is told with the usage of its own command.
+    let value = sandbox.run(&["worker", "inspect", "w", "--tail", "0"]);
+    assert_eq!(
+        value.document()["error"]["details"]["usage"],
+        "subagent worker inspect [OPTIONS] <WORKER_ID>"
+    );
     for Leaf { path, required, .. } in leaves(&sandbox) {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let required: Vec<&str> = required.iter().map(String::as_str).collect();

@@ -32,6 +32,48 @@ fn stop(sandbox: &Sandbox, folder: &str) {
 }
 
 #[test]
+fn an_empty_path_is_none() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let key = sandbox.workspace().canonicalize().unwrap();
+    let run = |args: &[&str]| sandbox.run(args);
+    assert_eq!(run(&["controller", "status", "--cwd", ""]).data()["workspaceKey"], key.to_str().unwrap());
+    assert_eq!(run(&["controller", "recover", "--cwd", ""]).data()["workspaceFilter"], Value::Null);
+    let config = json!(sandbox.config_file());
+    assert_eq!(run(&["launcher", "list", "--config", ""]).data()["configPath"], config);
+    let started = sandbox.subagent(&["worker", "start", "--cwd", "", "--config", "", "--input", ""]).run();
+    assert_eq!(started.data_of("worker.started")["cwd"], json!(key));
+    let ready = run(&["worker", "handoff", "--worker-id", &worker, "--handoffs-dir", "", "--cwd", ""]);
+    let ready = ready.data_of("worker.handoff.ready");
+    let file = Path::new(ready["handoffPath"].as_str().unwrap()).to_owned();
+    assert!(file.starts_with(sandbox.state_dir()), "{ready}");
+    let go_on =
+        ["worker", "continue", "--from-worker", &worker, "--from-handoff", "", "--cwd", "", "--debug-mode"];
+    let continued = sandbox.subagent(&go_on).args(["--handoffs-dir", ""]).run().data_of("worker.continued");
+    assert_eq!(continued["sourceHandoffPath"], json!(file));
+    run(&["worker", "continue", "--from-handoff", ""]).error("INVALID_ARGUMENT");
+    let sent = run(&["send", "--worker-id", &worker, "--text", "x", "--text-file", "", "--input", ""]);
+    sent.data_of("turn.waited");
+    let user = run(&["config", "init", "--path", "", "--cwd", ""]).data_of("config.initialized");
+    assert_eq!(user["path"], sandbox.file_name("home/.config/subagent/config.yaml"));
+    // Of a config that was not named, what needs none does not even hear.
+    fs::write(sandbox.config_file(), "launchers: 7").unwrap();
+    let worker = worker.as_str();
+    for (args, code) in [
+        (&["cancel", "--worker-id", worker][..], "WORKER_NOT_RUNNING"),
+        (
+            &["approve", "--worker-id", worker, "--request", "ap_0123456789", "--decision", "no"],
+            "APPROVAL_NOT_FOUND",
+        ),
+    ] {
+        sandbox.subagent(args).args(["--config", ""]).run().error(code);
+    }
+    // Without a marker an empty folder is as good as none.
+    let none = within(&sandbox, "tmp", &["worker", "list", "--cwd", ""]).run();
+    none.error("WORKSPACE_ROOT_NOT_FOUND");
+    sandbox.finish();
+}
+
+#[test]
 fn the_config_is_the_flags_then_the_variables_then_the_projects_then_the_users() {
     let sandbox = Sandbox::new();
     for place in

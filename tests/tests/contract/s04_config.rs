@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Output, Sandbox};
 
 /// The error of a config file with this content; its details without the path.
 #[track_caller]
@@ -30,6 +31,14 @@ fn a_wrong_container_or_type_is_named_by_its_field() {
         (json!("text"), json!({"field": "root"})),
         (json!({"launchers": [1]}), json!({"field": "launchers"})),
         (json!({"launchers": {"N": "x"}}), json!({"field": "launchers.N"})),
+        (json!({"launchers": {"N": null}}), json!({"field": "launchers.N"})),
+        (launcher(json!({"backend": null})), json!({"field": "launchers.N.backend"})),
+        (json!({"roleHints": {"N": null}}), json!({"field": "roleHints.N"})),
+        (json!({"roleDefaults": {"promptLanguage": null}}), json!({"field": "roleDefaults.promptLanguage"})),
+        (json!({"launchers": []}), json!({"field": "launchers"})),
+        (json!({"launchers": false}), json!({"field": "launchers"})),
+        (json!({"roleHints": 0}), json!({"field": "roleHints"})),
+        (json!({"roleDefaults": ""}), json!({"field": "roleDefaults"})),
         (launcher(json!({"backend": "acp"})), json!({"field": "launchers.N.backend"})),
         (launcher(json!({"args": "x"})), json!({"field": "launchers.N.args"})),
         (launcher(json!({"args": ["x", 7]})), json!({"field": "launchers.N.args", "index": 1})),
@@ -183,10 +192,53 @@ fn config_init_writes_the_users_file_once() {
     ] {
         assert!(template.contains(part), "{part}");
     }
-    let launchers = sandbox.run(&["launcher", "list", "--config", &path]).data_of("launcher.listed");
-    assert_eq!(launchers["count"], 7);
+    let launchers = sandbox.command("subagent").args(["launcher", "list", "--config", &path]).run();
+    let names = ["claude-code", "cline", "codex", "gemini", "github-copilot", "kiro", "opencode"];
+    assert_eq!(launchers.text().lines().collect::<Vec<_>>(), names);
     let roles = sandbox.command("subagent").args(["role", "list", "--config", &path]).run();
     assert_eq!(roles.text(), "data_scientist\ndeveloper\nresearch_analyst\nreviewer\nux_designer\n");
+    sandbox.finish();
+}
+
+#[test]
+fn of_fifty_that_are_run_at_once_one_writes_it_and_every_forced_one_does() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.file_name("ws/at-once.yaml");
+    let at_once = |flags: &[&str]| -> Vec<Output> {
+        let init = || sandbox.subagent(&["config", "init", "--path", &path]).args(flags);
+        // All of them share two cores.
+        let running: Vec<_> = (0..50).map(|_| init().deadline(Duration::from_secs(180)).spawn()).collect();
+        running.into_iter().map(subagent_tests::harness::Running::output).collect()
+    };
+    let (won, lost): (Vec<_>, Vec<_>) = at_once(&[]).into_iter().partition(|output| output.status.success());
+    assert_eq!(won.len(), 1);
+    for output in lost {
+        assert_eq!(output.error("CONFIG_ALREADY_EXISTS")["details"], json!({"path": path}));
+    }
+    let whole = fs::read(&path).unwrap();
+    for output in at_once(&["--force"]) {
+        assert_eq!(output.data_of("config.initialized")["overwritten"], true);
+    }
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(sandbox.run(&["launcher", "list", "--config", &path]).data()["count"], 7);
+    let left = fs::read_dir(sandbox.workspace()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("-new-")), "nothing is left beside");
+    sandbox.finish();
+}
+
+#[test]
+fn a_link_is_followed_also_to_where_nothing_is() {
+    let sandbox = Sandbox::new();
+    let (link, end) = (sandbox.file_name("ws/link.yaml"), sandbox.file_name("dots/c.yaml"));
+    std::os::unix::fs::symlink("../dots/c.yaml", &link).unwrap();
+    let init = ["config", "init", "--path", &link, "--force"];
+    let data = sandbox.run(&init[..4]).error("CONFIG_ALREADY_EXISTS")["details"].take();
+    assert_eq!(data, json!({"path": link}));
+    for overwritten in [false, true] {
+        let data = sandbox.run(&init).data_of("config.initialized");
+        assert_eq!(data, json!({"path": end, "scope": "user", "overwritten": overwritten}));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && sandbox.file("dots/c.yaml").is_file());
+    }
     sandbox.finish();
 }
 

@@ -133,6 +133,7 @@ fn only_an_executable_file_is_available() {
         "home": {"command": "~/mine"},
         "relative": {"command": "./here"},
         "unbalanced": {"command": "agent 'x"},
+        "number-sign": {"command": "agent #x y # z", "env": {"PATH": bin}},
     }});
     fs::write(sandbox.config_file(), config.to_string()).unwrap();
     for (name, available, command, args, path) in [
@@ -143,6 +144,13 @@ fn only_an_executable_file_is_available() {
         ("callers-path", false, "agent".to_owned(), json!([]), Value::Null),
         ("home", true, "~/mine".to_owned(), json!([]), json!(sandbox.file_name("home/mine"))),
         ("relative", true, "./here".to_owned(), json!([]), json!(sandbox.file_name("ws/here"))),
+        (
+            "number-sign",
+            true,
+            "agent".to_owned(),
+            json!(["#x", "y", "#", "z"]),
+            json!(format!("{bin}/agent")),
+        ),
         ("unbalanced", false, "agent 'x".to_owned(), json!([]), Value::Null),
     ] {
         let data = sandbox.run(&["launcher", "probe", name]).data_of("launcher.probed");

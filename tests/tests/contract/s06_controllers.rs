@@ -101,11 +101,41 @@ fn init_of_a_workspace_that_belongs_to_another_controller_conflicts() {
 #[test]
 fn init_takes_the_id_and_the_label_that_it_is_given() {
     let sandbox = Sandbox::new();
-    let wrong = sandbox.run(&["controller", "init", "--controller-id", "mine"]).error("INVALID_ARGUMENT");
-    assert_eq!(wrong["details"]["controllerId"], "mine");
+    let long = "x".repeat(129);
+    for wrong in ["my mgr", ".mine", "a/b", "märz", "a;b", &long] {
+        let args = ["controller", "init", "--controller-id", wrong];
+        let error = sandbox.run(&args).error("INVALID_ARGUMENT");
+        assert_eq!(error["details"], json!({"controllerId": wrong}));
+    }
     let args = ["controller", "init", "--controller-id", "ctl_0123456789", "--label", "märz -x"];
     let data = sandbox.run(&args).data_of("controller.initialized");
     assert_eq!((&data["controllerId"], &data["label"]), (&json!("ctl_0123456789"), &json!("märz -x")));
+    sandbox.finish();
+}
+
+#[test]
+fn a_controller_with_a_name_of_ones_own_is_like_any_other() {
+    let sandbox = Sandbox::new();
+    let id = "my-mgr:2.x_Y";
+    let init = ["controller", "init", "--controller-id", id, "--require-handle"];
+    let granted = sandbox.run(&init).data_of("controller.initialized");
+    let own = handle(&granted);
+    assert_eq!((&granted["controllerId"], &own[0].1), (&json!(id), &id.to_owned()));
+    let run = |args: &[&str]| owned(sandbox.subagent(args), &own).run();
+    let status = run(&["controller", "status", "--controller-id", id]).data_of("controller.status");
+    assert_eq!(status["envHandle"], json!({"present": true, "valid": true, "controllerId": id, "epoch": 1}));
+    // By the hint, as there is neither a flag nor a handle.
+    assert_eq!(sandbox.run(&["controller", "status"]).data()["controllerId"], id);
+    let worker = run(&["worker", "start"]).data_of("worker.started");
+    assert_eq!(worker["controllerId"], id);
+    let listed = sandbox.run(&["worker", "list", "--controller-id", id]).data_of("worker.listed");
+    assert_eq!((&listed["count"], &listed["controllerId"]), (&json!(1), &json!(id)));
+    run(&["worker", "stop", worker["workerId"].as_str().unwrap()]).data_of("worker.stopped");
+    let recovered = sandbox.run(&["controller", "recover"]).data();
+    assert_eq!(recovered["items"][0]["controllerId"], id);
+    run(&["controller", "release"]).data_of("controller.released");
+    let attach = ["controller", "attach", "--controller-id", id];
+    assert_eq!(sandbox.run(&attach).data_of("controller.attached")["owner"]["epoch"], 2);
     sandbox.finish();
 }
 

@@ -138,6 +138,18 @@ fn unknown_keys_are_refused() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS {
+        let key = if command.len() == 1 { "workerId" } else { "role" };
+        let error = refused(&sandbox, command, &format!(r#"{{"{key}": "a", "{key}": "a"}}"#));
+        assert_eq!(error["details"], json!({"field": key}));
+        assert!(error["message"].as_str().unwrap().contains("twice"), "{error}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn the_key_worker_is_not_supported_even_beside_the_right_one() {
     let sandbox = Sandbox::new();
     for command in ["send", "wait", "approve"] {
@@ -207,6 +219,66 @@ fn everything_can_be_given_in_the_object() {
     });
     let timeout = given(&sandbox, &["send"], input.to_string()).error("WAIT_TIMEOUT");
     assert_eq!(timeout["details"]["timeoutSeconds"], 0.2, "{timeout}");
+    sandbox.finish();
+}
+
+#[test]
+fn every_key_of_send_and_wait_arrives() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let input = json!({
+        "workerId": worker, "text": "!say hi", "wait": true, "waitUntil": "turn.completed,turn.failed",
+        "waitTimeoutSeconds": 7.5, "waitNoProgressTimeoutSeconds": 6.5, "debugMode": false,
+        "blocks": [{"type": "text", "text": "one more"}],
+    });
+    let waited = given(&sandbox, &["send"], input.to_string()).data_of("turn.waited");
+    for key in ["waitUntil", "waitTimeoutSeconds", "waitNoProgressTimeoutSeconds", "workerId"] {
+        assert_eq!(waited[key], input[key], "{key}");
+    }
+    let watch = ["watch", "--worker-id", &worker, "--raw"];
+    let sent = sandbox.run(&watch).data_of("events.watched")["items"].as_array().unwrap().clone();
+    let sent = sent.iter().find(|event| event["type"] == "message.sent").unwrap();
+    assert_eq!((&sent["data"]["text"], &sent["data"]["blocks"]), (&input["text"], &input["blocks"]));
+    let input = json!({"workerId": worker, "text": "!say not said", "debugMode": true}).to_string();
+    let simulated = given(&sandbox, &["send"], input).data_of("turn.waited");
+    assert_ne!(simulated["assistantText"], "not said", "no agent hears of it");
+
+    let accepted = sandbox.send_no_wait(&worker, "!sleep 60000");
+    let input = json!({
+        "workerId": worker, "until": "turn.failed", "fromEventId": accepted["acceptedEventId"],
+        "timeoutSeconds": 30.5, "noProgressTimeoutSeconds": 0.1,
+    });
+    let error = given(&sandbox, &["wait"], input.to_string()).error("WAIT_NO_PROGRESS");
+    assert_eq!(error["details"]["noProgressTimeoutSeconds"], 0.1, "{error}");
+    let after =
+        json!({"workerId": worker, "afterLatest": true, "timeoutSeconds": 0.1, "until": "any"}).to_string();
+    let error = given(&sandbox, &["wait"], after).error("WAIT_TIMEOUT");
+    assert_eq!(error["details"]["timeoutSeconds"], 0.1, "{error}");
+    let history = json!({"workerId": worker, "afterLatest": false, "until": "any"}).to_string();
+    given(&sandbox, &["wait"], history).data_of("event.matched");
+    let input = json!({"debugMode": true, "launcher": "demo"}).to_string();
+    let started = given(&sandbox, &["worker", "start"], input).data_of("worker.started");
+    assert_eq!(started["runtimePid"], Value::Null);
+    sandbox.finish();
+}
+
+#[test]
+fn every_key_of_approve_arrives() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for (key, value, chosen) in [
+        ("optionId", "reject-once", "reject-once"),
+        ("alias", "allow-always", "allow-always"),
+        ("decision", "deny", "reject-once"),
+    ] {
+        let asked = sandbox.send(&worker, "!ask execute something");
+        let note = format!("by {key}");
+        let input = json!({"workerId": worker, "requestId": asked["requestId"], key: value, "note": note});
+        let decided = given(&sandbox, &["approve"], input.to_string()).data_of("approval.decided");
+        assert_eq!((&decided["requestId"], &decided["optionId"]), (&asked["requestId"], &json!(chosen)));
+        let event =
+            sandbox.events(&worker).into_iter().rfind(|event| event["type"] == "approval.decided").unwrap();
+        assert_eq!((&event["data"]["optionId"], &event["data"]["note"]), (&json!(chosen), &json!(note)));
+        let _ = sandbox.turn_end(&asked);
+    }
     sandbox.finish();
 }
 

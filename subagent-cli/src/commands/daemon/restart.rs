@@ -26,7 +26,7 @@ pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
         }
         daemon::stop(false, workspace.state_dir.clone())?;
     }
-    let now = block_on(async move { shown(&mut Client::starting(context, &workspace)?).await })?;
+    let now = block_on(async move { shown(&mut Client::starting(context, &workspace)).await })?;
     let mut data = facts(&now);
     data.insert("previousPid".to_owned(), before.map(|before| before.info.process.pid).into());
     let data = data.into();

@@ -13,7 +13,7 @@ pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
         if let Some(before) = running(&workspace.state_dir).await? {
             return Ok((true, before));
         }
-        Ok((false, shown(&mut Client::starting(context, &workspace)?).await?))
+        Ok((false, shown(&mut Client::starting(context, &workspace)).await?))
     })?;
     let mut data = facts(&now);
     data.insert("alreadyRunning".to_owned(), before.into());

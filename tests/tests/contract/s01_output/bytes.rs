@@ -63,12 +63,14 @@ fn every_variable_may_be_no_text() {
     let config = sandbox.subagent(&["launcher", "list"]).env("SUBAGENT_CONFIG", odd(b"/tmp/\xff"));
     config.run().error("CONFIG_PARSE_ERROR");
     for name in ["SUBAGENT_CTL_ID", "SUBAGENT_CTL_EPOCH", "SUBAGENT_CTL_TOKEN"] {
-        let handle = list(name)
-            .env("SUBAGENT_CTL_ID", "c")
-            .env("SUBAGENT_CTL_EPOCH", "1")
-            .env("SUBAGENT_CTL_TOKEN", "t");
-        let error = handle.env(name, odd(b"\xff")).run().error("INVALID_CONTROLLER_HANDLE");
-        assert_eq!(error["details"]["variable"], name);
+        let with = |args: &[&str]| {
+            let handle = sandbox.subagent(args).env("SUBAGENT_CTL_ID", "c");
+            let handle = handle.env("SUBAGENT_CTL_EPOCH", "1").env("SUBAGENT_CTL_TOKEN", "t");
+            handle.env(name, odd(b"\xff")).run()
+        };
+        with(&["worker", "list"]).data_of("worker.listed");
+        with(&["worker", "stop", worker]).error("INVALID_CONTROLLER_HANDLE");
+        assert_eq!(with(&["controller", "status"]).data()["envHandle"]["valid"], false, "{name}");
     }
     // An agent gets them as they are.
     let start = sandbox.subagent(&["worker", "start"]).env("ODD", odd(b"a\xffb")).run();

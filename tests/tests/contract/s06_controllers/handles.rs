@@ -110,8 +110,39 @@ fn an_epoch_that_is_no_number_is_no_handle() {
     let granted = sandbox.init();
     let scene = Scene::new(&granted, sandbox);
     let mut handle = handle(&granted);
-    handle[1].1 = "one".to_owned();
-    scene.all_refused(Some(&handle), &Value::Null);
+    for epoch in ["one", "not int", " 1"] {
+        handle[1].1 = epoch.to_owned();
+        scene.all_refused(Some(&handle), &Value::Null);
+    }
+    scene.sandbox.finish();
+}
+
+#[test]
+fn what_no_handle_can_hold_is_refused_by_changes_and_ignored_by_looks() {
+    let sandbox = Sandbox::new();
+    let granted = sandbox.init();
+    let scene = Scene::new(&granted, sandbox);
+    let mut handle = handle(&granted);
+    handle[2].1.push('é');
+    let stale = json!({"controllerId": format!("={}", scene.controller), "recommendedAction": "str"});
+    scene.all_refused(Some(&handle), &stale);
+    handle[0].1 = "märz 1".to_owned();
+    let other = json!({"envControllerId": "=m?rz?1", "targetControllerId": format!("={}", scene.controller)});
+    scene.all_refused(Some(&handle), &other);
+    let worker = scene.worker.as_str();
+    for (args, kind) in [
+        (["worker", "show", worker].as_slice(), "worker.shown"),
+        (&["worker", "list"], "worker.listed"),
+        (&["worker", "inspect", worker], "worker.inspected"),
+        (&["worker", "logs", worker], "worker.logs"),
+        (&["controller", "status"], "controller.status"),
+        (&["controller", "recover"], "controller.recovered"),
+        (&["wait", "--worker-id", worker, "--include-history"], "event.matched"),
+        (&["watch", "--worker-id", worker], "events.watched"),
+    ] {
+        let output = owned(scene.sandbox.subagent(args), &handle).run();
+        output.data_of(kind);
+    }
     scene.sandbox.finish();
 }
 

@@ -88,8 +88,9 @@ fn one_that_cannot_be_written_does_not_cost_the_ownership() {
     fs::write(path(&sandbox).join("somebody's"), "").unwrap();
     let output = sandbox.run(&["controller", "init"]);
     let data = output.data_of("controller.initialized");
-    assert_eq!((&data["hintPath"], &data["owner"]["epoch"]), (&Value::Null, &json!(1)));
-    assert!(output.stderr.contains("controller.json"), "{output}");
+    let intended = format!("{}/.subagent/controller.json", key(&sandbox));
+    assert_eq!((&data["hintPath"], &data["owner"]["epoch"]), (&json!(intended), &json!(1)));
+    assert!(output.stderr.starts_with("Warning: ") && output.stderr.contains("controller.json"), "{output}");
     assert_eq!(found(&sandbox), data["controllerId"]);
     sandbox.finish();
 }
@@ -114,6 +115,33 @@ fn it_is_the_controllers_workspace_that_gets_it() {
     assert_eq!(fs::read(&hint).unwrap(), written);
     assert_eq!(read(&sandbox)["controllerId"], here["controllerId"], "this workspace's own is left alone");
     assert_eq!(read(&sandbox)["workspaceKey"], key(&sandbox));
+    sandbox.finish();
+}
+
+#[test]
+fn one_that_was_copied_takes_the_controller_from_no_workspace() {
+    let mut sandbox = Sandbox::new();
+    let state_dir = sandbox.state_dir().to_owned();
+    sandbox.set_state_dir(state_dir);
+    let original = sandbox.init();
+    sandbox.run(&["controller", "release", "--force"]).data_of("controller.released");
+    let copy = sandbox.file("copy");
+    fs::create_dir_all(copy.join(".subagent")).unwrap();
+    fs::copy(path(&sandbox), copy.join(".subagent/controller.json")).unwrap();
+    let run = |args: &[&str]| sandbox.subagent(args).cwd(&copy).run();
+    let second = run(&["controller", "init"]).data_of("controller.initialized");
+    assert_ne!(second["controllerId"], original["controllerId"]);
+    let hint: Value =
+        serde_json::from_slice(&fs::read(copy.join(".subagent/controller.json")).unwrap()).unwrap();
+    assert_eq!(hint["controllerId"], second["controllerId"]);
+    // Also when the copy has a controller already.
+    run(&["controller", "release", "--force"]).data_of("controller.released");
+    fs::copy(path(&sandbox), copy.join(".subagent/controller.json")).unwrap();
+    let again = run(&["controller", "init"]).data_of("controller.initialized");
+    assert_eq!(again["controllerId"], second["controllerId"]);
+    let first = sandbox.init();
+    assert_eq!((&first["controllerId"], &first["owner"]["epoch"]), (&original["controllerId"], &json!(2)));
+    assert_eq!(first["workspaceKey"], key(&sandbox));
     sandbox.finish();
 }
 

@@ -83,10 +83,16 @@ fn the_callers_handle_is_valid_as_long_as_it_is_the_owners() {
     assert_eq!(worth(&changed(2, "not-the-token")), shown(false));
     let other = json!({"present": true, "valid": false, "controllerId": "ctl_0123456789", "epoch": 1});
     assert_eq!(worth(&changed(0, "ctl_0123456789")), other);
-    for epoch in ["x", "1.0", "1e0"] {
+    for epoch in ["x", "1.0", "1e0", "not int", " 1", "1\n", "١"] {
         let reason = json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"});
         assert_eq!(worth(&changed(1, epoch)), reason, "{epoch}");
     }
+    // A whole number that nobody counts to is one all the same.
+    let far = worth(&changed(1, "99999999999999999999"));
+    let shape = json!({"present": true, "valid": false, "controllerId": "ctl", "epoch": "int"});
+    assert_shape(&far, &shape);
+    let odd = "töken ".repeat(100_000 / 7);
+    assert_eq!(worth(&changed(2, &odd)), shown(false), "a token that fits no header");
     for empty in 0..3 {
         assert_eq!(worth(&changed(empty, "")), json!({"present": false, "valid": false}));
     }

@@ -11,17 +11,17 @@ fn a_list_is_newest_first_and_can_be_of_one_controller() {
     let none = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!(none, json!({"items": [], "count": 0, "controllerId": null}));
     let id = text(&sandbox.init()["controllerId"]).to_owned();
-    let _ = (sandbox.start("demo"), sandbox.start("demo"));
+    let mut started: Vec<String> = (0..5).map(|_| sandbox.start("demo")).collect();
     let all = sandbox.run(&["worker", "list", "--controller-id", &id]).data_of("worker.listed");
-    assert_eq!((&all["count"], &all["controllerId"]), (&json!(2), &json!(id)));
+    assert_eq!((&all["count"], &all["controllerId"]), (&json!(5), &json!(id)));
     let items = all["items"].as_array().unwrap();
     for item in items {
         assert_shape(item, &shown());
         assert!(listed().as_object().unwrap().keys().all(|key| item.get(key).is_some()), "{item}");
     }
-    let order =
-        |item: &serde_json::Value| (text(&item["createdAt"]).to_owned(), text(&item["workerId"]).to_owned());
-    assert!(order(&items[0]).0 >= order(&items[1]).0, "{all}");
+    started.reverse();
+    let shown: Vec<&str> = items.iter().map(|item| text(&item["workerId"])).collect();
+    assert_eq!(shown, started, "also of those that were started in one second");
     let other =
         sandbox.run(&["worker", "list", "--controller-id", "ctl_0000000000"]).data_of("worker.listed");
     assert_eq!(other["items"], json!([]));
@@ -48,6 +48,11 @@ fn a_worker_is_shown_with_all_its_keys_and_as_lines_in_order() {
     let order = "workerId controllerId label launcher role cwd sessionId activeTurnId runtimePid runtimeSocket state \
                  recoveryState createdAt updatedAt stoppedAt lastError unresponsive";
     assert_eq!(keys, order.split(' ').collect::<Vec<_>>());
+    let shown = sandbox.show(&worker);
+    for key in ["activeTurnId", "stoppedAt", "lastError"] {
+        assert_eq!(shown[key], json!(null));
+        assert!(output.text().contains(&format!("\n{key}:\n")), "{key}: {output}");
+    }
     sandbox.finish();
 }
 

@@ -1,5 +1,6 @@
 //! Section 7: starting, looking at, stopping, handing over, continuing and restarting workers.
 
+mod choice;
 mod go_on;
 mod handoff;
 mod inspect;
