@@ -25,13 +25,13 @@ pub struct WorkerStart {
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
     /// A role, free text [default: the config's, else "default"]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub role: Option<String>,
     /// Where the agent works, and whose workspace it belongs to [default: .]
     #[arg(long, value_name = "PATH")]
     pub cwd: Option<PathBuf>,
     /// A label for people [default: worker]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub label: Option<String>,
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]

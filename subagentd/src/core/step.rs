@@ -206,13 +206,9 @@ impl Next {
         note: Option<String>,
         turn: Option<u64>,
     ) {
-        let mut data = json!({"requestId": request_id, "decision": decision, "optionId": option_id});
-        if let Some(alias) = alias {
-            data["alias"] = alias.into();
-        }
-        if let Some(note) = note {
-            data["note"] = note.into();
-        }
+        let data = json!({
+            "requestId": request_id, "decision": decision, "optionId": option_id, "alias": alias, "note": note,
+        });
         self.event(EventType::ApprovalDecided, data, turn);
     }
 

@@ -247,6 +247,18 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
     })
 }
 
+/// The controllers that have a worker that is not stopped.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>> {
+    let sql = "SELECT id, controller_id, label, workspace_key FROM controllers c
+               WHERE EXISTS (SELECT 1 FROM workers w WHERE w.controller = c.id AND w.state <> 'stopped') ORDER BY id";
+    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let rows = statement.query_map([], read).map_err(StoreError::from)?;
+    Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+}
+
 /// The controller with this id.
 ///
 /// # Errors

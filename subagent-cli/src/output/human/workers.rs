@@ -91,7 +91,8 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
         let path = snapshot.get("handoffPath").map(value).unwrap_or_default();
         view.facts(&[("handoff", Style::Plain, path)]);
     }
-    for asked in data["pendingApprovals"].as_array().into_iter().flatten() {
+    let pending = || data["pendingApprovals"].as_array().into_iter().flatten();
+    for asked in pending() {
         view.page.end();
         approval(&mut view.page, &worker, asked);
     }
@@ -100,6 +101,12 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
         view.page.end().word(Style::Dim, &format!("The last {} events", events.len())).end();
     }
     for event in events {
+        let request = &event["data"]["requestId"];
+        if event["type"] == "approval.requested" && pending().any(|asked| asked["requestId"] == *request) {
+            let said = format!("{} asked, see above", word(&event["data"], "requestId"));
+            view.page.word(Style::Attention, &said).end();
+            continue;
+        }
         write_event(&mut view.page, &worker, event);
     }
     Some(())
