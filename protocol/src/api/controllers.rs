@@ -1,7 +1,7 @@
 //! Controllers: who owns the workers of a workspace.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ids::{ControllerId, InstanceId};
 use crate::process::ProcessId;
@@ -16,6 +16,25 @@ pub struct Handle {
     pub epoch: String,
     /// The secret.
     pub token: String,
+}
+
+impl Handle {
+    /// What a caller is told of a handle, without its secret: whether it is the owner's.
+    #[must_use]
+    pub fn shown(&self, valid: bool) -> Value {
+        match self.epoch.parse::<i64>() {
+            Ok(epoch) => {
+                json!({"present": true, "valid": valid, "controllerId": self.controller_id, "epoch": epoch})
+            }
+            Err(_) => json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"}),
+        }
+    }
+
+    /// What a caller without a handle is told of it.
+    #[must_use]
+    pub fn shown_none() -> Value {
+        json!({"present": false, "valid": false})
+    }
 }
 
 // The token is a secret: it must not reach a log through a debug print.
