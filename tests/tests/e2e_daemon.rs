@@ -13,9 +13,9 @@ use subagent_tests::harness::{Sandbox, request, wait_until};
 #[test]
 fn thirty_two_first_commands_start_one_daemon() {
     let sandbox = Sandbox::new();
-    let commands: Vec<_> = (0..32).map(|_| sandbox.subagent(&["worker", "list"]).spawn()).collect();
+    let commands: Vec<_> = (0..32).map(|_| sandbox.subagent(&["daemon", "start"]).spawn()).collect();
     for command in commands {
-        assert_eq!(command.output().data_of("worker.listed")["count"], 0);
+        assert_eq!(command.output().data_of("daemon.started")["liveWorkers"], 0);
     }
     assert_eq!(sandbox.daemon_info().unwrap().generation, 1, "a second daemon had been started");
     let daemons: Vec<_> =

@@ -220,7 +220,7 @@ fn a_permission_request_shows_the_command_and_the_diff_that_it_carries() {
     let sent = sandbox.command("subagent").args(send).on_screen();
     let inspected = sandbox.command("subagent").args(["worker", "inspect", &worker]).on_screen();
     for screen in [&sent, &inspected] {
-        let expected = "  $ rm -rf /work\n    reboot\n  /work/a.txt\n  - old\n  + new\n";
+        let expected = "  $ rm -rf /ws\n    reboot\n  /ws/a.txt\n  - old\n  + new\n";
         assert!(screen.text().contains(expected), "{:?}", screen.lines());
         assert!(!screen.bytes.contains("[2J"), "{:?}", screen.bytes);
         assert_eq!(screen.text().matches("? Permission requested").count(), 1, "{:?}", screen.lines());
@@ -229,7 +229,7 @@ fn a_permission_request_shows_the_command_and_the_diff_that_it_carries() {
     assert_eq!(pending["toolCallId"], "t-2");
     assert_eq!(pending["command"], pending["rawInput"]["command"]);
     assert_eq!(pending["content"][0]["newText"], "new\n");
-    assert_eq!(pending["locations"][0]["path"], "/work/a.txt");
+    assert_eq!(pending["locations"][0]["path"], "/ws/a.txt");
     let _ = sandbox.approve(&worker, &pending["requestId"], "allow").data_of("approval.decided");
     sandbox.finish();
 }

@@ -277,10 +277,10 @@ impl Hostile {
             }
             "permission-with-details" => {
                 let diff =
-                    json!({"type": "diff", "path": "/work/a.txt", "oldText": "old\n", "newText": "new\n"});
+                    json!({"type": "diff", "path": "/ws/a.txt", "oldText": "old\n", "newText": "new\n"});
                 let tool = json!({
                     "toolCallId": "t-2", "kind": "execute", "status": "pending", "content": [diff],
-                    "rawInput": {"command": "rm -rf /work\u{1b}[2J\nreboot"}, "locations": [{"path": "/work/a.txt"}],
+                    "rawInput": {"command": "rm -rf /ws\u{1b}[2J\nreboot"}, "locations": [{"path": "/ws/a.txt"}],
                 });
                 let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
                 return self.permission(tool, &options).map(Some);
