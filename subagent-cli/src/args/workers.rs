@@ -122,7 +122,7 @@ pub struct WorkerLogs {
     #[arg(value_name = "WORKER_ID")]
     pub worker_id: String,
     /// How much of the end, in bytes
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
     /// Which workspace.
     #[command(flatten)]

@@ -32,11 +32,10 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
-        StartPolicy::Refuse if losses.none() => {
-            Err(not_running("no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one").recommend(
-                "start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again",
-            ))
-        }
+        StartPolicy::Refuse if losses.none() => Err(not_running(
+            "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one",
+        )
+        .recommend("start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again")),
         StartPolicy::Refuse => appear(place, "the daemon ended and nobody started one again").await,
         StartPolicy::Start if is_below_guard() => {
             appear(

@@ -111,7 +111,8 @@ fn a_daemon_that_cannot_begin_says_why() {
     // Half of an installation.
     let alone = sandbox.file_name("subagent");
     fs::copy(sandbox.executable("subagent"), &alone).unwrap();
-    let error = sandbox.command(&alone).args(["daemon", "start", "--json"]).run().error("DAEMON_START_FAILED");
+    let error =
+        sandbox.command(&alone).args(["daemon", "start", "--json"]).run().error("DAEMON_START_FAILED");
     assert!(error["message"].as_str().unwrap().contains("subagentd"), "{error}");
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     sandbox.finish();

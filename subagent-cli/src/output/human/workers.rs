@@ -84,6 +84,15 @@ pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// `None`, and so the text as it is, if there is any.
+pub(super) fn logs(view: &mut View, data: &Value) -> Option<()> {
+    if data["text"] != "" {
+        return None;
+    }
+    view.page.word(Style::Dim, "(nothing on standard error)").end();
+    Some(())
+}
+
 pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
     shown(view, &data["worker"])?;
     let worker = word(&data["worker"], "workerId").to_owned();
