@@ -193,10 +193,12 @@ impl StoredEvent {
             RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(&self.payload) {
                 Ok(asked) => {
                     let view = ApprovalView::of(asked.params.get());
-                    json!({
+                    let mut data = json!({
                         "requestId": asked.request_id, "kind": "tool.call",
                         "message": view.message, "options": view.options,
-                    })
+                    });
+                    view.tool_call.into_iter().for_each(|(key, value)| data[key] = value);
+                    data
                 }
                 Err(_) => json!({}),
             },
@@ -279,6 +281,10 @@ pub struct ApprovalView {
     pub message: String,
     /// The answers that are offered; never empty (without any, `allow` and `deny` are assumed).
     pub options: Vec<ApprovalOption>,
+    /// What it is asked for, as far as the request itself says: `toolCallId`, `command`, `rawInput`, `content`,
+    /// `locations`, as in a tool call's `progress.update`.
+    #[serde(default)]
+    pub tool_call: Map<String, Value>,
 }
 
 impl ApprovalView {
@@ -316,7 +322,7 @@ impl ApprovalView {
                 })
                 .into();
         }
-        Self { message, options }
+        Self { message, options, tool_call: fields::of_request(call) }
     }
 }
 
@@ -394,6 +400,30 @@ mod tests {
         assert_eq!(view.message, "Permission requested for edit");
         assert_eq!(view.options.iter().map(|o| o.id.as_str()).collect::<Vec<_>>(), ["allow", "deny"]);
         assert_eq!(ApprovalView::of("garbage").options.len(), 2);
+    }
+
+    #[test]
+    fn a_permission_request_says_what_it_is_asked_for() {
+        let asked = stored(
+            Some(RecordType::ApprovalRequested),
+            EventType::ApprovalRequested,
+            None,
+            r#"{"requestId":"ap_0123456789","params":{"toolCall":{"toolCallId":"1","kind":"edit","status":"pending",
+                "rawInput":{"command":["rm","a b"]},"locations":[{"path":"/a"},7],
+                "content":[{"type":"diff","path":"/a","oldText":"x","newText":"y"}]}}}"#,
+        );
+        let mut data = asked.data();
+        let options = data.as_object_mut().unwrap().remove("options").unwrap();
+        assert_eq!(options.as_array().unwrap().len(), 2);
+        assert_eq!(
+            data,
+            json!({
+                "requestId": "ap_0123456789", "kind": "tool.call", "message": "Permission requested for edit",
+                "toolCallId": "1", "rawInput": {"command": ["rm", "a b"]}, "command": "rm 'a b'",
+                "locations": [{"path": "/a"}],
+                "content": [{"type": "diff", "path": "/a", "oldText": "x", "newText": "y"}],
+            })
+        );
     }
 
     #[test]

@@ -16,16 +16,10 @@ pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     let mut fields = Fields { update: &params["update"], taken: Map::new() };
     match kind {
         "tool_call" | "tool_call_update" => {
-            fields.text("toolCallId", "toolCallId");
             fields.text("title", "title");
             fields.text("kind", "toolKind");
             fields.text("status", "status");
-            fields.objects("locations");
-            fields.objects("content");
-            fields.some("rawInput");
-            if let Some(command) = command(&fields.update["rawInput"]) {
-                fields.taken.insert("command".to_owned(), command.into());
-            }
+            fields.what_a_tool_does();
         }
         "plan" => fields.objects("entries"),
         "usage" => {
@@ -49,6 +43,14 @@ pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     fields.taken
 }
 
+/// The fields of a permission request that say what it is asked for, from the `toolCall` of its `params`.
+#[must_use]
+pub fn of_request(tool_call: &Value) -> Map<String, Value> {
+    let mut fields = Fields { update: tool_call, taken: Map::new() };
+    fields.what_a_tool_does();
+    fields.taken
+}
+
 struct Fields<'a> {
     update: &'a Value,
     taken: Map<String, Value>,
@@ -58,6 +60,16 @@ impl Fields<'_> {
     fn take(&mut self, from: &str, to: &str, fits: impl Fn(&Value) -> bool) {
         if let Some(value) = self.update.get(from).filter(|value| fits(value)) {
             self.taken.insert(to.to_owned(), value.clone());
+        }
+    }
+
+    fn what_a_tool_does(&mut self) {
+        self.text("toolCallId", "toolCallId");
+        self.objects("locations");
+        self.objects("content");
+        self.some("rawInput");
+        if let Some(command) = command(&self.update["rawInput"]) {
+            self.taken.insert("command".to_owned(), command.into());
         }
     }
 

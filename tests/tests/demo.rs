@@ -1,7 +1,9 @@
 //! `subagent demo` works from end to end and leaves nothing behind.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use subagent_tests::harness::Sandbox;
 
 #[test]
@@ -16,4 +18,24 @@ fn the_demo_shows_what_it_promises() {
     // Its temporary folder and all of its processes are gone; `finish` looks for the processes.
     assert_eq!(std::fs::read_dir(sandbox.file("tmp")).unwrap().count(), 0, "{said}");
     sandbox.finish();
+}
+
+#[test]
+fn a_signal_in_the_middle_of_the_demo_leaves_nothing_either() {
+    // While the daemon is being started, a turn runs, and there is no daemon but a worker.
+    for (signal, line) in [
+        (Signal::SIGINT, "$ subagent controller init"),
+        (Signal::SIGTERM, "Once"),
+        (Signal::SIGHUP, "  The next command starts another daemon"),
+    ] {
+        let sandbox = Sandbox::new();
+        let demo = sandbox.command("subagent").args(["demo"]).spawn();
+        demo.wait_line(line, |said| said.contains(line).then_some(()));
+        demo.signal(signal);
+        let output = demo.output();
+        assert_eq!(output.status.signal(), Some(signal as i32), "{output}");
+        assert!(output.stderr.ends_with("Nothing is left.\n"), "{output}");
+        assert_eq!(std::fs::read_dir(sandbox.file("tmp")).unwrap().count(), 0, "{output}");
+        sandbox.finish();
+    }
 }

@@ -13,9 +13,9 @@ use subagent_tests::harness::{Sandbox, request, wait_until};
 #[test]
 fn thirty_two_first_commands_start_one_daemon() {
     let sandbox = Sandbox::new();
-    let commands: Vec<_> = (0..32).map(|_| sandbox.subagent(&["worker", "list"]).spawn()).collect();
+    let commands: Vec<_> = (0..32).map(|_| sandbox.subagent(&["daemon", "start"]).spawn()).collect();
     for command in commands {
-        assert_eq!(command.output().data_of("worker.listed")["count"], 0);
+        assert_eq!(command.output().data_of("daemon.started")["liveWorkers"], 0);
     }
     assert_eq!(sandbox.daemon_info().unwrap().generation, 1, "a second daemon had been started");
     let daemons: Vec<_> =
@@ -28,9 +28,12 @@ fn thirty_two_first_commands_start_one_daemon() {
 fn autostart_can_be_refused() {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SUBAGENT_NO_AUTOSTART", "1");
-    let error = sandbox.run(&["worker", "list"]).error("DAEMON_NOT_RUNNING");
+    let error = sandbox.run(&["controller", "init"]).error("DAEMON_NOT_RUNNING");
     assert!(error["message"].as_str().unwrap().contains("SUBAGENT_NO_AUTOSTART"), "{error}");
     assert!(sandbox.processes().is_empty());
+    assert_eq!(error["details"]["recommendedCommand"], "subagent daemon start");
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
+    sandbox.init();
     sandbox.finish();
 }
 
@@ -42,6 +45,50 @@ fn local_commands_start_no_daemon() {
     assert_eq!(sandbox.run(&["launcher", "probe", "demo"]).data_of("launcher.probed")["available"], true);
     assert!(sandbox.processes().is_empty());
     assert!(!sandbox.state_dir().exists());
+    sandbox.finish();
+}
+
+#[test]
+fn whoever_only_looks_where_nothing_was_done_makes_no_state_and_starts_no_daemon() {
+    let sandbox = Sandbox::new();
+    let list = sandbox.run(&["worker", "list", "--controller-id", "ctl_0123456789"]).data_of("worker.listed");
+    assert_eq!(list, json!({"items": [], "count": 0, "controllerId": "ctl_0123456789"}));
+    let recovered = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
+    assert_eq!(recovered, json!({"items": [], "count": 0, "workspaceFilter": null}));
+    let status = sandbox.subagent(&["controller", "status"]).env("SUBAGENT_CTL_ID", "ctl_0123456789");
+    let status = status.env("SUBAGENT_CTL_EPOCH", "3").env("SUBAGENT_CTL_TOKEN", "secret").run();
+    let workspace = sandbox.workspace();
+    let mut nobody = json!({
+        "controllerId": null, "workspaceKey": workspace, "state": "dormant", "activeOwner": null,
+        "envHandle": {"present": true, "valid": false, "controllerId": "ctl_0123456789", "epoch": 3},
+    });
+    assert_eq!(status.data_of("controller.status"), nobody);
+    let unknown = ["controller", "status", "--controller-id", "ctl_0123456789"];
+    assert_eq!(
+        sandbox.run(&unknown).error("CONTROLLER_NOT_FOUND")["details"],
+        json!({"controllerId": "ctl_0123456789"})
+    );
+    let id = "w_0123456789";
+    for args in [
+        &["worker", "show", id][..],
+        &["worker", "inspect", id],
+        &["worker", "logs", id],
+        &["watch", "--worker-id", id],
+        &["wait", "--worker-id", id],
+    ] {
+        let details = sandbox.run(args).error("WORKER_NOT_FOUND")["details"].clone();
+        assert_eq!(details["workerId"], id);
+        assert_eq!(details["stateDbPath"], json!(sandbox.state_dir().join("state.db")));
+    }
+    assert!(!sandbox.state_dir().exists() && sandbox.processes().is_empty());
+    // The daemon says the same.
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
+    nobody["envHandle"] = json!({"present": false, "valid": false});
+    assert_eq!(sandbox.run(&["controller", "status"]).data_of("controller.status"), nobody);
+    let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(list, json!({"items": [], "count": 0, "controllerId": null}));
+    let recovered = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
+    assert_eq!(recovered, json!({"items": [], "count": 0, "workspaceFilter": null}));
     sandbox.finish();
 }
 

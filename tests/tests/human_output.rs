@@ -207,10 +207,60 @@ fn a_permission_request_names_what_to_type_for_each_answer() {
             line.and_then(|line| line.split_once("subagent ")).unwrap_or_else(|| panic!("{lines:?}"));
         command.split(' ').map(str::to_owned).collect()
     };
-    assert!(command("Reject").ends_with(&["--option-id".to_owned(), "reject-once".to_owned()]));
+    assert!(command("Reject").ends_with(&["--option-id=reject-once".to_owned()]));
     let decided = sandbox.command("subagent").args(command("Allow once")).on_screen();
     assert!(decided.text().contains("answered with allow-once"), "{decided:?}");
     sandbox.finish();
+}
+
+#[test]
+fn a_permission_request_shows_the_command_and_the_diff_that_it_carries() {
+    let (sandbox, worker) = with_hostile_worker();
+    let send = ["send", "--worker-id", &worker, "--text", "hostile: permission-with-details"];
+    let sent = sandbox.command("subagent").args(send).on_screen();
+    let inspected = sandbox.command("subagent").args(["worker", "inspect", &worker]).on_screen();
+    for screen in [&sent, &inspected] {
+        let expected = "  $ rm -rf /ws\n    reboot\n  /ws/a.txt\n  - old\n  + new\n";
+        assert!(screen.text().contains(expected), "{:?}", screen.lines());
+        assert!(!screen.bytes.contains("[2J"), "{:?}", screen.bytes);
+        assert_eq!(screen.text().matches("? Permission requested").count(), 1, "{:?}", screen.lines());
+    }
+    let pending = &sandbox.run(&["worker", "inspect", &worker]).data()["pendingApprovals"][0];
+    assert_eq!(pending["toolCallId"], "t-2");
+    assert_eq!(pending["command"], pending["rawInput"]["command"]);
+    assert_eq!(pending["content"][0]["newText"], "new\n");
+    assert_eq!(pending["locations"][0]["path"], "/ws/a.txt");
+    let _ = sandbox.approve(&worker, &pending["requestId"], "allow").data_of("approval.decided");
+    sandbox.finish();
+}
+
+#[test]
+fn the_printed_command_answers_with_just_that_option() {
+    let (sandbox, worker) = with_hostile_worker();
+    for label in ["Hyphen", "Escape"] {
+        let send = ["send", "--worker-id", &worker, "--text", "hostile: permission-strange-ids"];
+        let screen = sandbox.command("subagent").args(send).at_terminal(300, On::Both).screen();
+        let lines = screen.lines();
+        let line = lines.iter().find(|line| line.trim_start().starts_with(label)).unwrap();
+        let command = line.trim_start().trim_start_matches(label).trim_start();
+        assert!(!command.contains(char::is_control), "{command:?}");
+        let script = command.replacen("subagent", &sandbox.executable("subagent"), 1);
+        let decided = sandbox.command("bash").args(["-c", &format!("{script} --json")]).run();
+        let id = decided.data_of("approval.decided")["optionId"].as_str().unwrap().to_owned();
+        assert_eq!(id, if label == "Hyphen" { "-x" } else { "it's\u{1b}[2J\u{202e}\n" });
+        let nul = lines.iter().find(|line| line.trim_start().starts_with("Nul")).unwrap();
+        assert!(nul.contains("--input") && !nul.contains("--option-id"), "{nul:?}");
+    }
+    sandbox.finish();
+}
+
+fn with_hostile_worker() -> (Sandbox, String) {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &[]);
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let worker = sandbox.start("hostile");
+    (sandbox, worker)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Permission requests: the open ones, and decisions.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::event::ApprovalOption;
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
@@ -68,4 +69,9 @@ pub struct PendingApproval {
     pub status: ApprovalStatus,
     /// Since when.
     pub created_at: Timestamp,
+    /// What it is asked for, as far as the request itself says: `toolCallId`, `command`, `rawInput`, `content`,
+    /// `locations`, as in a tool call's `progress.update`.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub tool_call: Map<String, Value>,
 }

@@ -1,7 +1,7 @@
 //! Controllers: who owns the workers of a workspace.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::ids::{ControllerId, InstanceId};
 use crate::process::ProcessId;
@@ -16,6 +16,39 @@ pub struct Handle {
     pub epoch: String,
     /// The secret.
     pub token: String,
+}
+
+impl Handle {
+    /// Its epoch; `None` if it is no whole number. One beyond all numbers here is the largest: nobody's.
+    #[must_use]
+    pub fn epoch_number(&self) -> Option<i64> {
+        use std::num::IntErrorKind;
+        match self.epoch.parse::<i64>() {
+            Ok(epoch) => Some(epoch),
+            Err(error) => match error.kind() {
+                IntErrorKind::PosOverflow => Some(i64::MAX),
+                IntErrorKind::NegOverflow => Some(i64::MIN),
+                _ => None,
+            },
+        }
+    }
+
+    /// What a caller is told of a handle, without its secret: whether it is the owner's.
+    #[must_use]
+    pub fn shown(&self, valid: bool) -> Value {
+        match self.epoch_number() {
+            Some(epoch) => {
+                json!({"present": true, "valid": valid, "controllerId": self.controller_id, "epoch": epoch})
+            }
+            None => json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"}),
+        }
+    }
+
+    /// What a caller without a handle is told of it.
+    #[must_use]
+    pub fn shown_none() -> Value {
+        json!({"present": false, "valid": false})
+    }
 }
 
 // The token is a secret: it must not reach a log through a debug print.

@@ -74,10 +74,10 @@ pub struct DaemonStop {
 #[derive(Debug, Args)]
 pub struct DaemonLogs {
     /// How much of the end, in bytes
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
     /// At most so many lines of that
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = super::numbers::count)]
     pub lines: Option<u64>,
     /// Which workspace.
     #[command(flatten)]

@@ -86,13 +86,13 @@ pub struct WorkerContinue {
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
     /// A role, free text [default: the same]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub role: Option<String>,
     /// Where the agent works, and whose workspace it belongs to [default: the same]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// A label for people [default: continued-from-WORKER_ID]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub label: Option<String>,
     /// Whose worker it will be [default: the same]
     #[arg(long, value_name = "ID")]

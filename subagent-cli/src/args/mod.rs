@@ -216,12 +216,22 @@ impl<const N: usize> From<[&str; N]> for Typed {
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
-    let mut command = Cli::command();
+    let mut command = with_any_values(Cli::command());
     let matches = command
         .try_get_matches_from_mut(all)
         .map_err(|error| crate::usage::with_usage(error, &mut command, &args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
+}
+
+/// A flag takes what follows it as its value, also if that begins with a hyphen, as in the Python program: ids, labels
+/// and texts may.
+fn with_any_values(command: clap::Command) -> clap::Command {
+    let any = |arg: clap::Arg| {
+        let takes = arg.get_long().is_some() && arg.get_action().takes_values();
+        if takes { arg.allow_hyphen_values(true) } else { arg }
+    };
+    command.mut_args(any).mut_subcommands(with_any_values)
 }
 
 #[cfg(test)]

@@ -13,6 +13,16 @@ pub(super) fn window(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number of things, 1 or more.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(0) => Err("must be 1 or more".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) if text.trim().starts_with('-') => Err("must be 1 or more".to_owned()),
+        Err(_) => Err("not a whole number".to_owned()),
+    }
+}
+
 fn at_least(text: &str, least: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
     if !number.is_finite() {
@@ -34,6 +44,15 @@ mod tests {
         for wrong in ["-1", "nan", "inf", "x", "", "1,5"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_count_is_one_or_more() {
+        assert_eq!(count("7"), Ok(7));
+        for wrong in ["0", "-1"] {
+            assert_eq!(count(wrong).unwrap_err(), "must be 1 or more");
+        }
+        assert_eq!(count("1.5").unwrap_err(), "not a whole number");
     }
 
     #[test]

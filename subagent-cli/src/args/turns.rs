@@ -39,7 +39,7 @@ pub struct Send {
     #[arg(long, value_name = "ID")]
     pub worker_id: Option<String>,
     /// The text (for complex text use --text-file or --text-stdin)
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub text: Option<String>,
     /// Read the text from a file
     #[arg(long, value_name = "PATH", value_parser = path())]
@@ -51,7 +51,7 @@ pub struct Send {
     #[arg(long)]
     pub request_approval: bool,
     /// Further content blocks, a JSON list of objects as in the protocol
-    #[arg(id = "blocks_json", long = "blocks", value_name = "JSON", allow_hyphen_values = true)]
+    #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
     pub blocks: Option<String>,
     /// Wait for the end of the turn or a permission request (the default)
     #[arg(id = "wait_for_match", long = "wait", overrides_with = "no_wait")]
@@ -203,7 +203,7 @@ pub struct Approve {
     #[arg(id = "request_id", long = "request", value_name = "ID")]
     pub request: Option<String>,
     /// What to answer
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WORD")]
     pub decision: Option<String>,
     /// Exactly this option
     #[arg(long, value_name = "ID")]
@@ -212,7 +212,7 @@ pub struct Approve {
     #[arg(long)]
     pub alias: Option<String>,
     /// A note for the journal
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
     /// Read workerId, requestId, decision, ... from structured JSON, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
@@ -241,7 +241,7 @@ pub struct Cancel {
     #[arg(long, value_name = "ID")]
     pub worker_id: String,
     /// Why, for the journal [default: canceled by manager]
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Which workspace.
     #[command(flatten)]

@@ -25,13 +25,13 @@ pub struct WorkerStart {
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
     /// A role, free text [default: the config's, else "default"]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub role: Option<String>,
     /// Where the agent works, and whose workspace it belongs to [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// A label for people [default: worker]
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long)]
     pub label: Option<String>,
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]
@@ -122,7 +122,7 @@ pub struct WorkerLogs {
     #[arg(value_name = "WORKER_ID")]
     pub worker_id: String,
     /// How much of the end, in bytes
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
     /// Which workspace.
     #[command(flatten)]

@@ -32,9 +32,10 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
-        StartPolicy::Refuse if losses.none() => {
-            Err(not_running("no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one"))
-        }
+        StartPolicy::Refuse if losses.none() => Err(not_running(
+            "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one",
+        )
+        .recommend("start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again")),
         StartPolicy::Refuse => appear(place, "the daemon ended and nobody started one again").await,
         StartPolicy::Start if is_below_guard() => {
             appear(
@@ -161,7 +162,7 @@ fn not_running(why: &str) -> Failure {
     Failure::new(Code::DaemonNotRunning, why.to_owned())
         .retryable()
         .recommend("start the daemon from outside of a worker, then try again")
-        .with("recommendedCommand", "subagentd run")
+        .with("recommendedCommand", "subagent daemon start")
 }
 
 pub(super) fn start_failed(why: impl Into<String>) -> Failure {

@@ -108,6 +108,12 @@ impl Client {
         Self { place, handle: None, link: None }
     }
 
+    /// The same, asking in the name of an owner.
+    #[must_use]
+    pub fn in_the_name_of(self, handle: Option<Handle>) -> Self {
+        Self { handle, ..self }
+    }
+
     /// The daemon that was asked last.
     #[must_use]
     pub fn daemon(&self) -> Option<&DaemonInfo> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::controllers::ControllerRecover;
 use crate::client::{Ask, Client, Query, block_on};
@@ -15,8 +15,12 @@ pub(super) fn run(args: &ControllerRecover, context: &Context) -> Result<Outcome
     let root = workspace.root.to_string_lossy();
     let filter = present_path(args.cwd.clone()).map(|_| &*root);
     let path = Query::new("/v1/controllers").with("workspaceKey", filter);
-    let mut client = Client::new(context, &workspace);
-    let mut data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let mut data = if super::has_state(&workspace) {
+        let mut client = Client::new(context, &workspace);
+        block_on(async move { client.ask(&Ask::get(path)).await })?
+    } else {
+        json!({"items": [], "count": 0, "workspaceFilter": filter})
+    };
     for item in data["items"].as_array_mut().into_iter().flatten() {
         item["suggestedAction"] = suggested(item, &workspace.root);
     }

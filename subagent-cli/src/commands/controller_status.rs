@@ -1,17 +1,24 @@
 //! `controller status`: who owns a workspace, and what the caller's handle is worth.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::{ControllerChoice, Handle};
 
 use super::controller_grant;
 use crate::args::controllers::ControllerStatus;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
 pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+    if !super::has_state(&workspace) {
+        let data = of_nobody(&choice, context.handle().as_ref())?;
+        let shown = shown(&data);
+        return Ok(Outcome::report("controller.status", data, shown));
+    }
     let path = Query::new("/v1/controllers/status")
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())
@@ -20,6 +27,19 @@ pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome>
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = shown(&data);
     Ok(Outcome::report("controller.status", data, shown))
+}
+
+/// The status of a workspace where nothing has been done yet.
+fn of_nobody(choice: &ControllerChoice, handle: Option<&Handle>) -> Result<Value> {
+    if let Some(named) = &choice.controller_id {
+        let message = format!("there is no controller {named}");
+        return Err(Failure::new(Code::ControllerNotFound, message).with("controllerId", named.as_str()));
+    }
+    let env_handle = handle.map_or_else(Handle::shown_none, |handle| handle.shown(false));
+    Ok(json!({
+        "controllerId": null, "workspaceKey": choice.workspace_key, "state": "dormant", "activeOwner": null,
+        "envHandle": env_handle,
+    }))
 }
 
 fn shown(data: &Value) -> String {

@@ -64,7 +64,7 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
             waited = &mut waited => return waited,
             () = &mut interrupted => {
                 line.erase();
-                interrupt(&worker, from.as_deref());
+                interrupt(&worker, from.as_deref(), activity.borrow().is_of_turn());
             }
             () = &mut following => {}
             () = news.notified() => {}
@@ -98,12 +98,17 @@ async fn follow(
 }
 
 /// Ends this process as the signal would have: whoever started it sees that. The turn is not touched.
-fn interrupt(worker: &str, from: Option<&str>) {
+fn interrupt(worker: &str, from: Option<&str>, turn: bool) {
     let cursor = from.map(|event| format!(" --from-event-id {event}")).unwrap_or_default();
-    tell(&format!(
-        "\nThe wait has ended, the turn goes on.\nHint: wait on, or end the turn with `subagent cancel`\n\
-         Try:  subagent wait --worker-id {worker}{cursor}\n"
-    ));
+    let ended = if turn {
+        format!(
+            "The wait has ended, the turn goes on.\n\
+             Hint: wait on, or end the turn with `subagent cancel --worker-id {worker}`"
+        )
+    } else {
+        "The wait has ended; nothing else has changed.".to_owned()
+    };
+    tell(&format!("\n{ended}\nTry:  subagent wait --worker-id {worker}{cursor}\n"));
     // SAFETY: the default disposition is no function of ours that could do anything unsafe.
     #[allow(unsafe_code)]
     let restored = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };

@@ -118,15 +118,22 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
     }
 }
 
-/// The worker's id, unless it is empty: an empty segment would make the URL another one.
+/// Whether anything was ever done in this workspace. Where not, a command that only looks makes no state dir and starts no
+/// daemon, which could only say the same.
+fn has_state(workspace: &Workspace) -> bool {
+    !matches!(workspace.state_dir.try_exists(), Ok(false))
+}
+
+/// The worker's id, unless there can be no such worker: an empty segment would make the URL another one, and without a
+/// state dir there are none.
 fn named_worker<'a>(worker_id: &'a str, workspace: &Workspace) -> Result<&'a str> {
-    if !worker_id.is_empty() {
-        return Ok(worker_id);
-    }
-    Err(Failure::new(
-        Code::WorkerNotFound,
-        "an empty text names no worker; `subagent worker list` shows them",
-    )
-    .with("workerId", worker_id)
-    .with("stateDbPath", path_value(&workspace.db_path)))
+    let message = match worker_id {
+        "" => "an empty text names no worker; `subagent worker list` shows them".to_owned(),
+        _ if has_state(workspace) => return Ok(worker_id),
+        _ => format!("there is no worker {worker_id}: nothing was started in this workspace so far"),
+    };
+    Err(Failure::new(Code::WorkerNotFound, message)
+        .with("workerId", worker_id)
+        .with("stateDbPath", path_value(&workspace.db_path))
+        .recommend("list the workers with `subagent worker list`; check --cwd and SUBAGENT_STATE_DIR"))
 }

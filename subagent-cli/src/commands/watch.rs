@@ -16,7 +16,7 @@ use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::human::Stream;
 use crate::output::terminal::Terminal;
-use crate::output::{Outcome, json as one_line, write};
+use crate::output::{Outcome, document, write};
 
 pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     if args.ndjson && args.json.json {
@@ -91,7 +91,7 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
             }
             Sink::Person(stream) => stream.write(&found),
             Sink::Lines => {
-                found.into_iter().fold(String::new(), |text, event| text + &one_line::line(event) + "\n")
+                found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n")
             }
         };
         match write(&text) {

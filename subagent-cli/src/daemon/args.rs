@@ -38,7 +38,7 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) once: bool,
     /// How often the status file is written, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = crate::args::numbers::count)]
     pub(super) heartbeat_seconds: u64,
     /// Restart dead workers at once (the default)
     #[arg(long, overrides_with = "no_monitor_workers")]
@@ -47,7 +47,7 @@ pub(super) struct Run {
     #[arg(long, overrides_with = "monitor_workers")]
     pub(super) no_monitor_workers: bool,
     /// How long a worker is left alone after a restart, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::count)]
     pub(super) restart_cooldown_seconds: u64,
     /// Print JSON
     #[arg(long)]

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use subagent_config::Environment;
 
 use crate::args::Typed;
 use crate::context::Context;
@@ -39,15 +38,18 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Stop(stop) => (Format::of(stop.json), stop.state_dir.clone()),
     };
     let found = Context::of_process(format, Typed::default())
-        .and_then(|context| Ok((locate(state_dir.as_deref(), &context)?, context.env)));
-    let (state_dir, env): (PathBuf, Environment) = match found {
+        .and_then(|context| Ok((locate(state_dir.as_deref(), &context)?, context)));
+    let (state_dir, context): (PathBuf, Context) = match found {
         Ok(found) => found,
         Err(failure) => return finish(format, Err(failure)),
     };
     match cli.command {
-        Command::Run(run) => run::run(&run, state_dir, &env),
+        Command::Run(run) => run::run(&run, state_dir, &context.env),
         Command::Status(_) => finish(format, status::status(state_dir)),
-        Command::Stop(stop) => finish(format, stop::stop(stop.workers, state_dir)),
+        Command::Stop(stop) => {
+            let handle = if stop.workers { context.handle() } else { None };
+            finish(format, stop::stop(stop.workers, handle, state_dir))
+        }
     }
 }
 

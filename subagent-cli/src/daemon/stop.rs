@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use subagent_protocol::Code;
-use subagent_protocol::api::StopDaemon;
+use subagent_protocol::api::{Handle, StopDaemon};
 use tokio::time::Instant;
 
 use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running};
@@ -15,17 +15,18 @@ use crate::output::Outcome;
 /// How long ending all workers may take.
 const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 
-/// Asks for the end of the daemon (and with `workers` of all workers) and waits for it.
+/// Asks for the end of the daemon (and with `workers` of all workers, in the name of the owner with this handle) and waits
+/// for it.
 ///
 /// # Errors
-/// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`.
-pub(crate) fn stop(workers: bool, state_dir: PathBuf) -> Result<Outcome> {
+/// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`.
+pub(crate) fn stop(workers: bool, handle: Option<Handle>, state_dir: PathBuf) -> Result<Outcome> {
     block_on(async move {
         let Some(shown) = running(&state_dir).await? else {
             let data = json!({"stopped": false, "pid": null, "workers": workers, "reason": "NOT_RUNNING"});
             return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
         };
-        let mut client = Client::of_running(state_dir.clone());
+        let mut client = Client::of_running(state_dir.clone()).in_the_name_of(handle);
         let limit = if workers { WORKERS_LIMIT } else { REQUEST_LIMIT };
         let ask = Ask::change("/v1/daemon/stop", &StopDaemon { workers })?.within(Some(limit));
         let told = match client.ask(&ask).await {

@@ -3,6 +3,7 @@
 //! Every step is a command that is printed and then run as its own process, as a user would type it. Must not know
 //! anything that a user could not find out: it reads what the commands print.
 
+mod interrupt;
 mod shell;
 
 use std::fs;
@@ -27,11 +28,13 @@ const GONE: Duration = Duration::from_secs(10);
 /// The first step whose outcome is not what was promised, with what it printed.
 pub fn run() -> Result<Outcome> {
     let begun = Instant::now();
+    let signals = interrupt::Listener::new()?;
     let folder = tempfile::Builder::new()
         .prefix("subagent-demo-")
         .tempdir()
         .map_err(|error| Failure::internal(format!("no temporary folder can be made: {error}")))?;
     let shell = Shell::new(folder.path())?;
+    signals.clean_up(&shell, folder.path().to_owned());
     said(&format!("A temporary workspace: {}", folder.path().display()));
     let result = show(&shell, folder.path());
     if result.is_err() {

@@ -1,9 +1,10 @@
 //! What a person at a shell does: types commands, reads what they print, kills a process.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -13,21 +14,25 @@ use serde_json::Value;
 use subagent_config::proc;
 
 use super::flush;
+use super::interrupt::Children;
 use crate::failure::{Failure, Result};
 
 /// No step takes longer.
 const STEP: Duration = Duration::from_secs(60);
 
 /// A folder, and the commands that are run in it.
+#[derive(Debug, Clone)]
 pub(super) struct Shell {
     folder: PathBuf,
     programs: PathBuf,
+    children: Children,
 }
 
 /// A `watch --follow` whose lines are shown as they come.
 pub(super) struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
+    children: Children,
 }
 
 /// Prints a line for the person who watches.
@@ -42,7 +47,7 @@ impl Shell {
         let own = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("cannot find out where this program is: {error}")))?;
         let programs = own.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { folder: folder.to_owned(), programs })
+        Ok(Self { folder: folder.to_owned(), programs, children: Children::default() })
     }
 
     pub(super) fn program(&self, name: &str) -> PathBuf {
@@ -75,13 +80,42 @@ impl Shell {
         command
     }
 
+    /// What is running now.
+    pub(super) fn children(&self) -> Children {
+        self.children.clone()
+    }
+
+    fn output(&self, command: &mut Command) -> io::Result<Output> {
+        let child = self.children.spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+        let pid = child.id();
+        let output = child.wait_with_output();
+        self.children.ended(pid);
+        output
+    }
+
+    /// Ends all that the demo has started, whatever else runs at the moment.
+    pub(super) fn stop_all(&self) -> io::Result<()> {
+        if !self.folder.join(".subagent/state").exists() {
+            return Ok(());
+        }
+        // A command that was killed may have left a daemon that has not come up yet, or a worker without a daemon.
+        let starting: (&str, &[&str]) = ("subagent", &["daemon", "start"]);
+        for (program, args) in [starting, ("subagentd", &["stop", "--workers"])] {
+            // A second Ctrl-C must not end them.
+            let output = self.command(program, args).process_group(0).output()?;
+            if !output.status.success() {
+                return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Shows a command, runs it, shows what it prints.
     pub(super) fn run(&self, program: &str, args: &[&str]) -> Result<String> {
         said(&format!("$ {program} {}", args.join(" ")));
         let begun = Instant::now();
         let output = self
-            .command(program, args)
-            .output()
+            .output(&mut self.command(program, args))
             .map_err(|error| Failure::internal(format!("{program} cannot be run: {error}")))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in text.lines() {
@@ -97,9 +131,7 @@ impl Shell {
 
     fn json(&self, args: &[&str]) -> Result<Value> {
         let output = self
-            .command("subagent", args)
-            .arg("--json")
-            .output()
+            .output(self.command("subagent", args).arg("--json"))
             .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
         serde_json::from_slice(&output.stdout)
             .map_err(|error| Failure::internal(format!("subagent printed no JSON: {error}")))
@@ -109,9 +141,8 @@ impl Shell {
         let args = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "60"];
         said(&format!("$ subagent {} &", args.join(" ")));
         let mut child = self
-            .command("subagent", &args)
-            .stdout(Stdio::piped())
-            .spawn()
+            .children
+            .spawn(self.command("subagent", &args).stdout(Stdio::piped()))
             .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
         let Some(stdout) = child.stdout.take() else { return Err(Failure::internal("watch has no output")) };
         let (sender, lines) = mpsc::channel();
@@ -129,7 +160,7 @@ impl Shell {
                 }
             }
         });
-        Ok(Watch { child, lines })
+        Ok(Watch { child, lines, children: self.children() })
     }
 
     /// Kills the daemon as a crash would.
@@ -149,9 +180,8 @@ impl Shell {
         said(&format!("$ subagent watch --worker-id {worker} --follow"));
         let follow = ["watch", "--worker-id", worker, "--follow", "--timeout-seconds", "30"];
         let mut child = self
-            .command("subagent", &follow)
-            .stdout(Stdio::piped())
-            .spawn()
+            .children
+            .spawn(self.command("subagent", &follow).stdout(Stdio::piped()))
             .map_err(|error| Failure::internal(format!("subagent cannot be run: {error}")))?;
         let Some(stdout) = child.stdout.take() else { return Err(Failure::internal("watch has no output")) };
         let mut heard = false;
@@ -170,7 +200,7 @@ impl Shell {
                 break;
             }
         }
-        end(&mut child);
+        end(&mut child, &self.children);
         if heard && ended {
             return Ok(());
         }
@@ -205,20 +235,21 @@ impl Watch {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(piece) => seen.push(piece.trim().to_owned()),
                 Err(_) => {
-                    end(&mut self.child);
+                    end(&mut self.child, &self.children);
                     return Err(Failure::internal(format!("watch showed {seen:?}, not {text:?}")));
                 }
             }
         }
-        end(&mut self.child);
+        end(&mut self.child, &self.children);
         Ok(())
     }
 }
 
-fn end(child: &mut Child) {
+fn end(child: &mut Child, children: &Children) {
     // It may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();
+    children.ended(child.id());
 }
 
 /// Waits until processes are gone; gives those that are not.

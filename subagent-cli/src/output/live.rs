@@ -28,6 +28,12 @@ impl Activity {
         Self { state: Some("running"), ..Self::default() }
     }
 
+    /// Whether a turn is known to be open.
+    #[must_use]
+    pub fn is_of_turn(&self) -> bool {
+        self.state.is_some_and(|state| state != "idle")
+    }
+
     /// Takes an event into account.
     pub fn see(&mut self, event: &Value) {
         let data = &event["data"];

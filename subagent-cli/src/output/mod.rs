@@ -81,7 +81,7 @@ impl Outcome {
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (text, code) = match result {
         Ok(Outcome::Report { kind, data, text }) => match format {
-            Format::Json => (json::line(success(kind, data)), 0),
+            Format::Json => (document(success(kind, data)), 0),
             Format::Text => match Terminal::of_stdout() {
                 Some(terminal) => (human::report(kind, &data, &text, terminal), 0),
                 None => (text, 0),
@@ -89,12 +89,12 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
         },
         Ok(Outcome::Lines(text)) => (harmless(text), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
-            Format::Json => (json::line(document), code),
+            Format::Json => (self::document(document), code),
             Format::Text => (harmless(text), code),
         },
         Ok(Outcome::Printed) => return ExitCode::SUCCESS,
         Err(failure) => match format {
-            Format::Json => (json::line(errors::envelope(&failure)), 1),
+            Format::Json => (document(errors::envelope(&failure)), 1),
             Format::Text => {
                 match Terminal::of_stderr() {
                     Some(terminal) => tell(&human::failure(&failure, terminal)),
@@ -114,6 +114,27 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
 #[must_use]
 pub fn success(kind: &str, data: Value) -> Value {
     json!({"schemaVersion": "v1", "ok": true, "type": kind, "data": data})
+}
+
+/// A document in one line, as stdout may have it: at a terminal what would act on it is escaped, which is the same JSON.
+#[must_use]
+pub fn document(value: Value) -> String {
+    let line = json::line(value);
+    if Terminal::of_stdout().is_some() { escaped(&line) } else { line }
+}
+
+/// JSON with escapes for the control characters that it may hold as they are, and for marks that turn the direction of
+/// text. Below U+0020 it holds none, and the others are in strings.
+fn escaped(line: &str) -> String {
+    let acts = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    line.chars().fold(String::with_capacity(line.len()), |mut text, c| {
+        if acts(c) {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+        text
+    })
 }
 
 /// Writes the text and a newline to stdout; an empty text writes nothing.
@@ -162,4 +183,17 @@ pub fn unprintable(error: &io::Error, code: u8) -> ExitCode {
     }
     complain(&format!("cannot write to stdout: {error}"));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_json_is_the_same_json() {
+        let value = json!({"a\u{9b}": "x\u{7f}\u{202e}\u{1b}\u{e4}\\\u{85}"});
+        let line = escaped(&json::line(value.clone()));
+        assert_eq!(line, r#"{"a\u009b": "x\u007f\u202e\u001bä\\\u0085"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+    }
 }

@@ -70,10 +70,15 @@ impl Page {
 
     /// Adds lines, each behind this indent; of too many only the first ones, and how many are left out.
     pub fn lines(&mut self, style: Style, indent: &str, text: &str, most: usize) -> &mut Self {
+        self.hanging(style, indent, indent, text, most)
+    }
+
+    /// The same, with something else before the first line.
+    pub fn hanging(&mut self, style: Style, first: &str, indent: &str, text: &str, most: usize) -> &mut Self {
         let text = clean(text);
         let lines: Vec<&str> = text.trim_end().lines().collect();
-        for line in lines.iter().take(most) {
-            self.plain(indent).text(style, line).end();
+        for (number, line) in lines.iter().take(most).enumerate() {
+            self.plain(if number == 0 { first } else { indent }).text(style, line).end();
         }
         if let Some(left) = lines.len().checked_sub(most).filter(|left| *left > 0) {
             self.plain(indent).text(Style::Dim, &format!("... {left} more lines")).end();

@@ -11,7 +11,7 @@ const GAP: usize = 2;
 /// No column is made narrower than this.
 const NARROWEST: usize = 8;
 
-/// A table. The first column, which names the rows, is never cut.
+/// A table. The first column, which names the rows, and that of states are never cut.
 #[derive(Debug)]
 pub struct Table {
     head: Vec<&'static str>,
@@ -35,10 +35,10 @@ impl Table {
         let widths = self.widths(width);
         let titles: Vec<_> = self.head.iter().map(|title| (Style::Dim, (*title).to_owned())).collect();
         for row in std::iter::once(&titles).chain(&self.rows) {
-            for (column, (style, text)) in row.iter().enumerate() {
+            for (column, (style, text)) in row.iter().take(widths.len()).enumerate() {
                 let text = shorten(text, widths[column]);
                 page.word(*style, &text);
-                if column + 1 < row.len() {
+                if column + 1 < widths.len() {
                     page.fill(&text, widths[column] + GAP);
                 }
             }
@@ -46,7 +46,8 @@ impl Table {
         }
     }
 
-    /// As wide as the widest cell; if that is too much, the widest columns are made narrower first.
+    /// As wide as the widest cell; if that is too much, the widest columns are made narrower first, and then the last ones
+    /// are left out. Names and states stay whole.
     fn widths(&self, available: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = self.head.iter().map(|title| title.width()).collect();
         for row in &self.rows {
@@ -54,10 +55,13 @@ impl Table {
                 *width = text.width().max(*width);
             }
         }
-        let gaps = GAP * widths.len().saturating_sub(1);
-        while widths.iter().sum::<usize>() + gaps > available {
-            match widths.iter_mut().skip(1).max() {
+        let whole = |column: usize| column == 0 || self.head[column] == "STATE";
+        while widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) > available {
+            let last = widths.len() - 1;
+            let shorter = widths.iter_mut().enumerate().filter(|(column, _)| !whole(*column));
+            match shorter.map(|(_, width)| width).max() {
                 Some(widest) if *widest > NARROWEST => *widest -= 1,
+                _ if last > 0 && !whole(last) => _ = widths.pop(),
                 _ => break,
             }
         }
@@ -90,6 +94,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_cuts_the_widest_column() {
         assert_eq!(shown(24)[1], "w_1   漢字   /a/very/lo…");
-        assert_eq!(shown(5)[2], "w_22  x y", "there is a limit");
+        assert_eq!(shown(13)[0], "ID    LABEL");
+        assert_eq!(shown(3)[2], "w_22", "there is a limit");
     }
 }

@@ -14,12 +14,17 @@ pub fn value(value: &Value) -> String {
     }
 }
 
+/// The same as a part of a line: labels and roles are free text, and one of them must not look like another line or column.
+fn cell(found: &Value) -> String {
+    value(found).replace(char::is_control, " ")
+}
+
 /// `key: value` lines of these keys, in this order; a key that the data lack is left out.
 #[must_use]
 pub fn fields(data: &Value, keys: &[&str]) -> String {
     let lines: Vec<String> = keys
         .iter()
-        .filter_map(|key| data.get(*key).map(|found| format!("{key}: {}", value(found))))
+        .filter_map(|key| data.get(*key).map(|found| format!("{key}: {}", cell(found))))
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n")
@@ -34,7 +39,7 @@ pub fn rows(data: &Value, keys: &[&str], none: &str) -> String {
     }
     let row = |item: &Value| -> String {
         let cells: Vec<String> =
-            keys.iter().map(|key| value(item.get(*key).unwrap_or(&Value::Null))).collect();
+            keys.iter().map(|key| cell(item.get(*key).unwrap_or(&Value::Null))).collect();
         cells.join("\t")
     };
     items.iter().map(row).collect::<Vec<_>>().join("\n")
@@ -57,5 +62,8 @@ mod tests {
         let data = json!({"items": [{"id": "w_1", "state": "idle"}, {"id": "w_2"}]});
         assert_eq!(rows(&data, &["id", "state"], "(none)"), "w_1\tidle\nw_2\t");
         assert_eq!(rows(&json!({"items": []}), &["id"], "(none)"), "(none)");
+        let evil = json!({"items": [{"id": "a\tb\n\u{1b}c", "state": "idle"}], "id": "x\ny: z"});
+        assert_eq!(rows(&evil, &["id", "state"], "(none)"), "a b  c\tidle");
+        assert_eq!(fields(&evil, &["id"]), "id: x y: z");
     }
 }

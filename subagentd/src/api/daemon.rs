@@ -34,13 +34,17 @@ pub(super) async fn health(
     Ok(Reply("daemon.health", api.supervisor.health(Look { since: Instant::now(), restart }).await))
 }
 
-/// `POST /v1/daemon/stop`. Answers when the supervisor is done; the daemon ends right after.
+/// `POST /v1/daemon/stop`. Answers when the supervisor is done; the daemon ends right after. To stop the workers too, the
+/// handle must be right for each controller that has any; nothing is stopped otherwise.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/stop", request_body = StopDaemon, responses((status = 200, description = "`daemon.stopped`", body = Envelope<serde_json::Value>))))]
 pub(super) async fn stop(
     State(api): State<Api>,
-    _: Owner,
+    Owner(caller): Owner,
     Body(request): Body<StopDaemon>,
 ) -> Outcome<Value> {
+    if request.workers {
+        api.supervisor.may_stop_all(caller).await?;
+    }
     api.control.stop(request.workers).await?;
     Ok(Reply("daemon.stopped", json!({ "pid": api.info.process.pid, "workers": request.workers })))
 }

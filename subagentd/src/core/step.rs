@@ -123,10 +123,17 @@ impl Next {
                 .with("state", state.as_str()));
             }
             State::Starting | State::Turn(_) | State::Local(_) => {
-                let error = Error::new(
-                    Code::WorkerBusy,
-                    format!("the worker is {state}; wait for the end of its turn, or cancel it"),
-                );
+                let error = match self.asks() {
+                    Some(request_id) => Error::new(
+                        Code::WorkerBusy,
+                        "the worker asks for a permission; answer it, or cancel the turn",
+                    )
+                    .with("pendingRequestId", request_id.as_str()),
+                    None => Error::new(
+                        Code::WorkerBusy,
+                        format!("the worker is {state}; wait for the end of its turn, or cancel it"),
+                    ),
+                };
                 return Err(error.with("state", state.as_str()));
             }
         }
@@ -145,6 +152,15 @@ impl Next {
             By::LocalAsking { request_id } => self.ask_locally(no, turn_id, request_id),
         }
         Ok(())
+    }
+
+    /// The permission request that somebody has to answer before anything goes on.
+    fn asks(&self) -> Option<&RequestId> {
+        if let State::Local(local) = &self.worker.state {
+            return Some(&local.request_id);
+        }
+        let open = self.worker.approvals.iter();
+        open.filter(|(_, asked)| asked.approval == Approval::Pending).map(|(request_id, _)| request_id).next()
     }
 
     fn give_to_runtime(&mut self, no: u64, id: TurnId) {
@@ -206,13 +222,9 @@ impl Next {
         note: Option<String>,
         turn: Option<u64>,
     ) {
-        let mut data = json!({"requestId": request_id, "decision": decision, "optionId": option_id});
-        if let Some(alias) = alias {
-            data["alias"] = alias.into();
-        }
-        if let Some(note) = note {
-            data["note"] = note.into();
-        }
+        let data = json!({
+            "requestId": request_id, "decision": decision, "optionId": option_id, "alias": alias, "note": note,
+        });
         self.event(EventType::ApprovalDecided, data, turn);
     }
 

@@ -91,7 +91,7 @@ fn task(facts: &Facts, out: &mut Document) {
     if facts.turns_in_all < 3 {
         return;
     }
-    out.line(&format!("All {} instructions, shortened:", facts.turns_in_all));
+    out.line(&format!("{} instructions, shortened:", facts.turns_in_all));
     out.line("");
     let elided = facts.turns_in_all.saturating_sub(facts.turns.len() as u64);
     for (index, turn) in facts.turns.iter().enumerate() {

@@ -1,7 +1,5 @@
 //! Rows of controllers and their owners.
 
-use std::num::IntErrorKind;
-
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 use subagent_protocol::api::Handle;
@@ -202,7 +200,7 @@ pub(crate) fn check_owner(
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &ControllerRow) -> Result<Worth> {
-    let Some(epoch) = epoch(&handle.epoch) else { return Ok(Worth::NoEpoch) };
+    let Some(epoch) = handle.epoch_number() else { return Ok(Worth::NoEpoch) };
     if handle.controller_id != controller.controller_id.as_str() {
         return Ok(Worth::OfAnother);
     }
@@ -217,18 +215,6 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
     // Hashes are compared, so the time that it takes tells nothing about the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
     Ok(if current { Worth::Current } else { Worth::Stale })
-}
-
-/// The epoch of a handle; `None` if it is no whole number. One beyond all numbers here is the largest: nobody's.
-pub(crate) fn epoch(text: &str) -> Option<i64> {
-    match text.parse() {
-        Ok(epoch) => Some(epoch),
-        Err(error) => match error.kind() {
-            IntErrorKind::PosOverflow => Some(i64::MAX),
-            IntErrorKind::NegOverflow => Some(i64::MIN),
-            _ => None,
-        },
-    }
 }
 
 /// Whether the workers of a controller are changed with the owner's handle alone.
@@ -259,6 +245,18 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
         label: row.get(2)?,
         workspace_key: row.get(3)?,
     })
+}
+
+/// The controllers that have a worker that is not stopped.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>> {
+    let sql = "SELECT id, controller_id, label, workspace_key FROM controllers c
+               WHERE EXISTS (SELECT 1 FROM workers w WHERE w.controller = c.id AND w.state <> 'stopped') ORDER BY id";
+    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let rows = statement.query_map([], read).map_err(StoreError::from)?;
+    Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
 
 /// The controller with this id.

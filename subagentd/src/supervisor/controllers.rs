@@ -4,7 +4,7 @@
 
 use std::io;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_config::proc::{self, Process};
 use subagent_protocol::api::{
     ControllerChoice, ControllerStatus, ControllersRecovered, Handle, OwnerView, Ownership,
@@ -192,15 +192,12 @@ fn env_handle(
     handle: Option<&Handle>,
     controller: Option<&ControllerRow>,
 ) -> Result<Value> {
-    let Some(handle) = handle else { return Ok(json!({"present": false, "valid": false})) };
-    let Some(epoch) = controllers::epoch(&handle.epoch) else {
-        return Ok(json!({"present": true, "valid": false, "reason": "ENV_EPOCH_NOT_INTEGER"}));
-    };
+    let Some(handle) = handle else { return Ok(Handle::shown_none()) };
     let valid = match controller {
         Some(controller) => controllers::worth(connection, handle, controller)? == Worth::Current,
         None => false,
     };
-    Ok(json!({"present": true, "valid": valid, "controllerId": handle.controller_id, "epoch": epoch}))
+    Ok(handle.shown(valid))
 }
 
 #[cfg(test)]

@@ -68,6 +68,21 @@ impl Supervisor {
             .await
     }
 
+    /// Whether the caller may stop all workers: those of every controller that has any.
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE`.
+    pub async fn may_stop_all(&self, caller: Caller) -> Result<()> {
+        let owner = OwnerCheck::from(caller);
+        self.shared
+            .store
+            .read(move |connection| {
+                let concerned = controllers::with_workers(connection)?;
+                concerned.iter().try_for_each(|row| controllers::check_owner(connection, &owner, row))
+            })
+            .await
+    }
+
     /// What an earlier request with the same key had as its result.
     ///
     /// # Errors

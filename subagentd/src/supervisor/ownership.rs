@@ -292,7 +292,7 @@ fn check_release(tx: &Tx<'_>, handle: Option<&Handle>, row: &ControllerRow) -> R
         Worth::NoEpoch => Err(refused("SUBAGENT_CTL_EPOCH is not a whole number")),
         Worth::Stale => {
             let error = refused("the owner handle in SUBAGENT_CTL_* is not the current one");
-            Err(match controllers::epoch(&handle.epoch) {
+            Err(match handle.epoch_number() {
                 Some(epoch) => error.with("epoch", epoch),
                 None => error,
             })

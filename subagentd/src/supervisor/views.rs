@@ -149,6 +149,7 @@ pub(super) fn pending_approval(approval: workers::ApprovalRow) -> PendingApprova
         options: view.options,
         status: approval.status,
         created_at: approval.asked_at,
+        tool_call: view.tool_call,
     }
 }
 

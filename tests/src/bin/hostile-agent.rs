@@ -16,7 +16,7 @@ const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
 /// All cases; the second word says how the turn goes on.
-const CASES: [(&str, Ending); 24] = [
+const CASES: [(&str, Ending); 26] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
     ("deep-nesting", Ending::Proper),
@@ -38,6 +38,8 @@ const CASES: [(&str, Ending); 24] = [
     ("permission-duplicate-options", Ending::Proper),
     ("permission-unknown-kinds", Ending::Proper),
     ("permission-bare-tool-call", Ending::Proper),
+    ("permission-with-details", Ending::Proper),
+    ("permission-strange-ids", Ending::Proper),
     ("close-stdout", Ending::Never),
     ("never-read", Ending::Never),
     ("byte-by-byte", Ending::Bytewise),
@@ -272,6 +274,26 @@ impl Hostile {
             "permission-bare-tool-call" => {
                 let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
                 return self.permission(json!({"kind": "execute"}), &options).map(Some);
+            }
+            "permission-with-details" => {
+                let diff =
+                    json!({"type": "diff", "path": "/ws/a.txt", "oldText": "old\n", "newText": "new\n"});
+                let tool = json!({
+                    "toolCallId": "t-2", "kind": "execute", "status": "pending", "content": [diff],
+                    "rawInput": {"command": "rm -rf /ws\u{1b}[2J\nreboot"}, "locations": [{"path": "/ws/a.txt"}],
+                });
+                let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
+                return self.permission(tool, &options).map(Some);
+            }
+            "permission-strange-ids" => {
+                let option =
+                    |id: &str, name: &str| json!({"optionId": id, "name": name, "kind": "allow_once"});
+                let options = json!([
+                    option("-x", "Hyphen"),
+                    option("it's\u{1b}[2J\u{202e}\n", "Escape"),
+                    option("a\u{0}b", "Nul"),
+                ]);
+                return self.permission(tool(), &options).map(Some);
             }
             "close-stdout" => {
                 nix::unistd::close(1)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use super::command::Command;
 use super::process::Process;
 use super::sandbox::Sandbox;
 use super::wait::wait_while;
@@ -37,7 +38,10 @@ impl Sandbox {
         if started || self.state_dir().join("runtimes").exists() {
             // Whatever was killed before: a daemon must be able to find everything again, and to end it.
             let _ = self.run(&["worker", "list"]).data_of("worker.listed");
-            let stopped = self.command("subagentd").args(["stop", "--workers", "--json"]).run();
+            let mut stopped = self.command("subagentd").args(["stop", "--workers", "--json"]).run();
+            if stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE" {
+                stopped = self.owned_anew().args(["stop", "--workers", "--json"]).run();
+            }
             assert_eq!(stopped.status.code(), Some(0), "{stopped}\n{}", self.logs());
         } else if self.find_daemon().is_some() {
             let stopped = self.command("subagentd").args(["stop", "--json"]).run();
@@ -52,6 +56,19 @@ impl Sandbox {
         violations.extend(invariants::check(&evidence));
         assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
         Finished { evidence, root: self.root.take().unwrap() }
+    }
+
+    /// `subagentd`, with the handle of a new owner.
+    fn owned_anew(&self) -> Command {
+        let owner =
+            &self.run(&["controller", "attach", "--takeover"]).data_of("controller.attached")["owner"];
+        ["ID", "EPOCH", "TOKEN"].into_iter().zip(["controllerId", "epoch", "token"]).fold(
+            self.command("subagentd"),
+            |command, (name, key)| {
+                let value = owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);
+                command.env(format!("SUBAGENT_CTL_{name}"), value)
+            },
+        )
     }
 
     /// Checks the invariants that hold at any time, in the middle of a test.

@@ -52,6 +52,8 @@ fn subagent_state_dir_beats_cwd_and_empty_is_unset() {
     let moved = |args: &[&str]| sandbox.subagent(args).env("SUBAGENT_STATE_DIR", &folder);
     let there = moved(&["controller", "init", "--cwd", "."]).run().data_of("controller.initialized");
     assert!(folder.join("state.db").is_file() && !sandbox.state_dir().exists());
+    let unset = sandbox.subagent(&["daemon", "start"]).env("SUBAGENT_STATE_DIR", "").run();
+    let _ = unset.data_of("daemon.started");
     let here = sandbox.subagent(&["controller", "status"]).env("SUBAGENT_STATE_DIR", "").run().data();
     // The hint in the workspace names a controller of the other state dir; there it is none.
     assert_eq!((&here["controllerId"], &here["state"]), (&Value::Null, &json!("dormant")));

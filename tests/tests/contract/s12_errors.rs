@@ -114,9 +114,10 @@ fn a_daemon_that_cannot_begin_says_why() {
     // Half of an installation.
     let alone = sandbox.file_name("subagent");
     fs::copy(sandbox.executable("subagent"), &alone).unwrap();
-    let error = sandbox.command(&alone).args(["worker", "list", "--json"]).run().error("DAEMON_START_FAILED");
+    let error =
+        sandbox.command(&alone).args(["daemon", "start", "--json"]).run().error("DAEMON_START_FAILED");
     assert!(error["message"].as_str().unwrap().contains("subagentd"), "{error}");
-    let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     sandbox.finish();
 }
 
@@ -125,14 +126,14 @@ fn a_folder_of_sockets_that_is_not_safe_is_refused() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("elsewhere")).unwrap();
     symlink(sandbox.file("elsewhere"), sandbox.file("run/subagent")).unwrap();
-    sandbox.run(&["worker", "list"]).error("RUNTIME_DIR_UNSAFE");
+    sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNSAFE");
     fs::remove_file(sandbox.file("run/subagent")).unwrap();
     fs::create_dir(sandbox.file("run/subagent")).unwrap();
     fs::set_permissions(sandbox.file("run/subagent"), fs::Permissions::from_mode(0o777)).unwrap();
-    let error = sandbox.run(&["worker", "list"]).error("RUNTIME_DIR_UNSAFE");
+    let error = sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNSAFE");
     assert!(error["message"].as_str().unwrap().contains("chmod 700"), "{error}");
     fs::remove_dir(sandbox.file("run/subagent")).unwrap();
-    let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     sandbox.finish();
 }
 
@@ -141,7 +142,7 @@ fn a_folder_of_sockets_that_cannot_be_made_is_told() {
     let mut sandbox = Sandbox::new();
     // It is ours, and nobody can make a folder in it.
     sandbox.set_env("XDG_RUNTIME_DIR", format!("/proc/{}", std::process::id()));
-    sandbox.run(&["worker", "list"]).error("RUNTIME_DIR_UNWRITABLE");
+    sandbox.run(&["daemon", "start"]).error("RUNTIME_DIR_UNWRITABLE");
     sandbox.finish();
 }
 

@@ -85,7 +85,8 @@ fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
         let option = json!({"id": "str", "alias": "str", "label": "str", "kind!": "str"});
         assert_shape(
             data,
-            &json!({"requestId": "ap", "kind": "=tool.call", "message": "str", "options": [option]}),
+            &json!({"requestId": "ap", "kind": "=tool.call", "message": "str", "options": [option],
+                    "toolCallId!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"}),
         );
         let id = data["options"][0]["id"].as_str().unwrap();
         let request = asked["requestId"].as_str().unwrap();

@@ -24,7 +24,7 @@ pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
             .with("mode", mode)
             .recommend("restart it where it was started, or end it with `subagent daemon stop`"));
         }
-        daemon::stop(false, workspace.state_dir.clone())?;
+        daemon::stop(false, None, workspace.state_dir.clone())?;
     }
     let now = block_on(async move { shown(&mut Client::starting(context, &workspace)).await })?;
     let mut data = facts(&now);

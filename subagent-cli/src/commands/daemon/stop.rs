@@ -7,5 +7,6 @@ use crate::failure::Result;
 use crate::output::Outcome;
 
 pub(super) fn run(args: &DaemonStop, context: &Context) -> Result<Outcome> {
-    daemon::stop(args.workers, context.workspace(args.cwd.cwd.as_deref())?.state_dir)
+    let handle = if args.workers { context.handle() } else { None };
+    daemon::stop(args.workers, handle, context.workspace(args.cwd.cwd.as_deref())?.state_dir)
 }

@@ -62,7 +62,7 @@ pub(super) fn tool(page: &mut Page, data: &Value, title: &str) {
 /// What a tool call runs, where, and what came of it.
 pub(super) fn details(page: &mut Page, data: &Value) {
     if let Some(command) = command(data) {
-        page.lines(Style::Plain, "  $ ", &command, MOST_TEXT_LINES);
+        page.hanging(Style::Plain, "  $ ", "    ", &command, MOST_TEXT_LINES);
     }
     let contents = data["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     for content in contents {

@@ -42,6 +42,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
+        "worker.logs" => workers::logs(view, data),
         "worker.inspected" => workers::inspected(view, data),
         "controller.status" => controllers::status(view, data),
         "controller.recovered" => controllers::recovered(view, data),

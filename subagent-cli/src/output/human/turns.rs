@@ -1,9 +1,12 @@
 //! Turns: accepted, over, asking; decisions and cancels.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::super::page::Page;
+use super::content::details;
 use super::event::{outcome, write as write_event};
 use super::{Style, View, shown, word};
 use subagent_protocol::clean::one_line;
@@ -77,19 +80,52 @@ pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
     let request = word(asked, "requestId");
     page.word(Style::Attention, &format!("? {}", word(asked, "message")));
     page.plain("  ").word(Style::Dim, request).end();
+    details(page, asked);
     let options = || asked["options"].as_array().into_iter().flatten();
     let label = |option: &Value| one_line(option["label"].as_str().unwrap_or(word(option, "id")));
     let width = options().map(|option| label(option).width()).max().unwrap_or(0);
     for option in options() {
         let label = label(option);
         // An agent chose this id, and a person is going to paste it into a shell.
-        let id = one_line(word(option, "id"));
-        let id = shell_words::quote(&id);
-        let command = format!("subagent approve --worker-id {worker} --request {request} --option-id {id}");
+        let command = match pasted(word(option, "id")) {
+            Some(id) => {
+                format!("subagent approve --worker-id {worker} --request {request} --option-id={id}")
+            }
+            None => "its id holds a NUL: answer it with `subagent approve --input`".to_owned(),
+        };
         page.plain("    ")
             .word(Style::Strong, &label)
             .fill(&label, width + 2)
             .word(Style::Plain, &command)
             .end();
+    }
+}
+
+/// The text as a word for a shell, with nothing in it that a terminal would act on; `None` if no shell can hand it over.
+fn pasted(text: &str) -> Option<Cow<'_, str>> {
+    if one_line(text) == text {
+        return Some(shell_words::quote(text));
+    }
+    if text.contains('\0') {
+        return None;
+    }
+    let escaped = text.bytes().map(|byte| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    });
+    Some(format!("$'{}'", escaped.collect::<String>()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_pasted_as_it_is() {
+        assert_eq!(pasted("-x").unwrap(), "-x");
+        assert_eq!(pasted("a b").unwrap(), "'a b'");
+        assert_eq!(pasted("it's\u{1b}\n\u{9b}").unwrap(), r"$'it\'s\x1b\x0a\xc2\x9b'");
+        assert_eq!(pasted("\u{0}"), None);
     }
 }

@@ -84,6 +84,15 @@ pub(super) fn stopped(view: &mut View, data: &Value) -> Option<()> {
     Some(())
 }
 
+/// `None`, and so the text as it is, if there is any.
+pub(super) fn logs(view: &mut View, data: &Value) -> Option<()> {
+    if data["text"] != "" {
+        return None;
+    }
+    view.page.word(Style::Dim, "(nothing on standard error)").end();
+    Some(())
+}
+
 pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
     shown(view, &data["worker"])?;
     let worker = word(&data["worker"], "workerId").to_owned();
@@ -91,7 +100,8 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
         let path = snapshot.get("handoffPath").map(value).unwrap_or_default();
         view.facts(&[("handoff", Style::Plain, path)]);
     }
-    for asked in data["pendingApprovals"].as_array().into_iter().flatten() {
+    let pending = || data["pendingApprovals"].as_array().into_iter().flatten();
+    for asked in pending() {
         view.page.end();
         approval(&mut view.page, &worker, asked);
     }
@@ -100,6 +110,12 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
         view.page.end().word(Style::Dim, &format!("The last {} events", events.len())).end();
     }
     for event in events {
+        let request = &event["data"]["requestId"];
+        if event["type"] == "approval.requested" && pending().any(|asked| asked["requestId"] == *request) {
+            let said = format!("{} asked, see above", word(&event["data"], "requestId"));
+            view.page.word(Style::Attention, &said).end();
+            continue;
+        }
         write_event(&mut view.page, &worker, event);
     }
     Some(())

@@ -206,13 +206,33 @@ fn a_controller_can_require_handles() {
 }
 
 #[test]
-fn the_daemons_end_needs_no_handle() {
+fn the_daemons_end_needs_no_handle_and_the_end_of_all_workers_does() {
     let sandbox = Sandbox::new();
     let init = ["controller", "init", "--require-handle"];
     let granted = sandbox.run(&init).data_of("controller.initialized");
     let start = owned(sandbox.subagent(&["worker", "start"]), &handle(&granted)).run();
     let worker = start.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let stopped = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
+    let daemon = sandbox.daemon().pid;
+    let stop = || sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
+    let details = json!({
+        "controllerId": format!("={}", granted["controllerId"].as_str().unwrap()), "requireHandle": true,
+        "recommendedAction": "str",
+    });
+    for refused in [stop().run(), sandbox.run(&["daemon", "stop", "--workers"])] {
+        assert_shape(&refused.error("INVALID_CONTROLLER_HANDLE")["details"], &details);
+    }
+    let stale = handle(&granted);
+    let next = take_over(&sandbox);
+    for refused in
+        [owned(stop(), &stale).run(), owned(sandbox.subagent(&["daemon", "stop", "--workers"]), &stale).run()]
+    {
+        let _ = refused.error("INVALID_CONTROLLER_HANDLE");
+    }
+    assert_eq!(sandbox.daemon().pid, daemon, "nothing was stopped");
+    assert_eq!(sandbox.show(&worker)["state"], "idle");
+    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    let _ = sandbox.show(&worker);
+    let stopped = owned(stop(), &handle(&next)).run();
     assert!(stopped.status.success(), "{stopped}");
     assert_eq!(sandbox.show(&worker)["state"], "stopped");
     sandbox.finish();

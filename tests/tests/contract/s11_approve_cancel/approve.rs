@@ -64,6 +64,10 @@ fn the_decision_cancelled_cancels_a_simulated_turn() {
     assert_eq!((&data["optionId"], &data["state"]), (&json!("cancelled"), &json!("idle")));
     let types = types_of(&sandbox, &worker, &asked["turnId"]);
     assert_eq!(types[3..], ["approval.decided", "turn.canceled"]);
+    let event = &events_of(&sandbox, &worker, "approval.decided")[0]["data"];
+    let decision = json!({"requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled",
+                          "alias": null, "note": "enough"});
+    assert_eq!(*event, decision, "what there is none of is null");
     assert_eq!(sandbox.turn_end(&asked)["data"], json!({"turnId": asked["turnId"], "reason": "enough"}));
     sandbox.finish();
 }

@@ -1,0 +1,94 @@
+//! Ctrl-C in the middle of the demo: its commands, its worker, its daemon and its folder go, then the demo ends by the
+//! signal.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::sys::signal::{SigHandler, Signal, kill, raise, signal};
+use nix::unistd::Pid;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal as listen};
+
+use super::shell::Shell;
+use crate::failure::{Failure, Result};
+use crate::output::tell;
+
+/// The commands of the demo that run. Whoever holds it for good lets no further one be started.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Children(Arc<Mutex<Vec<Pid>>>);
+
+impl Children {
+    /// Starts a command, unless everything is being ended: then this never returns.
+    pub(super) fn spawn(&self, command: &mut Command) -> std::io::Result<Child> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        running.extend(child.id().try_into().map(Pid::from_raw));
+        Ok(child)
+    }
+
+    /// Forgets a command that has ended.
+    pub(super) fn ended(&self, pid: u32) {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|child| u32::try_from(child.as_raw()) != Ok(pid));
+    }
+}
+
+/// The signals that end a program, as they come.
+pub(super) struct Listener {
+    queue: tokio::runtime::Runtime,
+    signals: [(Signal, Signals); 3],
+}
+
+impl Listener {
+    /// From now on the signals do nothing by themselves.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the system does not let us listen.
+    pub(super) fn new() -> Result<Self> {
+        let failed = |error| Failure::internal(format!("cannot listen for signals: {error}"));
+        let queue = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let inside = queue.enter();
+        let heard = |kind| listen(kind).map_err(failed);
+        let signals = [
+            (Signal::SIGINT, heard(SignalKind::interrupt())?),
+            (Signal::SIGTERM, heard(SignalKind::terminate())?),
+            (Signal::SIGHUP, heard(SignalKind::hangup())?),
+        ];
+        drop(inside);
+        Ok(Self { queue, signals })
+    }
+
+    /// Cleans up after the first signal, on a thread of its own.
+    pub(super) fn clean_up(self, shell: &Shell, folder: PathBuf) {
+        let (shell, Self { queue, signals: [mut int, mut term, mut hup] }) = (shell.clone(), self);
+        std::thread::spawn(move || {
+            let came = queue.block_on(async {
+                tokio::select! {
+                    _ = int.1.recv() => int.0,
+                    _ = term.1.recv() => term.0,
+                    _ = hup.1.recv() => hup.0,
+                }
+            });
+            // Kept until the process ends.
+            let children = shell.children();
+            let running = children.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for child in running.iter() {
+                // It may have ended by itself.
+                let _ = kill(*child, Signal::SIGKILL);
+            }
+            tell("\nInterrupted: the demo's worker and daemon are being stopped.\n");
+            let left = match shell.stop_all().and_then(|()| fs::remove_dir_all(&folder)) {
+                Ok(()) => "Nothing is left.\n".to_owned(),
+                Err(error) => format!("{} is left: {error}\n", folder.display()),
+            };
+            tell(&left);
+            // SAFETY: the default disposition is no function of ours that could do anything unsafe.
+            #[allow(unsafe_code)]
+            let restored = unsafe { signal(came, SigHandler::SigDfl) };
+            let _ = restored.and_then(|_| raise(came));
+            // It is blocked: the shell's word for it.
+            std::process::exit(128 + came as i32);
+        });
+    }
+}
