@@ -1,44 +1,10 @@
-//! Flags of `worker inspect`, `handoff`, `continue` and `restart`.
+//! Flags of `worker handoff` and `worker continue`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
-
-/// Look into a worker: its state, open questions and last events
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  subagent worker inspect w_0123456789 --tail 5 --json
-  subagent worker inspect w_0123456789 --event-type turn.failed \\
-      --event-type progress.update:plan --since 2026-11-21T20:00:00Z")]
-pub struct WorkerInspect {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
-    /// How many of the last events that fit
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub events_limit: u32,
-    /// The same; wins over --events-limit
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub tail: Option<u32>,
-    /// Only events of this time or later, ISO 8601 (without an offset: UTC)
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
-    /// Only events of this turn
-    #[arg(long, value_name = "TURN_ID")]
-    pub turn_id: Option<String>,
-    /// Only events of this type, or progress.update:KIND; can be repeated
-    #[arg(long, value_name = "TYPE")]
-    pub event_type: Vec<String>,
-    /// Which workspace.
-    #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
-}
 
 /// Write down what a worker did, for another one to go on
 ///
@@ -109,31 +75,6 @@ pub struct WorkerContinue {
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
-}
-
-/// Give a worker another agent process, on the same session
-///
-/// Ends the process in order and starts another one. A worker whose agent could
-/// not be started is tried again. If a turn is open, the command fails unless
-/// --force is given, which cancels the turn.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  subagent worker restart w_0123456789
-  subagent worker restart w_0123456789 --force --json")]
-pub struct WorkerRestart {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
-    /// Also if a turn is open; it is canceled
-    #[arg(long)]
-    pub force: bool,
-    /// Which workspace.
-    #[command(flatten)]
-    pub cwd: CwdFlag,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod handoff;
 pub mod local;
 pub mod numbers;
+pub mod prompt;
 pub mod roles;
 pub mod turns;
 pub mod workers;
@@ -24,11 +25,12 @@ use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, S
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
-use handoff::{WorkerContinue, WorkerHandoff, WorkerInspect, WorkerRestart};
+use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
-use roles::{PromptCommand, RoleCommand};
+use prompt::PromptCommand;
+use roles::RoleCommand;
 use turns::{Approve, Cancel, Send, Wait, Watch};
-use workers::{WorkerId, WorkerList, WorkerLogs, WorkerStart, WorkerStop};
+use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
 
 /// Delegate work to coding agents and keep control of it.
 ///
@@ -144,7 +146,7 @@ pub enum ControllerCommand {
 pub enum WorkerCommand {
     Start(WorkerStart),
     List(WorkerList),
-    Show(WorkerId),
+    Show(WorkerShow),
     Stop(WorkerStop),
     Logs(WorkerLogs),
     Inspect(WorkerInspect),

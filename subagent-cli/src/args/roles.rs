@@ -1,4 +1,4 @@
-//! Flags of `role` and `prompt`.
+//! Flags of `role`.
 
 use clap::{Args, Subcommand};
 
@@ -10,13 +10,6 @@ use super::{ConfigFlag, JsonFlag};
 pub enum RoleCommand {
     List(RoleList),
     Show(RoleName),
-}
-
-/// `subagent prompt ...`
-#[allow(missing_docs)]
-#[derive(Debug, Subcommand)]
-pub enum PromptCommand {
-    Render(PromptRender),
 }
 
 /// List the roles of the config file with their hints
@@ -42,23 +35,6 @@ Example:
 pub struct RoleName {
     /// Its name in the config file
     pub name: String,
-    /// Which config file.
-    #[command(flatten)]
-    pub config: ConfigFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
-}
-
-/// Print the prompt for a manager agent: workflow, rules, roles
-///
-/// The same text without the roles is the skill subagent-manager, for agents that take skills.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  subagent prompt render
-  subagent prompt render >> AGENTS.md")]
-pub struct PromptRender {
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

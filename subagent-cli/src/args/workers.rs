@@ -1,10 +1,24 @@
-//! Flags of `worker`.
+//! Flags of `worker`, but for `handoff` and `continue`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+
+/// The worker that a command is about, by its position, and what all such commands take.
+#[derive(Debug, Args)]
+pub struct OneWorker {
+    /// The worker's id
+    #[arg(value_name = "WORKER_ID")]
+    pub worker_id: String,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
 
 /// Start an agent as a worker
 ///
@@ -76,16 +90,10 @@ pub struct WorkerList {
 #[command(after_help = "\
 Example:
   subagent worker show w_0123456789 --json")]
-pub struct WorkerId {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
-    /// Which workspace.
+pub struct WorkerShow {
+    /// Which worker.
     #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
+    pub one: OneWorker,
 }
 
 /// Stop a worker and every process of it
@@ -97,18 +105,12 @@ pub struct WorkerId {
 Example:
   subagent worker stop w_0123456789")]
 pub struct WorkerStop {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
     /// Taken for older scripts; a worker can be stopped in every state
     #[arg(long)]
     pub force: bool,
-    /// Which workspace.
+    /// Which worker.
     #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
-    #[command(flatten)]
-    pub json: JsonFlag,
+    pub one: OneWorker,
 }
 
 /// Show the end of what a worker's agent wrote to its standard error
@@ -118,16 +120,57 @@ Examples:
   subagent worker logs w_0123456789
   subagent worker logs w_0123456789 --tail-bytes 1000000 --json")]
 pub struct WorkerLogs {
-    /// The worker's id
-    #[arg(value_name = "WORKER_ID")]
-    pub worker_id: String,
     /// How much of the end, in bytes
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = super::numbers::count)]
     pub tail_bytes: u64,
-    /// Which workspace.
+    /// Which worker.
     #[command(flatten)]
-    pub cwd: CwdFlag,
-    /// Which form of output.
+    pub one: OneWorker,
+}
+
+/// Look into a worker: its state, open questions and last events
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker inspect w_0123456789 --tail 5 --json
+  subagent worker inspect w_0123456789 --event-type turn.failed \\
+      --event-type progress.update:plan --since 2026-11-21T20:00:00Z")]
+pub struct WorkerInspect {
+    /// How many of the last events that fit
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub events_limit: u32,
+    /// The same; wins over --events-limit
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub tail: Option<u32>,
+    /// Only events of this time or later, ISO 8601 (without an offset: UTC)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only events of this turn
+    #[arg(long, value_name = "TURN_ID")]
+    pub turn_id: Option<String>,
+    /// Only events of this type, or progress.update:KIND; can be repeated
+    #[arg(long, value_name = "TYPE")]
+    pub event_type: Vec<String>,
+    /// Which worker.
     #[command(flatten)]
-    pub json: JsonFlag,
+    pub one: OneWorker,
+}
+
+/// Give a worker another agent process, on the same session
+///
+/// Ends the process in order and starts another one. A worker whose agent could
+/// not be started is tried again. If a turn is open, the command fails unless
+/// --force is given, which cancels the turn.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker restart w_0123456789
+  subagent worker restart w_0123456789 --force --json")]
+pub struct WorkerRestart {
+    /// Also if a turn is open; it is canceled
+    #[arg(long)]
+    pub force: bool,
+    /// Which worker.
+    #[command(flatten)]
+    pub one: OneWorker,
 }

@@ -39,7 +39,8 @@ mod worker_stop;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
-use crate::args::roles::{PromptCommand, RoleCommand};
+use crate::args::prompt::PromptCommand;
+use crate::args::roles::RoleCommand;
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
@@ -62,13 +63,13 @@ pub fn format(command: &Command) -> Format {
         Command::Controller(ControllerCommand::Release(args)) => args.json.json,
         Command::Worker(WorkerCommand::Start(args)) => args.json.json,
         Command::Worker(WorkerCommand::List(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Show(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Stop(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Logs(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Inspect(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Show(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Stop(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Logs(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Inspect(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Handoff(args)) => args.json.json,
         Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
-        Command::Worker(WorkerCommand::Restart(args)) => args.json.json,
+        Command::Worker(WorkerCommand::Restart(args)) => args.one.json.json,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::args::roles::PromptRender;
+use crate::args::prompt::PromptRender;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Outcome;

@@ -3,15 +3,15 @@
 use serde_json::Value;
 
 use super::named_worker;
-use crate::args::handoff::WorkerInspect;
+use crate::args::workers::WorkerInspect;
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: WorkerInspect, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let worker = segment(named_worker(&args.worker_id, &workspace)?);
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let worker = segment(named_worker(&args.one.worker_id, &workspace)?);
     let types = (!args.event_type.is_empty()).then(|| args.event_type.join(","));
     let path = Query::new(format!("/v1/workers/{worker}/inspect"))
         .with("eventsLimit", Some(&args.tail.unwrap_or(args.events_limit).to_string()))

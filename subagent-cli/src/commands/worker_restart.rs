@@ -3,15 +3,15 @@
 use subagent_protocol::api::RestartWorker;
 
 use super::named_worker;
-use crate::args::handoff::WorkerRestart;
+use crate::args::workers::WorkerRestart;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}/restart", segment(named_worker(&args.worker_id, &workspace)?));
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let path = format!("/v1/workers/{}/restart", segment(named_worker(&args.one.worker_id, &workspace)?));
     // The daemon bounds it: it alone knows how long the launcher may take.
     let ask = Ask::change(path, &RestartWorker { force: args.force })?.within(None);
     let mut client = Client::new(context, &workspace);

@@ -1,7 +1,7 @@
 //! `worker show`: one worker.
 
 use super::named_worker;
-use crate::args::workers::WorkerId;
+use crate::args::workers::WorkerShow;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::Context;
 use crate::failure::Result;
@@ -28,9 +28,9 @@ const KEYS: &[&str] = &[
     "unresponsive",
 ];
 
-pub(super) fn run(args: &WorkerId, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}", segment(named_worker(&args.worker_id, &workspace)?));
+pub(super) fn run(args: &WorkerShow, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let path = format!("/v1/workers/{}", segment(named_worker(&args.one.worker_id, &workspace)?));
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
     let shown = text::fields(&data, KEYS);

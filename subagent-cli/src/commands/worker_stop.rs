@@ -10,8 +10,8 @@ use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &WorkerStop, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}/stop", segment(named_worker(&args.worker_id, &workspace)?));
+    let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
+    let path = format!("/v1/workers/{}/stop", segment(named_worker(&args.one.worker_id, &workspace)?));
     let ask = Ask::change(path, &json!({}))?;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;

@@ -101,7 +101,7 @@ fn a_file_is_enough_and_the_checkpoint_beside_it_is_believed_as_far_as_it_can_be
     for (said, label, role) in [
         ("not json".to_owned(), "continued-worker", "default"),
         (
-            json!({"workerId": [], "launcher": 7, "role": {}, "cwd": "/no/such", "controllerId": []})
+            json!({"workerId": [], "launcher": 7, "role": {}, "cwd": "/no/such", "controllerId": "no id"})
                 .to_string(),
             "continued-worker",
             "default",
