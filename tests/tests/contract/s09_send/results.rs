@@ -172,7 +172,8 @@ fn a_busy_worker_and_a_stopped_one_are_told_apart() {
     busy("running");
     gate.open();
     let _ = sandbox.wait_after(&worker, &data["acceptedEventId"], "approval.requested");
-    let asked = sandbox.run(&["worker", "inspect", &worker]).data()["pendingApprovals"][0]["requestId"].clone();
+    let asked =
+        sandbox.run(&["worker", "inspect", &worker]).data()["pendingApprovals"][0]["requestId"].clone();
     let error = sandbox.sending(&worker, "x").run().error("WORKER_BUSY");
     assert_eq!(error["details"], json!({"state": "waiting_approval", "pendingRequestId": asked}));
     assert!(error["message"].as_str().unwrap().contains("asks for a permission"), "{error}");
