@@ -120,6 +120,8 @@ pub struct Cancel {
 pub enum Link {
     /// None lives.
     None,
+    /// One lives that this daemon has not started and has not heard of: it may have been given a prompt before.
+    Adopted,
     /// One was started and has no session yet.
     Starting,
     /// It has a session and takes commands.
@@ -163,7 +165,7 @@ pub enum Input {
         /// Whether an open turn is canceled for it.
         force: bool,
     },
-    /// Journal: the agent has a session.
+    /// Journal: the agent has a session. The first of a worker is new and has lost nothing.
     Session {
         /// How it came to be.
         origin: SessionOrigin,

@@ -61,7 +61,7 @@ impl Actor {
     pub(super) fn follow_revival(&mut self) {
         let Some(revival) = self.revival.as_mut().filter(|revival| revival.outcome.is_none()) else { return };
         revival.outcome = match self.worker.link {
-            Link::Starting => None,
+            Link::Adopted | Link::Starting => None,
             Link::Ready => Some(Ok(())),
             Link::None | Link::Ending => Some(Err(self.last_error.clone().unwrap_or_else(|| {
                 Error::new(Code::RuntimeLost, "the runtime ended before its agent was ready")

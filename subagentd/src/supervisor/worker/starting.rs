@@ -29,7 +29,7 @@ impl Actor {
         }
         match locks::try_lock(&self.directory, locks::RUNTIME) {
             Ok(None) => {
-                self.worker.link = LinkState::Starting;
+                self.worker.link = LinkState::Adopted;
                 let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
                 self.runtime = Some(self.new_runtime(exit, None));
                 self.shared.set_guard(&self.worker_id, self.stored_guard);
