@@ -3,7 +3,7 @@
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
-use super::worker::{Action, Fact, Link, Restart, State};
+use super::worker::{Action, Fact, Link, Restart, State, stopped_for_good};
 
 /// Why a turn is canceled when its worker is restarted.
 pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
@@ -12,13 +12,7 @@ impl Next {
     pub(super) fn restart(&mut self, force: bool) -> Result<()> {
         let state = self.worker.public_state();
         match &self.worker.state {
-            State::Stopping(_) | State::Stopped => {
-                return Err(Error::new(
-                    Code::WorkerStopped,
-                    "the worker was stopped for good; start another one with `subagent worker start`",
-                )
-                .with("state", state.as_str()));
-            }
+            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
             State::Starting => {
                 let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
                 return Err(error.retryable().with("state", state.as_str()));

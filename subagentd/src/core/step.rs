@@ -10,10 +10,10 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput, Request};
 use super::decision::Choice;
-use super::worker::{Action, By, Cancel, Fact, Input, Link, Restart, State, Step, Turn, Worker};
-
-/// Why a turn is canceled when its worker is stopped.
-pub(super) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
+use super::worker::{
+    Action, By, Cancel, Fact, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
+    stopped_for_good,
+};
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
@@ -115,13 +115,7 @@ impl Next {
         let state = self.worker.public_state();
         match self.worker.state {
             State::Idle | State::Error => {}
-            State::Stopping(_) | State::Stopped => {
-                return Err(Error::new(
-                    Code::WorkerStopped,
-                    "the worker was stopped for good; start another one with `subagent worker start`",
-                )
-                .with("state", state.as_str()));
-            }
+            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
             State::Starting | State::Turn(_) | State::Local(_) => {
                 let error = Error::new(
                     Code::WorkerBusy,

@@ -55,7 +55,8 @@ fn requests() -> impl Strategy<Value = RequestId> {
 fn anything() -> impl Strategy<Value = Input> {
     let turn = || 1u64..5;
     let error = || prop::bool::ANY.prop_map(|some| some.then(failure));
-    let link = prop::sample::select(vec![Link::None, Link::Adopted, Link::Starting, Link::Ready, Link::Ending]);
+    let link =
+        prop::sample::select(vec![Link::None, Link::Adopted, Link::Starting, Link::Ready, Link::Ending]);
     let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
     let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
     let end = prop_oneof![

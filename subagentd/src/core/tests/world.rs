@@ -268,7 +268,9 @@ impl World {
     }
 
     fn read_reply(&mut self) {
-        let Some(reply) = self.runtime.as_mut().filter(|_| self.heard).and_then(|runtime| runtime.replies.pop_front()) else {
+        let Some(reply) =
+            self.runtime.as_mut().filter(|_| self.heard).and_then(|runtime| runtime.replies.pop_front())
+        else {
             return;
         };
         // What the runtime wrote before it refused comes first.
