@@ -95,8 +95,7 @@ impl Supervisor {
         self.shared
             .store
             .read(move |connection| {
-                let row = required(connection, &choice, owner.0.as_ref(), &state_db)?;
-                controllers::check_owner(connection, &owner, &row)?;
+                let row = of_new_worker(connection, &choice, &owner, &state_db)?;
                 Ok(row.controller_id.as_str().to_owned())
             })
             .await
@@ -131,23 +130,35 @@ pub(super) fn find(
 /// As [`find`], for whoever needs one.
 ///
 /// # Errors
-/// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`.
+/// `CONTROLLER_NOT_FOUND`, with `workspaceKey` if none was named.
 pub(super) fn required(
     connection: &Connection,
     choice: &ControllerChoice,
     handle: Option<&Handle>,
+) -> Result<ControllerRow> {
+    find(connection, choice, handle)?.ok_or_else(|| {
+        Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
+            .with("workspaceKey", choice.workspace_key.as_str())
+            .recommend("run `subagent controller init` in the workspace")
+            .with("recommendedCommand", "subagent controller init")
+    })
+}
+
+/// The controller that a new worker of this owner gets.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`, `INVALID_CONTROLLER_HANDLE`.
+pub(super) fn of_new_worker(
+    connection: &Connection,
+    choice: &ControllerChoice,
+    owner: &OwnerCheck,
     state_db: &str,
 ) -> Result<ControllerRow> {
-    let with = |error: Error| {
+    let row = required(connection, choice, owner.0.as_ref()).map_err(|error| {
         error.with("workspaceKey", choice.workspace_key.as_str()).with("stateDbPath", state_db)
-    };
-    find(connection, choice, handle).map_err(with)?.ok_or_else(|| {
-        with(
-            Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
-                .recommend("run `subagent controller init` in the workspace")
-                .with("recommendedCommand", "subagent controller init"),
-        )
-    })
+    })?;
+    controllers::check_owner(connection, owner, &row)?;
+    Ok(row)
 }
 
 fn owner_view(owner: OwnerRow) -> OwnerView {

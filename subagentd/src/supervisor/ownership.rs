@@ -76,12 +76,11 @@ impl Supervisor {
     ) -> Result<ControllerInitialized> {
         let claim = self.claim(caller, "controller attach", &request, request.owner)?;
         let AttachController { choice, takeover, .. } = request;
-        let state_db = self.shared.store.path().display().to_string();
         self.shared
             .store
             .write(Durability::Full, 1, move |tx| {
                 let earlier = claim.earlier(tx)?;
-                let row = required(tx.connection(), &choice, None, &state_db)?;
+                let row = required(tx.connection(), &choice, None)?;
                 if !takeover {
                     claim.check_free(tx, &row, earlier.as_deref())?;
                 }
@@ -102,13 +101,12 @@ impl Supervisor {
     ) -> Result<ControllerReleased> {
         let (check, key) = self.guarded(caller, "controller release", &request)?;
         let (handle, now) = (check.0, entropy::now());
-        let state_db = self.shared.store.path().display().to_string();
         let ReleaseController { choice, force } = request;
         self.shared
             .store
             .write(Durability::Full, 1, move |tx| {
                 let release = |tx: &mut Tx<'_>| {
-                    let row = required(tx.connection(), &choice, None, &state_db)?;
+                    let row = required(tx.connection(), &choice, None)?;
                     let owner = controllers::owner(tx.connection(), row.id)?;
                     if owner.is_some() && !force {
                         check_release(tx, handle.as_ref(), &row)?;

@@ -39,7 +39,10 @@ impl Supervisor {
                 let response = self
                     .order(&handle, Some(owner), key, input, respond)
                     .await
-                    .map_err(|error| error.with("workerId", worker))?;
+                    .map_err(|error| match error.code {
+                        Code::WorkerBusy | Code::WorkerStopped => error.with("workerId", worker),
+                        _ => error,
+                    })?;
                 let mut snapshots = handle.snapshot.clone();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);

@@ -52,9 +52,8 @@ impl Supervisor {
             .store
             .write(Durability::Full, 1, move |tx| {
                 tx.once(key.as_ref(), now, |tx| {
-                    let controller =
-                        controllers::required(tx.connection(), &request.choice, owner.0.as_ref(), &state_db)?;
-                    tx.check_owner(&owner, &controller)?;
+                    let choice = &request.choice;
+                    let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
                     let new = NewWorker {
                         worker_id: worker_id.clone(),
                         controller: controller.id,
