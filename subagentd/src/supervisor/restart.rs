@@ -36,13 +36,12 @@ impl Supervisor {
                 let respond =
                     Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
                 let input = Input::Restart { force: request.force };
-                let response = self
-                    .order(&handle, Some(owner), key, input, respond)
-                    .await
-                    .map_err(|error| match error.code {
+                let response = self.order(&handle, Some(owner), key, input, respond).await.map_err(
+                    |error| match error.code {
                         Code::WorkerBusy | Code::WorkerStopped => error.with("workerId", worker),
                         _ => error,
-                    })?;
+                    },
+                )?;
                 let mut snapshots = handle.snapshot.clone();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);

@@ -250,6 +250,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_key_stands_for_the_whole_request() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        let first = StartWorker { debug_mode: true, ..request(dir.path()) };
+        let start = |request: &StartWorker| supervisor.start_worker(caller(Some("key")), request.clone());
+        let worker = start(&first).await.unwrap().worker_id;
+        assert_eq!(start(&first).await.unwrap().worker_id, worker);
+        let env = vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"other".to_vec()))];
+        let others = [
+            StartWorker { umask: 0o22, ..first.clone() },
+            StartWorker { env, ..first.clone() },
+            StartWorker { role: "default worker".into(), label: String::new(), ..first.clone() },
+        ];
+        for other in others {
+            assert_eq!(start(&other).await.unwrap_err().code, Code::IdempotencyConflict);
+        }
+        supervisor.shutdown(false).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_start_whose_client_went_away_comes_to_its_end() {
         let dir = folder();
         let supervisor = supervisor(dir.path()).await;
