@@ -36,7 +36,7 @@ impl Until {
                 ("any" | "*", None) => return Ok(Self::Any),
                 ("turn_end", None) => wanted.extend(TURN_END.iter().map(|t| (*t, None))),
                 _ => match EventType::parse(name).filter(|t| !t.is_internal()) {
-                    Some(EventType::ProgressUpdate) => {
+                    Some(EventType::ProgressUpdate) if kind != Some("") => {
                         wanted.push((EventType::ProgressUpdate, kind.map(str::to_owned)));
                     }
                     Some(event_type) if kind.is_none() => wanted.push((event_type, None)),
@@ -101,6 +101,7 @@ mod tests {
         let until = Until::parse(Some("progress.update:plan")).unwrap();
         assert!(until.matches(EventType::ProgressUpdate, Some("plan")));
         assert!(!until.matches(EventType::ProgressUpdate, Some("thought")));
+        assert_eq!(Until::parse(Some("progress.update:")).unwrap_err().code, Code::InvalidArgument);
     }
 
     #[test]

@@ -44,6 +44,8 @@ fn abort_at(point: &str) {
             assert!(completed, "{end}");
         }
     }
+    let restarted = sandbox.persist(&["worker", "restart", &worker]).data_of("worker.restarted");
+    assert_eq!(restarted["state"], "idle");
     let handoff =
         sandbox.persist(&["worker", "handoff", "--worker-id", &worker]).data_of("worker.handoff.ready");
     let look = sandbox.persist(&["worker", "inspect", &worker]).data_of("worker.inspected");

@@ -226,6 +226,38 @@ fn a_stopped_runtime_is_unresponsive_and_never_lost() {
 }
 
 #[test]
+fn a_cancel_of_a_turn_that_a_silent_runtime_may_have_waits_for_it() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let runtime = sandbox.runtime(&worker);
+    let gate = sandbox.gate("turn");
+    let (begun, over) = (sandbox.file_name("begun"), sandbox.file_name("over"));
+    runtime.signal(Signal::SIGSTOP);
+    let prompt = format!("!touch {begun}\n{}\n!touch {over}", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &prompt);
+    wait_until("a prompt without an answer", Duration::from_secs(20), || {
+        (sandbox.show(&worker)["unresponsive"] == true).then_some(())
+    });
+    sandbox.kill_daemon();
+    // Between two daemons it takes the prompt that the first has sent.
+    runtime.signal(Signal::SIGCONT);
+    wait_until("the turn to begin", Duration::from_secs(20), || {
+        (sandbox.touches("begun") == 1).then_some(())
+    });
+    runtime.signal(Signal::SIGSTOP);
+    let cancel = sandbox.subagent(&["cancel", "--worker-id", &worker]).spawn();
+    wait_until("the cancel to be stored", Duration::from_secs(20), || {
+        (sandbox.show(&worker)["state"] == "canceling").then_some(())
+    });
+    runtime.signal(Signal::SIGCONT);
+    let canceled = cancel.output().data_of("turn.canceled");
+    assert_eq!(canceled["turnId"], accepted["turnId"]);
+    gate.open();
+    assert_eq!(sandbox.send(&worker, "next")["assistantText"], "next");
+    assert_eq!((sandbox.touches("begun"), sandbox.touches("over")), (1, 0), "the agent went on");
+    sandbox.finish();
+}
+
+#[test]
 fn a_send_while_the_old_runtime_ends_is_run_once() {
     let (sandbox, worker) = Sandbox::with_worker();
     let touched = sandbox.file_name("touched");

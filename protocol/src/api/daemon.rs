@@ -22,7 +22,8 @@ pub struct StopDaemon {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CheckHealth {
-    /// Start dead runtimes again, each at the earliest so many seconds after the last attempt; absent: only look.
+    /// Start dead runtimes again, each at the earliest so many seconds after the last attempt, 0 to
+    /// 31622400; absent: only look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_cooldown_seconds: Option<u64>,
 }

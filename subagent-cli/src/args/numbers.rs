@@ -23,6 +23,16 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// How often something is done, in whole seconds.
+pub(crate) fn interval(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        seconds if seconds > subagentd::life::MOST_SECONDS => {
+            Err(format!("must be {} or less", subagentd::life::MOST_SECONDS))
+        }
+        seconds => Ok(seconds),
+    }
+}
+
 fn at_least(text: &str, least: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
     if !number.is_finite() {

@@ -93,7 +93,12 @@ pub(super) async fn prepare(
         return Err(Failure::argument(format!("{} is not UTF-8; rename the folder", cwd.display()))
             .with("cwd", path_value(&cwd)));
     }
-    let choice = choice(wanted.controller_id, context, workspace);
+    // The daemon knows the handle, and takes the one that it names before that of the hint.
+    let choice = ControllerChoice {
+        controller_id: wanted.controller_id,
+        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
+        workspace_key: workspace.root.to_string_lossy().into_owned(),
+    };
     let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
     let chosen = choose(config, wanted.launcher.as_deref(), &role, &cwd, context)
         .and_then(|chosen| if wanted.debug_mode { Ok(chosen) } else { runnable(chosen) });
@@ -116,16 +121,6 @@ pub(super) async fn prepare(
         debug_mode: wanted.debug_mode,
     };
     Ok(Prepared { request, limit: launcher.timeouts.startup + GRACE })
-}
-
-/// Whose worker it will be: the controller that was named > the handle's > the hint's > the workspace's.
-fn choice(named: Option<String>, context: &Context, workspace: &Workspace) -> ControllerChoice {
-    let of_handle = context.handle().map(|handle| handle.controller_id);
-    ControllerChoice {
-        controller_id: named.or(of_handle),
-        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
-        workspace_key: workspace.root.to_string_lossy().into_owned(),
-    }
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {

@@ -38,7 +38,7 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) once: bool,
     /// How often the status file is written, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = crate::args::numbers::count)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = crate::args::numbers::interval)]
     pub(super) heartbeat_seconds: u64,
     /// Restart dead workers at once (the default)
     #[arg(long, overrides_with = "no_monitor_workers")]
@@ -47,7 +47,7 @@ pub(super) struct Run {
     #[arg(long, overrides_with = "monitor_workers")]
     pub(super) no_monitor_workers: bool,
     /// How long a worker is left alone after a restart, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::count)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::interval)]
     pub(super) restart_cooldown_seconds: u64,
     /// Print JSON
     #[arg(long)]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_flag_of_a_pair_counts_and_numbers_have_a_least() {
+    fn the_last_flag_of_a_pair_counts_and_numbers_have_bounds() {
         let parse = |args: &str| Cli::try_parse_from(format!("subagentd run {args}").split_whitespace());
         let Command::Run(run) = parse("--no-monitor-workers --monitor-workers").unwrap().command else {
             panic!()
@@ -117,6 +117,8 @@ mod tests {
             "--heartbeat-seconds 0",
             "--restart-cooldown-seconds 0",
             "--heartbeat-seconds x",
+            "--heartbeat-seconds 18446744073709551615",
+            "--restart-cooldown-seconds 18446744073709551615",
             "--once --background",
         ] {
             assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use serde_json::{Value, json};
 use subagent_protocol::api::{CheckHealth, DaemonShown, StopDaemon};
+use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ use super::Api;
 use super::body::Body;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use crate::life::MOST_SECONDS;
 use crate::supervisor::Look;
 
 /// `GET /v1/daemon`. Anybody may ask, agents included: clients probe with it.
@@ -30,6 +32,12 @@ pub(super) async fn health(
     _: Owner,
     Body(request): Body<CheckHealth>,
 ) -> Outcome<Value> {
+    if let Some(seconds) = request.restart_cooldown_seconds.filter(|seconds| *seconds > MOST_SECONDS) {
+        let message = format!("restartCooldownSeconds is at most {MOST_SECONDS}");
+        return Err(Error::new(Code::InvalidArgument, message)
+            .with("restartCooldownSeconds", seconds)
+            .into());
+    }
     let restart = request.restart_cooldown_seconds.map(Duration::from_secs);
     Ok(Reply("daemon.health", api.supervisor.health(Look { since: Instant::now(), restart }).await))
 }

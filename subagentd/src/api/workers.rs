@@ -12,9 +12,8 @@ use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 
-/// How much of a log is shown without `tailBytes`, and at most.
+/// How much of a log is shown without `tailBytes`.
 const TAIL_BYTES: u64 = 64 * 1024;
-const MOST_TAIL_BYTES: u64 = 16 * 1024 * 1024;
 
 /// `POST /v1/workers`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers", request_body = StartWorker, responses((status = 200, description = "`worker.started`", body = Envelope<WorkerView>))))]
@@ -87,6 +86,6 @@ pub(super) async fn logs(
     Params(tail): Params<Tail>,
 ) -> Outcome<WorkerLogs> {
     reader.may_see(&api, &worker).await?;
-    let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES).min(MOST_TAIL_BYTES);
+    let bytes = tail.tail_bytes.unwrap_or(TAIL_BYTES);
     Ok(Reply("worker.logs", api.supervisor.worker_logs(&worker, bytes).await?))
 }

@@ -57,7 +57,7 @@ impl Next {
         self.end_local(local.no, TurnStatus::Completed, EventType::TurnCompleted, data);
     }
 
-    /// A cancel decides the request.
+    /// A cancel decides the request, and so does a restart.
     pub(super) fn cancel_local(&mut self, local: &LocalTurn, reason: String) {
         const WORD: &str = "cancelled";
         let note = Some(reason.clone());
@@ -66,7 +66,7 @@ impl Next {
         self.canceled_local(local, &reason);
     }
 
-    /// A stop or a restart decides nothing.
+    /// A stop decides nothing.
     pub(super) fn stop_local(&mut self, local: &LocalTurn, reason: &str) {
         let closed = ApprovalClosedReason::Stopped.as_str();
         let data = json!({"requestId": local.request_id, "reason": closed});

@@ -3,7 +3,7 @@
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
-use super::worker::{Action, Cancel, Fact, Link, Restart, State};
+use super::worker::{Action, Fact, Link, Restart, State, stopped_for_good};
 
 /// Why a turn is canceled when its worker is restarted.
 pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
@@ -11,14 +11,8 @@ pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";
 impl Next {
     pub(super) fn restart(&mut self, force: bool) -> Result<()> {
         let state = self.worker.public_state();
-        match &mut self.worker.state {
-            State::Stopping(_) | State::Stopped => {
-                return Err(Error::new(
-                    Code::WorkerStopped,
-                    "the worker was stopped for good; start another one with `subagent worker start`",
-                )
-                .with("state", state.as_str()));
-            }
+        match &self.worker.state {
+            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
             State::Starting => {
                 let error = Error::new(Code::WorkerBusy, "the worker is being started; wait for it");
                 return Err(error.retryable().with("state", state.as_str()));
@@ -29,25 +23,20 @@ impl Next {
             }
             // Whoever canceled it before has seen to its end.
             State::Turn(turn) if turn.cancel.is_some() => {}
-            State::Turn(turn) => {
-                let cancel = Cancel { reason: RESTARTED_BY_MANAGER.to_owned(), requested: false };
-                turn.cancel = Some(cancel.clone());
-                self.facts.push(Fact::TurnCancel { no: turn.no, cancel });
-                if !turn.dispatching && self.worker.link != Link::Ready {
-                    // No runtime has the prompt, and none will be given it.
-                    self.close_turn(None);
-                }
+            // A runtime that may have it is told by its end.
+            State::Turn(_) => {
+                self.cancel_turn(RESTARTED_BY_MANAGER.to_owned());
             }
             State::Local(local) => {
                 let local = local.clone();
-                self.stop_local(&local, RESTARTED_BY_MANAGER);
+                self.cancel_local(&local, RESTARTED_BY_MANAGER.to_owned());
             }
             State::Idle | State::Error => {}
         }
         self.worker.restart = Restart::Wanted;
         match self.worker.link {
             Link::None => self.begin_restart(),
-            Link::Starting | Link::Ready => self.end_for_restart(),
+            Link::Adopted | Link::Starting | Link::Ready => self.end_for_restart(),
             Link::Ending => {}
         }
         Ok(())

@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
 use subagent_protocol::fields;
 use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
+use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput, Request};
 use super::decision::Choice;
-use super::worker::{Action, By, Cancel, Fact, Input, Link, Restart, State, Step, Turn, Worker};
-
-/// Why a turn is canceled when its worker is stopped.
-pub(super) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
+use super::worker::{
+    Action, By, Cancel, Fact, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
+    stopped_for_good,
+};
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
@@ -36,17 +36,17 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Stop => next.stop(),
         Input::Restart { force } => next.restart(force)?,
         Input::Session { origin, context_lost } => {
-            let first = next.worker.state == State::Starting;
-            if first {
+            if next.worker.state == State::Starting {
                 next.worker.state = State::Idle;
             }
-            // One that is to end for a restart is on its way out already.
+            // One that is to end for a restart is on its way out already: it has not started the worker again.
             if next.worker.restart != Restart::Wanted {
                 next.worker.link = Link::Ready;
                 next.worker.restart = Restart::None;
+                let first = origin == SessionOrigin::New && !context_lost;
+                let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
+                next.event(event_type, json!({"session": origin, "contextLost": context_lost}), None);
             }
-            let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
-            next.event(event_type, json!({"session": origin, "contextLost": context_lost}), None);
             next.prompt_if_waiting();
         }
         Input::StartFailed { error } => {
@@ -115,13 +115,7 @@ impl Next {
         let state = self.worker.public_state();
         match self.worker.state {
             State::Idle | State::Error => {}
-            State::Stopping(_) | State::Stopped => {
-                return Err(Error::new(
-                    Code::WorkerStopped,
-                    "the worker was stopped for good; start another one with `subagent worker start`",
-                )
-                .with("state", state.as_str()));
-            }
+            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
             State::Starting | State::Turn(_) | State::Local(_) => {
                 let error = match self.asks() {
                     Some(request_id) => Error::new(
@@ -171,8 +165,8 @@ impl Next {
                 self.actions.push(Action::StartRuntime);
             }
             Link::Ready => self.actions.push(Action::Prompt { turn: no }),
-            // Its session, or the end of the old runtime, comes first.
-            Link::Starting | Link::Ending => {}
+            // Its hello, its session, or the end of the old runtime comes first.
+            Link::Adopted | Link::Starting | Link::Ending => {}
         }
     }
 
@@ -228,64 +222,6 @@ impl Next {
         self.event(EventType::ApprovalDecided, data, turn);
     }
 
-    fn cancel(&mut self, reason: String) -> Result<()> {
-        let state = self.worker.public_state();
-        if let State::Stopping(Some(_)) = self.worker.state {
-            // Its stop cancels it already.
-            return Ok(());
-        }
-        if let State::Local(local) = &self.worker.state {
-            let local = local.clone();
-            self.cancel_local(&local, reason);
-            return Ok(());
-        }
-        let State::Turn(turn) = &mut self.worker.state else {
-            let error = Error::new(
-                Code::WorkerNotRunning,
-                format!("the worker is {state}: there is no turn to cancel"),
-            );
-            return Err(error.with("state", state.as_str()));
-        };
-        if turn.cancel.is_some() {
-            // A second cancel waits for the same end.
-            return Ok(());
-        }
-        let no = turn.no;
-        let cancel = Cancel { reason: reason.clone(), requested: false };
-        turn.cancel = Some(cancel.clone());
-        let unsent = !turn.dispatching && self.worker.link != Link::Ready;
-        self.facts.push(Fact::TurnCancel { no, cancel });
-        if unsent {
-            // No runtime has the prompt, and none will be given it.
-            self.close_turn(None);
-            return Ok(());
-        }
-        let pending: Vec<RequestId> = self
-            .worker
-            .approvals
-            .iter_mut()
-            // What was asked outside of the turn is not the turn's: the runtime says what becomes of it.
-            .filter(|(_, asked)| asked.approval == Approval::Pending && asked.turn == Some(no))
-            .map(|(request_id, asked)| {
-                asked.approval = Approval::DecidedByCancel;
-                request_id.clone()
-            })
-            .collect();
-        for request_id in pending {
-            self.decided_event(
-                &request_id,
-                "cancelled",
-                "cancelled",
-                Some("cancelled"),
-                Some(reason.clone()),
-                Some(no),
-            );
-            self.facts.push(Fact::ApprovalDecided { request_id, option_id: None, by_cancel: true });
-        }
-        self.actions.push(Action::Cancel { turn: no, reason });
-        Ok(())
-    }
-
     fn stop(&mut self) {
         match &mut self.worker.state {
             State::Stopped | State::Stopping(_) => return,
@@ -310,7 +246,9 @@ impl Next {
         match self.worker.link {
             // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
             Link::None => self.close_turn(None),
-            Link::Starting | Link::Ready | Link::Ending => self.actions.push(Action::Terminate),
+            Link::Adopted | Link::Starting | Link::Ready | Link::Ending => {
+                self.actions.push(Action::Terminate);
+            }
         }
     }
 
@@ -487,13 +425,14 @@ impl Next {
             {
                 return self.end_for_restart();
             }
-            State::Turn(turn) if link == Link::Ready => {
+            State::Turn(turn) => {
                 let (no, cancel) = (turn.no, turn.cancel.clone());
                 let unsent = !turn.dispatching && turn.no > last_turn;
                 match cancel {
-                    None if unsent => self.actions.push(Action::Prompt { turn: no }),
-                    Some(_) if unsent => return self.close_turn(None),
-                    Some(cancel) if !cancel.requested => {
+                    None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
+                    // It was not given it, and will not be.
+                    Some(_) if unsent && told != Link::Ending => return self.close_turn(None),
+                    Some(cancel) if !cancel.requested && link == Link::Ready => {
                         self.actions.push(Action::Cancel { turn: no, reason: cancel.reason });
                     }
                     _ => {}
@@ -525,25 +464,37 @@ impl Next {
                 self.worker.state = State::Error;
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
             }
+            // The whole journal was read and says that the prompt was never sent, so another runtime may take it: what
+            // was accepted is done once.
+            State::Turn(Turn { dispatching: false, cancel: None, .. })
+                if !rebooted && was == Restart::Wanted =>
+            {
+                // This one ended because somebody wanted it to.
+                return self.begin_restart();
+            }
             State::Turn(Turn { no, dispatching: false, retried: retried @ false, cancel: None, .. })
                 if !rebooted =>
             {
-                // The whole journal was read and says that the prompt was never sent, so another runtime may take it:
-                // what was accepted is done once. Only one more, or an agent that dies at once would never end.
+                // Only one more, or an agent that dies at once would never end. A restart goes on with it.
                 *retried = true;
                 self.facts.push(Fact::TurnRetried { no: *no });
                 self.worker.link = Link::Starting;
                 self.actions.push(Action::StartRuntime);
+                return;
             }
             State::Turn(_) | State::Stopping(Some(_)) => self.turn_lost(rebooted),
-            State::Idle | State::Local(_) if was == Restart::Begun || !clean => {
+            State::Idle | State::Local(_) if was == Restart::Begun => {
+                // It was given no prompt: whoever wanted it can ask again.
+                self.facts.push(Fact::LastError(Some(runtime_lost(None).retryable())));
+            }
+            State::Idle | State::Local(_) if !clean => {
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
             }
             State::Idle | State::Local(_) | State::Stopping(None) | State::Error | State::Stopped => {}
         }
         match (was, &self.worker.state) {
             (Restart::Wanted, State::Idle | State::Local(_) | State::Error) => self.begin_restart(),
-            // The new one is gone, too; or another one is started for a turn anyway.
+            // The new one is gone, too.
             _ => self.worker.restart = Restart::None,
         }
     }

@@ -3,17 +3,26 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use subagent_protocol::Error;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus, WorkerState};
+use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
 use super::decision::Choice;
 
 /// Why a turn is canceled when nobody says why.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
+
+/// Why a turn is canceled when its worker is stopped.
+pub(crate) const STOPPED_BY_MANAGER: &str = "worker stopped by manager";
+
+/// The refusal of whatever a stopped worker would have to do.
+pub(crate) fn stopped_for_good(state: WorkerState) -> Error {
+    let message = "the worker was stopped for good; start another one with `subagent worker start`";
+    Error::new(Code::WorkerStopped, message).with("state", state.as_str())
+}
 
 /// A worker: what it is doing, and what is known of its runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +129,8 @@ pub struct Cancel {
 pub enum Link {
     /// None lives.
     None,
+    /// One lives that this daemon has not started and has not heard of: it may have been given a prompt before.
+    Adopted,
     /// One was started and has no session yet.
     Starting,
     /// It has a session and takes commands.
@@ -163,7 +174,7 @@ pub enum Input {
         /// Whether an open turn is canceled for it.
         force: bool,
     },
-    /// Journal: the agent has a session.
+    /// Journal: the agent has a session. The first of a worker is new and has lost nothing.
     Session {
         /// How it came to be.
         origin: SessionOrigin,

@@ -45,17 +45,20 @@ pub struct RunOptions {
     pub mode: Mode,
     /// Only look after the workers' health once and end; a running daemon is asked instead.
     pub once: bool,
-    /// How often the status file is written; at least 1.
+    /// How often the status file is written; 1 to [`MOST_SECONDS`].
     pub heartbeat_seconds: u64,
     /// Whether dead runtimes are started again at once.
     pub monitor_workers: bool,
-    /// At most one restart of a worker in this time; at least 1.
+    /// At most one restart of a worker in this time; 1 to [`MOST_SECONDS`].
     pub restart_cooldown_seconds: u64,
     /// Print JSON instead of text.
     pub json: bool,
     /// A background daemon ends after this time without live worker and client; 0: never.
     pub idle_exit_seconds: u64,
 }
+
+/// The longest heartbeat and cooldown: a year. Clocks cannot count for ever.
+pub const MOST_SECONDS: u64 = 366 * 24 * 3600;
 
 impl RunOptions {
     /// Whether dead runtimes are started again without a message that asks for it, and how often at most.

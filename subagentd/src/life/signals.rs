@@ -5,11 +5,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error;
 
-/// SIGTERM and SIGINT, from now on no longer deadly.
+/// SIGTERM, SIGINT and SIGHUP, from now on no longer deadly.
 #[derive(Debug)]
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// `None` if it was ignored when the daemon was started (`nohup`): then it stays so.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -20,7 +22,12 @@ impl Signals {
     pub(super) fn listen() -> Result<Self> {
         let listen =
             |kind| signal(kind).map_err(|cause| error::start_failed("it cannot listen for signals", &cause));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        let hangup = SignalKind::hangup();
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: if is_ignored(hangup) { None } else { Some(listen(hangup)?) },
+        })
     }
 
     /// The next one, by name.
@@ -28,6 +35,24 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            () = heard(self.hangup.as_mut()) => "SIGHUP",
         }
     }
+}
+
+async fn heard(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process ignores a signal, as the kernel tells.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ignored & (1 << (kind.as_raw_value() - 1)) != 0
 }

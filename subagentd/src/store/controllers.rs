@@ -195,6 +195,21 @@ pub(crate) fn check_owner(
     }
 }
 
+/// As [`check_owner`], for the controller with this id.
+///
+/// # Errors
+/// `INVALID_CONTROLLER_HANDLE`.
+pub(crate) fn check_owner_of(
+    connection: &Connection,
+    check: &OwnerCheck,
+    controller_id: &ControllerId,
+) -> Result<()> {
+    match by_id(connection, controller_id.as_str())? {
+        Some(controller) => check_owner(connection, check, &controller),
+        None => Err(StoreError::BadRow(format!("controller {controller_id} is gone")).into()),
+    }
+}
+
 /// What a handle is worth for a controller.
 ///
 /// # Errors

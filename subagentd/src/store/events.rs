@@ -118,6 +118,21 @@ pub(crate) fn latest(connection: &Connection, worker: RowId) -> Result<Option<St
     Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
 }
 
+/// Whether an agent of the worker has had a session since that event.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn has_begun_since(connection: &Connection, worker: RowId, after: i64) -> Result<bool> {
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND seq > ?2 AND internal = 0 AND kind IS NULL
+                              AND type IN (?3, ?4))";
+    let types = [EventType::WorkerStarted, EventType::WorkerRestarted].map(EventType::as_str);
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement
+        .query_row(params![worker.0, after, types[0], types[1]], |row| row.get(0))
+        .map_err(StoreError::from)?)
+}
+
 /// The number of the newest shown event of a worker, 0 for none.
 ///
 /// # Errors

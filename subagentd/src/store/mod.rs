@@ -28,8 +28,8 @@ pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
-pub use tx::Tx;
 pub(crate) use tx::recall;
+pub use tx::{Once, Tx};
 pub use writer::Durability;
 
 /// How many idle read connections are kept.

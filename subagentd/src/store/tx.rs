@@ -1,11 +1,22 @@
 //! The transaction that a job of the writer sees: statements about single rows, no rules.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{NewEvent, RowId};
+
+/// When a request with a key was carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Once {
+    /// In this transaction.
+    Now,
+    /// In an earlier one.
+    Before,
+}
 
 /// A running transaction (a savepoint within the writer's).
 pub struct Tx<'a> {
@@ -50,6 +61,27 @@ impl Tx<'_> {
             ],
         )?;
         Ok(seq)
+    }
+
+    /// Carries out a change unless a request with this key was carried out before: then its result counts. Says which
+    /// of the two it was.
+    ///
+    /// # Errors
+    /// `IDEMPOTENCY_CONFLICT` if that request was another one; those of the change.
+    pub fn once<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: Option<&(String, String)>,
+        now: Timestamp,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, Once)> {
+        let Some((key, fingerprint)) = key else { return Ok((change(self)?, Once::Now)) };
+        let unreadable = |error: serde_json::Error| StoreError::BadRow(format!("a stored result: {error}"));
+        if let Some(earlier) = self.recall(key, fingerprint)? {
+            return Ok((serde_json::from_str(&earlier).map_err(unreadable)?, Once::Before));
+        }
+        let result = change(self)?;
+        self.remember(key, fingerprint, &serde_json::to_string(&result).map_err(unreadable)?, now)?;
+        Ok((result, Once::Now))
     }
 
     /// The result that an earlier request with this key had.

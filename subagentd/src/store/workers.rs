@@ -442,13 +442,17 @@ pub(crate) fn approvals(
     worker: RowId,
     request_id: Option<&str>,
 ) -> Result<Vec<ApprovalRow>> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL
-             FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
-             WHERE a.worker = ?1 AND (a.request_id = ?2 OR (?2 IS NULL AND a.status = 'pending')) ORDER BY a.id",
-        )
-        .map_err(StoreError::from)?;
+    // Each finds its rows by an index: the id's, or that of the few that are open.
+    let which = match request_id {
+        Some(_) => "a.request_id = ?2",
+        None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND ?2 IS NULL",
+    };
+    let sql = format!(
+        "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL
+         FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
+         WHERE a.worker = ?1 AND {which} ORDER BY a.id"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let rows = statement.query_map(params![worker.0, request_id], |row| {
         let turn_id: Option<String> = row.get(1)?;
         Ok(ApprovalRow {

@@ -13,7 +13,7 @@ use subagent_protocol::api::{
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Caller, Supervisor};
-use crate::store::{Connection, ControllerRow, OwnerRow, Worth, controllers};
+use crate::store::{Connection, ControllerRow, OwnerCheck, OwnerRow, Worth, controllers};
 
 impl Supervisor {
     /// Who owns what, and what the caller's handle is worth.
@@ -90,13 +90,12 @@ impl Supervisor {
     /// # Errors
     /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`.
     pub async fn resolve_controller(&self, caller: Caller, choice: ControllerChoice) -> Result<String> {
-        let (owner, _) = self.guarded(caller, "");
+        let owner = OwnerCheck(caller.handle);
         let state_db = self.shared.store.path().display().to_string();
         self.shared
             .store
             .read(move |connection| {
-                let row = required(connection, &choice, owner.0.as_ref(), &state_db)?;
-                controllers::check_owner(connection, &owner, &row)?;
+                let row = of_new_worker(connection, &choice, &owner, &state_db)?;
                 Ok(row.controller_id.as_str().to_owned())
             })
             .await
@@ -106,22 +105,21 @@ impl Supervisor {
 /// The controller that is meant: named, that of the handle, hinted, or that of the workspace.
 ///
 /// # Errors
-/// `CONTROLLER_NOT_FOUND` for a named one that does not exist.
+/// `CONTROLLER_NOT_FOUND` for one that is named, by its id or with a handle, and does not exist.
 pub(super) fn find(
     connection: &Connection,
     choice: &ControllerChoice,
     handle: Option<&Handle>,
 ) -> Result<Option<ControllerRow>> {
-    if let Some(named) = &choice.controller_id {
+    let of_handle = handle.map(|handle| handle.controller_id.as_str());
+    if let Some(named) = choice.controller_id.as_deref().or(of_handle) {
         return match controllers::by_id(connection, named)? {
             Some(row) => Ok(Some(row)),
             None => Err(Error::new(Code::ControllerNotFound, format!("there is no controller {named}"))
-                .with("controllerId", named.as_str())),
+                .with("controllerId", named)),
         };
     }
-    let hinted =
-        handle.map(|handle| handle.controller_id.as_str()).or(choice.hinted_controller_id.as_deref());
-    if let Some(hinted) = hinted
+    if let Some(hinted) = choice.hinted_controller_id.as_deref()
         && let Some(row) = controllers::by_id(connection, hinted)?
     {
         return Ok(Some(row));
@@ -132,23 +130,35 @@ pub(super) fn find(
 /// As [`find`], for whoever needs one.
 ///
 /// # Errors
-/// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`.
+/// `CONTROLLER_NOT_FOUND`, with `workspaceKey` if none was named.
 pub(super) fn required(
     connection: &Connection,
     choice: &ControllerChoice,
     handle: Option<&Handle>,
+) -> Result<ControllerRow> {
+    find(connection, choice, handle)?.ok_or_else(|| {
+        Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
+            .with("workspaceKey", choice.workspace_key.as_str())
+            .recommend("run `subagent controller init` in the workspace")
+            .with("recommendedCommand", "subagent controller init")
+    })
+}
+
+/// The controller that a new worker of this owner gets.
+///
+/// # Errors
+/// `CONTROLLER_NOT_FOUND{workspaceKey,stateDbPath}`, `INVALID_CONTROLLER_HANDLE`.
+pub(super) fn of_new_worker(
+    connection: &Connection,
+    choice: &ControllerChoice,
+    owner: &OwnerCheck,
     state_db: &str,
 ) -> Result<ControllerRow> {
-    let with = |error: Error| {
+    let row = required(connection, choice, owner.0.as_ref()).map_err(|error| {
         error.with("workspaceKey", choice.workspace_key.as_str()).with("stateDbPath", state_db)
-    };
-    find(connection, choice, handle).map_err(with)?.ok_or_else(|| {
-        with(
-            Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
-                .recommend("run `subagent controller init` in the workspace")
-                .with("recommendedCommand", "subagent controller init"),
-        )
-    })
+    })?;
+    controllers::check_owner(connection, owner, &row)?;
+    Ok(row)
 }
 
 fn owner_view(owner: OwnerRow) -> OwnerView {

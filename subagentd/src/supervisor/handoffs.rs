@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::{Caller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
-use crate::store::{Durability, WorkerRow};
+use crate::store::{Durability, Once, WorkerRow, controllers};
 
 /// The folder of all snapshots, in the state dir or in the one that was asked for.
 const FOLDER: &str = "handoffs";
@@ -42,12 +42,11 @@ impl Supervisor {
     }
 
     async fn snapshot(&self, caller: Caller, row: WorkerRow, request: CreateHandoff) -> Result<HandoffReady> {
-        let what = format!("handoff {} {:?}", row.worker_id, request.handoffs_dir);
-        let (owner, key) = self.guarded(caller.clone(), &what);
+        let (owner, key) = self.guarded(caller, &format!("handoff {}", row.worker_id), &request)?;
         if let Some(earlier) = self.recall(&key).await? {
             return read(earlier);
         }
-        self.check_owner_of(caller, &row).await?;
+        self.check_owner_of(&owner, &row).await?;
         let snapshot_id = SnapshotId::from_random(entropy::random()?);
         let place = self.place(&row, request.handoffs_dir)?;
         let folder = place.base.join(row.worker_id.as_str()).join(snapshot_id.as_str());
@@ -96,37 +95,22 @@ impl Supervisor {
         key: Option<(String, String)>,
         folder: PathBuf,
     ) -> Result<HandoffReady> {
-        let response =
-            serde_json::to_string(&ready).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let stored = self
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                if let Some((key, fingerprint)) = &key
-                    && let Some(earlier) = tx.recall(key, fingerprint)?
-                {
-                    return Ok(Some(earlier));
-                }
-                let controller =
-                    crate::store::controllers::by_id(tx.connection(), row.controller_id.as_str())?;
-                let controller = controller
-                    .ok_or_else(|| Error::new(Code::StorageError, "the worker's controller is not stored"))?;
-                tx.check_owner(&owner, &controller)?;
-                tx.insert_handoff(row.id, &new)?;
-                if let Some((key, fingerprint)) = &key {
-                    tx.remember(key, fingerprint, &response, new.created_at)?;
-                }
-                Ok(None)
+                tx.once(key.as_ref(), new.created_at, |tx| {
+                    controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
+                    tx.insert_handoff(row.id, &new)?;
+                    Ok(ready)
+                })
             })
             .await;
-        if !matches!(stored, Ok(None)) {
+        if !matches!(stored, Ok((_, Once::Now))) {
             // Nobody will be told of these files.
             files::remove(&folder);
         }
-        match stored? {
-            None => Ok(ready),
-            Some(earlier) => read(serde_json::from_str(&earlier).unwrap_or_default()),
-        }
+        Ok(stored?.0)
     }
 
     fn place(&self, row: &WorkerRow, wanted: Option<PathBuf>) -> Result<Place> {

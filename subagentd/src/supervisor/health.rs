@@ -71,7 +71,9 @@ impl Supervisor {
     /// `None` for a worker that needs no runtime now: new, in error, being stopped, or one that never had any.
     async fn look_at(&self, handle: &Handle, look: Look) -> Option<Item> {
         let before = views::settled(handle).await;
-        if !before.had_runtime || !matches!(before.worker.state, State::Idle | State::Turn(_)) {
+        if !before.had_runtime
+            || !matches!(before.worker.state, State::Idle | State::Turn(_) | State::Local(_))
+        {
             return None;
         }
         let socket = self.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;

@@ -7,7 +7,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, views};
-use crate::store::{handoffs, history, workers};
+use crate::store::{WorkerRow, handoffs, history, workers};
 
 /// The most events of one look.
 const MOST_EVENTS: u32 = 1000;
@@ -35,25 +35,23 @@ impl Supervisor {
     /// for more than 64 event types, `STORAGE_ERROR`.
     pub async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
         let filter = filter(query)?;
-        let view = self.show_worker(worker).await?;
-        // The row is read again: a snapshot that this look shows is in `recoveryState`, too.
-        let row = self.row(worker).await?;
-        let id = row.id;
-        let (pending, latest, events) = self
-            .shared
-            .store
-            .read(move |connection| {
-                Ok((
-                    workers::approvals(connection, id, None)?,
-                    handoffs::latest(connection, id)?,
-                    history::last(connection, id, &filter)?,
-                ))
-            })
-            .await?;
-        let recovery_state =
-            if latest.is_some() { "handoff_available".to_owned() } else { view.recovery_state };
+        if let Ok(handle) = self.roster.live(worker) {
+            // What happened while no daemon was there is part of the picture.
+            views::settled(&handle).await;
+        }
+        let asked = worker.to_owned();
+        let found = self.shared.store.read(move |connection| {
+            let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
+            let (pending, latest) =
+                (workers::approvals(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
+            let events = history::last(connection, row.id, &filter)?;
+            Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events)))
+        });
+        let Some((row, pending, latest, events)) = found.await? else {
+            return Err(self.roster.not_found(worker));
+        };
         Ok(Inspected {
-            worker: subagent_protocol::api::WorkerView { recovery_state, ..view },
+            worker: self.view(&row).await,
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

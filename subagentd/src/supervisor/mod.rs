@@ -43,7 +43,7 @@ pub use health::Look;
 pub use inspect::InspectQuery;
 pub use shared::Setup;
 
-use crate::store::{Durability, Store};
+use crate::store::{Durability, OwnerCheck, Store};
 use roster::Roster;
 use shared::Shared;
 
@@ -129,17 +129,23 @@ impl Supervisor {
         stopped
     }
 
-    /// The owner check and the idempotency key of a mutating request.
-    fn guarded(&self, caller: Caller, what: &str) -> (crate::store::OwnerCheck, Option<(String, String)>) {
-        let key = caller.idempotency_key.map(|key| (key, fingerprint(what)));
-        (crate::store::OwnerCheck(caller.handle), key)
+    /// The owner check and the idempotency key of a mutating request. `what` and the whole of the request tell it from
+    /// another one with the same key.
+    fn guarded(
+        &self,
+        caller: Caller,
+        what: &str,
+        request: &impl serde::Serialize,
+    ) -> Result<(OwnerCheck, Option<(String, String)>)> {
+        use sha2::{Digest as _, Sha256};
+        let Caller { handle, idempotency_key } = caller;
+        let Some(key) = idempotency_key else { return Ok((OwnerCheck(handle), None)) };
+        let request = serde_json::to_string(&(what, request)).map_err(|error| {
+            Error::new(Code::Internal, format!("a request cannot be written down: {error}"))
+        })?;
+        let hash = Sha256::digest(request.as_bytes());
+        Ok((OwnerCheck(handle), Some((key, hash.iter().map(|byte| format!("{byte:02x}")).collect()))))
     }
-}
-
-/// A short text that tells a request from another one with the same key.
-fn fingerprint(what: &str) -> String {
-    use sha2::{Digest as _, Sha256};
-    Sha256::digest(what.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the unit tests below this module share: a control plane in a folder of its own, with a runtime that is none.

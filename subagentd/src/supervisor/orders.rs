@@ -2,35 +2,71 @@
 
 use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::EventId;
+use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
 use super::worker::{Handle, Message, Order};
 use super::{Caller, Supervisor, worker};
 use crate::core::Input;
-use crate::core::worker::State;
+use crate::core::worker::{State, stopped_for_good};
 use crate::store::{OwnerCheck, WorkerRow, controllers};
 
-impl From<Caller> for OwnerCheck {
-    fn from(caller: Caller) -> Self {
-        Self(caller.handle)
-    }
+/// What stands at the end of the way to a worker's actor.
+pub(super) enum Reached {
+    /// The actor.
+    Actor(Handle),
+    /// None, since the worker is stopped; but the request is a repetition, and this is its result.
+    Past(serde_json::Value),
 }
 
 impl Supervisor {
+    /// The actor of a worker that something is to be done with.
+    ///
+    /// # Errors
+    /// `WORKER_STOPPED`, for the owner alone: a stranger hears only that it is not his; `IDEMPOTENCY_CONFLICT`,
+    /// `STORAGE_ERROR` for a worker that is set aside.
+    pub(super) async fn reach(
+        &self,
+        row: &WorkerRow,
+        owner: &OwnerCheck,
+        key: &Option<(String, String)>,
+    ) -> Result<Reached> {
+        match self.roster.live(row.worker_id.as_str()) {
+            Ok(handle) => Ok(Reached::Actor(handle)),
+            Err(_) if row.state == "stopped" => match self.recall(key).await? {
+                Some(response) => Ok(Reached::Past(response)),
+                None => {
+                    self.check_owner_of(owner, row).await?;
+                    let error = stopped_for_good(WorkerState::Stopped);
+                    Err(error.with("workerId", row.worker_id.as_str()))
+                }
+            },
+            Err(_) => Ok(Reached::Actor(self.roster.adopted(&self.shared, row).await?)),
+        }
+    }
+
+    /// What a request is told whose worker has no actor any more, though it is not stopped.
+    pub(super) fn abandoned(&self) -> Error {
+        if *self.shared.ending.borrow() {
+            return worker::ending();
+        }
+        Error::new(Code::Internal, "the daemon has lost its hold on this worker; see its log, and restart it")
+            .recommend("run `subagentd stop`: the workers go on, and the next command starts a new daemon")
+    }
+
     /// Has an order carried out by the worker's actor. The owner is checked in the transaction of the change; `None`
     /// stands for the daemon itself, which stops all workers at its end.
     ///
     /// # Errors
-    /// The rules', the store's, `DAEMON_NOT_RUNNING`.
+    /// The rules', the store's, `DAEMON_NOT_RUNNING` when the daemon is ending.
     pub(super) async fn order(
         &self,
         handle: &Handle,
-        owner: impl Into<Option<OwnerCheck>>,
+        owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
         input: Input,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
-        let owner = owner.into();
         let (reply, answer) = tokio::sync::oneshot::channel();
         let order = Order { owner: owner.clone(), key: key.clone(), input: input.clone(), respond, reply };
         let sent = handle.send(Message::Order(Box::new(order)));
@@ -39,14 +75,17 @@ impl Supervisor {
         }
         let last = handle.snapshot.borrow().worker.clone();
         if last.state != State::Stopped {
-            return sent.and(Err(worker::ending()));
+            return Err(match sent {
+                Err(error) if error.code != Code::DaemonNotRunning => error,
+                _ => self.abandoned(),
+            });
         }
         // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
         match self.recall(&key).await? {
             Some(response) => Ok(response),
             None => {
                 if let Some(owner) = owner {
-                    self.check_owner_of(owner, &self.row(handle.worker_id.as_str()).await?).await?;
+                    self.check_owner_of(&owner, &self.row(handle.worker_id.as_str()).await?).await?;
                 }
                 last.step(input).and(Ok(serde_json::Value::Null))
             }
@@ -57,14 +96,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
-    pub(super) async fn check_owner_of(&self, owner: impl Into<OwnerCheck>, row: &WorkerRow) -> Result<()> {
-        let (owner, controller_id) = (owner.into(), row.controller_id.clone());
+    pub(super) async fn check_owner_of(&self, owner: &OwnerCheck, row: &WorkerRow) -> Result<()> {
+        let (owner, controller_id) = (owner.clone(), row.controller_id.clone());
         self.shared
             .store
-            .read(move |connection| match controllers::by_id(connection, controller_id.as_str())? {
-                Some(controller) => controllers::check_owner(connection, &owner, &controller),
-                None => Err(Error::new(Code::StorageError, format!("controller {controller_id} is gone"))),
-            })
+            .read(move |connection| controllers::check_owner_of(connection, &owner, &controller_id))
             .await
     }
 
@@ -73,7 +109,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
     pub async fn may_stop_all(&self, caller: Caller) -> Result<()> {
-        let owner = OwnerCheck::from(caller);
+        let owner = OwnerCheck(caller.handle);
         self.shared
             .store
             .read(move |connection| {

@@ -15,7 +15,7 @@ use subagent_protocol::ids::{ControllerId, InstanceId, InvalidId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::controllers::{alive, find};
+use super::controllers::{alive, required};
 use super::{Caller, Supervisor, entropy};
 use crate::store::{ControllerRow, Durability, NewOwner, Tx, Worth, controllers};
 
@@ -83,7 +83,7 @@ impl Supervisor {
             .store
             .write(Durability::Full, 1, move |tx| {
                 let earlier = claim.earlier(tx)?;
-                let row = existing(tx, &choice)?;
+                let row = required(tx.connection(), &choice, None)?;
                 if !takeover {
                     claim.check_free(tx, &row, earlier.as_deref())?;
                 }
@@ -102,39 +102,31 @@ impl Supervisor {
         caller: Caller,
         request: ReleaseController,
     ) -> Result<ControllerReleased> {
-        let (check, key) = self.guarded(caller, &described("controller release", &request)?);
+        let (check, key) = self.guarded(caller, "controller release", &request)?;
         let (handle, now) = (check.0, entropy::now());
         let ReleaseController { choice, force } = request;
         self.shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                if let Some((key, fingerprint)) = &key
-                    && let Some(earlier) = tx.recall(key, fingerprint)?
-                {
-                    return serde_json::from_str(&earlier).map_err(|error| {
-                        Error::new(Code::Internal, format!("a stored result cannot be read: {error}"))
-                    });
-                }
-                let row = existing(tx, &choice)?;
-                let owner = controllers::owner(tx.connection(), row.id)?;
-                if owner.is_some() && !force {
-                    check_release(tx, handle.as_ref(), &row)?;
-                }
-                tx.release_owner(row.id, now)?;
-                let released = ControllerReleased {
-                    controller_id: row.controller_id,
-                    released: owner.is_some(),
-                    reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
-                    ended: owner.map(|owner| OwnershipEnded {
-                        released_at: now,
-                        instance_id: owner.instance_id,
-                        epoch: owner.epoch,
-                    }),
+                let release = |tx: &mut Tx<'_>| {
+                    let row = required(tx.connection(), &choice, None)?;
+                    let owner = controllers::owner(tx.connection(), row.id)?;
+                    if owner.is_some() && !force {
+                        check_release(tx, handle.as_ref(), &row)?;
+                    }
+                    tx.release_owner(row.id, now)?;
+                    Ok(ControllerReleased {
+                        controller_id: row.controller_id,
+                        released: owner.is_some(),
+                        reason: owner.is_none().then(|| "NO_ACTIVE_OWNER".to_owned()),
+                        ended: owner.map(|owner| OwnershipEnded {
+                            released_at: now,
+                            instance_id: owner.instance_id,
+                            epoch: owner.epoch,
+                        }),
+                    })
                 };
-                if let Some((key, fingerprint)) = &key {
-                    tx.remember(key, fingerprint, &described("", &released)?, now)?;
-                }
-                Ok(released)
+                Ok(tx.once(key.as_ref(), now, release)?.0)
             })
             .await
     }
@@ -146,7 +138,7 @@ impl Supervisor {
         request: &impl serde::Serialize,
         process: ProcessId,
     ) -> Result<Claim> {
-        let (check, key) = self.guarded(caller, &described(what, request)?);
+        let (check, key) = self.guarded(caller, what, request)?;
         Ok(Claim {
             instance_id: InstanceId::from_random(entropy::random()?),
             token: entropy::token()?,
@@ -219,13 +211,6 @@ impl Claim {
     }
 }
 
-/// The request as text: what tells it from another one with the same key.
-fn described(what: &str, request: &impl serde::Serialize) -> Result<String> {
-    let request = serde_json::to_string(request)
-        .map_err(|error| Error::new(Code::Internal, format!("a request cannot be written down: {error}")))?;
-    Ok(format!("{what} {request}").trim_start().to_owned())
-}
-
 /// Which controller is made or taken: the named one, that of the hint if it is this workspace's or the workspace was
 /// moved, that of the workspace, that of the hint all the same (its database was removed), a new one.
 fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerId) -> Result<ControllerId> {
@@ -260,16 +245,6 @@ fn controller_to_init(tx: &Tx<'_>, choice: &ControllerChoice, fresh: ControllerI
 fn has_moved(controller: &ControllerRow) -> bool {
     let found = fs::metadata(&controller.workspace_key);
     found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
-}
-
-/// The controller that is meant.
-fn existing(tx: &Tx<'_>, choice: &ControllerChoice) -> Result<ControllerRow> {
-    find(tx.connection(), choice, None)?.ok_or_else(|| {
-        Error::new(Code::ControllerNotFound, "this workspace has no controller yet")
-            .with("workspaceKey", choice.workspace_key.as_str())
-            .recommend("run `subagent controller init` in the workspace")
-            .with("recommendedCommand", "subagent controller init")
-    })
 }
 
 /// Without force an ownership is released by its owner alone.

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
-use super::spec::Spec;
+use super::orders::Reached;
+use super::spec::timeouts;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
-use super::{Caller, Supervisor, worker};
-use crate::core::worker::{Link, Restart, State};
+use super::worker::Snapshot;
+use super::{Caller, Supervisor};
+use crate::core::worker::{Restart, State, stopped_for_good};
 use crate::core::{Input, Worker};
-use crate::store::WorkerRow;
+use crate::store::{WorkerRow, events};
 
 impl Supervisor {
     /// Ends the worker's runtime in order, starts another one, and waits until its agent has a session.
@@ -25,37 +28,59 @@ impl Supervisor {
         request: RestartWorker,
     ) -> Result<WorkerView> {
         let row = self.row(worker).await?;
-        let (owner, key) = self.guarded(caller, &format!("restart {worker} {}", request.force));
-        let handle = self.actor(&row).await?;
-        let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-        let input = Input::Restart { force: request.force };
-        self.order(&handle, owner, key, input, respond)
-            .await
-            .map_err(|error| error.with("workerId", worker))?;
-        let mut snapshots = handle.snapshot.clone();
-        let over =
-            snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
-        let snapshot = match tokio::time::timeout(STOP_TIMEOUT + startup(&row) + START_MARGIN, over).await {
-            Ok(Ok(snapshot)) => snapshot.clone(),
-            Ok(Err(_)) => return Err(worker::ending()),
-            Err(_) => {
-                let message = "the worker's new agent is not ready in time";
-                return Err(Error::new(Code::BackendTimeout, message).retryable().with("workerId", worker));
+        let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
+        match self.reach(&row, &owner, &key).await? {
+            Reached::Past(response) => self.restarted(&row, since(&response), None).await,
+            Reached::Actor(handle) => {
+                let snapshot = handle.snapshot.clone();
+                let respond =
+                    Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
+                let input = Input::Restart { force: request.force };
+                let response = self.order(&handle, Some(owner), key, input, respond).await.map_err(
+                    |error| match error.code {
+                        Code::WorkerBusy | Code::WorkerStopped => error.with("workerId", worker),
+                        _ => error,
+                    },
+                )?;
+                let mut snapshots = handle.snapshot.clone();
+                let over = snapshots
+                    .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
+                let startup = Duration::from_millis(timeouts(&row).startup_ms);
+                let snapshot = match tokio::time::timeout(STOP_TIMEOUT + startup + START_MARGIN, over).await {
+                    Ok(Ok(snapshot)) => snapshot.clone(),
+                    Ok(Err(_)) => return Err(self.abandoned()),
+                    Err(_) => {
+                        let message = "the worker's new agent is not ready in time";
+                        let error = Error::new(Code::BackendTimeout, message).retryable();
+                        return Err(error.with("workerId", worker));
+                    }
+                };
+                self.restarted(&row, since(&response), Some(&snapshot)).await
             }
-        };
-        let state = &snapshot.worker.state;
-        let failed = *state == State::Error || snapshot.worker.link != Link::Ready;
-        match snapshot.last_error.clone() {
-            Some(error) if failed => Err(error.with("workerId", worker)),
-            _ => self.show_worker(worker).await,
         }
+    }
+
+    /// What became of a restart that is over: whether an agent had a session after it was ordered. Neither what went
+    /// wrong before nor what does so later counts. `now` is `None` for a worker that was stopped long ago.
+    async fn restarted(&self, row: &WorkerRow, since: i64, now: Option<&Snapshot>) -> Result<WorkerView> {
+        let id = row.id;
+        let begun =
+            self.shared.store.read(move |connection| events::has_begun_since(connection, id, since)).await?;
+        let view = self.show_worker(row.worker_id.as_str()).await?;
+        let error = match now {
+            _ if begun => return Ok(view),
+            Some(now) if !matches!(now.worker.state, State::Stopping(_) | State::Stopped) => {
+                let lost = || Error::new(Code::RuntimeLost, "the new runtime is gone; try again").retryable();
+                // Cleared when the new runtime was begun, so it is about that one.
+                now.last_error.clone().unwrap_or_else(lost)
+            }
+            _ => stopped_for_good(view.state),
+        };
+        Err(error.with("workerId", row.worker_id.as_str()))
     }
 }
 
-/// How long the agent may take to its session: what the launcher says.
-fn startup(row: &WorkerRow) -> Duration {
-    // A worker whose spec cannot be read has no actor, and so nothing that could be started.
-    let timeouts = serde_json::from_str::<Spec>(&row.spec)
-        .map_or_else(|_| subagent_protocol::start::Timeouts::default(), |spec| spec.launcher.timeouts);
-    Duration::from_millis(timeouts.startup_ms)
+/// The last event before the order.
+fn since(response: &Value) -> i64 {
+    response["since"].as_i64().unwrap_or(0)
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
+use subagent_protocol::start::Timeouts;
+
+use crate::store::WorkerRow;
 
 /// The stored spec. Of the environment it holds the names only; the values are in [`super::environment`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -11,6 +14,13 @@ pub(super) struct Spec {
     pub(super) umask: u32,
     pub(super) nofile: Option<u64>,
     pub(super) environment: Vec<String>,
+}
+
+/// The times that the launcher of a worker sets.
+pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
+    // A worker whose spec cannot be read has no actor, and so nothing that could take time.
+    serde_json::from_str::<Spec>(&row.spec)
+        .map_or_else(|_| Timeouts::default(), |spec| spec.launcher.timeouts)
 }
 
 impl Spec {

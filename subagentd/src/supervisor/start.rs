@@ -6,13 +6,14 @@ use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
+use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::Handle;
-use super::{Caller, Supervisor, controllers, entropy, environment, program, strays, worker};
+use super::{Caller, Supervisor, controllers, entropy, environment, program, strays};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
-use crate::store::{Durability, NewWorker, OwnerCheck, WorkerRow};
+use crate::store::{Durability, NewWorker, Once, OwnerCheck, WorkerRow};
 
 /// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -36,15 +37,7 @@ impl Supervisor {
     }
 
     async fn start_stored(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
-        let what = format!(
-            "start {} {} {} {} {}",
-            if request.debug_mode { "debug" } else { "agent" },
-            request.launcher.name,
-            request.role,
-            request.label,
-            request.cwd.display()
-        );
-        let (owner, key) = self.guarded(caller, &what);
+        let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
         let spec = serde_json::to_string(&Spec::of(&request))
@@ -53,50 +46,35 @@ impl Supervisor {
         environment::write(&file, &request.env)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let startup = Duration::from_millis(request.launcher.timeouts.startup_ms);
-        let id = worker_id.clone();
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                if let Some((key, fingerprint)) = &key
-                    && let Some(earlier) = tx.recall(key, fingerprint)?
-                {
-                    return Ok(earlier);
-                }
-                let controller =
-                    controllers::required(tx.connection(), &request.choice, owner.0.as_ref(), &state_db)?;
-                tx.check_owner(&owner, &controller)?;
-                let new = NewWorker {
-                    worker_id: id.clone(),
-                    controller: controller.id,
-                    label: request.label,
-                    launcher: request.launcher.name,
-                    role: request.role,
-                    cwd: request.cwd.display().to_string(),
-                    spec,
-                    placeholder: placeholder.as_str().to_owned(),
-                    state: begins.state,
-                };
-                tx.insert_worker(&new, now)?;
-                if let Some((key, fingerprint)) = &key {
-                    tx.remember(key, fingerprint, id.as_str(), now)?;
-                }
-                Ok(id.as_str().to_owned())
+                tx.once(key.as_ref(), now, |tx| {
+                    let choice = &request.choice;
+                    let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
+                    let new = NewWorker {
+                        worker_id: worker_id.clone(),
+                        controller: controller.id,
+                        label: request.label,
+                        launcher: request.launcher.name,
+                        role: request.role,
+                        cwd: request.cwd.display().to_string(),
+                        spec,
+                        placeholder: placeholder.as_str().to_owned(),
+                        state: begins.state,
+                    };
+                    tx.insert_worker(&new, now)?;
+                    Ok(worker_id)
+                })
             })
             .await;
-        let stored = match stored {
-            Ok(stored) => stored,
-            Err(error) => {
-                environment::remove(&file);
-                return Err(error);
-            }
-        };
-        if stored != worker_id.as_str() {
-            // A repetition: the worker of the first request counts.
+        if !matches!(stored, Ok((_, Once::Now))) {
+            // Of a repetition the worker of the first request counts.
             environment::remove(&file);
         }
-        self.started(&stored, startup).await
+        self.started(stored?.0.as_str(), startup).await
     }
 
     async fn started(&self, worker_id: &str, startup: Duration) -> Result<WorkerView> {
@@ -112,7 +90,7 @@ impl Supervisor {
             snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != State::Starting);
         let snapshot = match tokio::time::timeout(startup + START_MARGIN, decided).await {
             Ok(Ok(snapshot)) => snapshot.clone(),
-            Ok(Err(_)) => return Err(worker::ending()),
+            Ok(Err(_)) => return Err(self.abandoned()),
             Err(_) => {
                 let error = Error::new(Code::BackendTimeout, "the worker's agent is not ready in time");
                 return Err(error.retryable().with("workerId", worker_id));
@@ -134,32 +112,27 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`; `STOP_INCOMPLETE{pids}` when something does not end in time:
     /// the guard goes on trying. `STORAGE_ERROR` for a worker that is set aside.
     pub async fn stop_worker(&self, caller: Caller, worker: &str) -> Result<WorkerStopped> {
-        let (owner, key) = self.guarded(caller, &format!("stop {worker}"));
         let row = self.row(worker).await?;
-        if row.state == "stopped" {
-            self.check_owner_of(owner, &row).await?;
-            return Ok(worker_stopped(row));
+        let (owner, key) = self.guarded(caller, &format!("stop {worker}"), &())?;
+        match self.reach(&row, &owner, &key).await {
+            Ok(Reached::Actor(handle)) => self.stop(&handle, Some(owner), key).await,
+            Ok(Reached::Past(_)) => Ok(worker_stopped(row)),
+            Err(error) if error.code == Code::WorkerStopped => Ok(worker_stopped(row)),
+            Err(error) => Err(error),
         }
-        self.stop(&row, worker, Some(owner), key).await
     }
 
     /// Stops a worker in somebody's name, or, without an owner, in that of the daemon.
     async fn stop(
         &self,
-        row: &WorkerRow,
-        worker: &str,
+        handle: &Handle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
     ) -> Result<WorkerStopped> {
-        let handle = self.roster.adopted(&self.shared, row).await?;
-        let stopping = handle.snapshot.borrow().worker.state != State::Stopped;
-        if stopping {
-            let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-            self.order(&handle, owner, key, Input::Stop, respond).await?;
-            self.stopped(&handle).await?;
-        } else if let Some(owner) = owner {
-            self.check_owner_of(owner, row).await?;
-        }
+        let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
+        self.order(handle, owner, key, Input::Stop, respond).await?;
+        self.stopped(handle).await?;
+        let worker = handle.worker_id.as_str();
         let row = self.row(worker).await?;
         if row.state != "stopped" {
             // Its actor says so only after the commit, so somebody else has changed the row.
@@ -176,7 +149,7 @@ impl Supervisor {
         match tokio::time::timeout(STOP_TIMEOUT, stopped).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
-            Ok(Err(_)) => Err(worker::ending()),
+            Ok(Err(_)) => Err(self.abandoned()),
             Err(_) => {
                 let guards = self.shared.guards();
                 let guard = guards.iter().find(|(worker, _)| *worker == handle.worker_id);
@@ -197,13 +170,7 @@ impl Supervisor {
     pub(super) async fn stop_all(&self) -> Result<()> {
         let stops = self.roster.all().into_iter().map(|handle| {
             let this = self.clone();
-            tokio::spawn(async move {
-                let worker = handle.worker_id.as_str();
-                match this.row(worker).await? {
-                    row if row.state == "stopped" => Ok(worker_stopped(row)),
-                    row => this.stop(&row, worker, None, None).await,
-                }
-            })
+            tokio::spawn(async move { this.stop(&handle, None, None).await })
         });
         let mut first = Ok(());
         for stop in stops.collect::<Vec<_>>() {
@@ -280,6 +247,26 @@ mod tests {
         let supervisor = Supervisor::open(setup(dir)).await.unwrap();
         init(&supervisor, dir, own_process(), None).await.unwrap();
         supervisor
+    }
+
+    #[tokio::test]
+    async fn a_key_stands_for_the_whole_request() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        let first = StartWorker { debug_mode: true, ..request(dir.path()) };
+        let start = |request: &StartWorker| supervisor.start_worker(caller(Some("key")), request.clone());
+        let worker = start(&first).await.unwrap().worker_id;
+        assert_eq!(start(&first).await.unwrap().worker_id, worker);
+        let env = vec![(Bytes64(b"API_KEY".to_vec()), Bytes64(b"other".to_vec()))];
+        let others = [
+            StartWorker { umask: 0o22, ..first.clone() },
+            StartWorker { env, ..first.clone() },
+            StartWorker { role: "default worker".into(), label: String::new(), ..first.clone() },
+        ];
+        for other in others {
+            assert_eq!(start(&other).await.unwrap_err().code, Code::IdempotencyConflict);
+        }
+        supervisor.shutdown(false).await.unwrap();
     }
 
     #[tokio::test]

@@ -11,9 +11,10 @@ use subagent_protocol::ids::{EventId, RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
-use super::spec::Spec;
+use super::orders::Reached;
+use super::spec::timeouts;
 use super::worker::Handle;
-use super::{Caller, Supervisor, depth, entropy, views, worker};
+use super::{Caller, Supervisor, depth, entropy, views};
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
@@ -39,17 +40,10 @@ impl Supervisor {
         }
         check_size(&request, MOST_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
-        let how = request.simulate.map_or("", Simulation::as_str);
-        let what = format!("send {worker} {how} {}\n{}", request.text, Value::from(request.blocks.clone()));
-        let (owner, key) = self.guarded(caller.clone(), &what);
-        let handle = match self.actor(&row).await {
-            Ok(handle) => handle,
-            Err(error) => {
-                return match self.recall(&key).await? {
-                    Some(response) => read_response(response),
-                    None => Err(self.refused(caller, &row, error).await),
-                };
-            }
+        let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
+        let handle = match self.reach(&row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
         };
         let turn_id = TurnId::from_random(entropy::random()?);
         let by = match request.simulate {
@@ -84,19 +78,11 @@ impl Supervisor {
             }
             response
         });
-        match self.order(&handle, owner, key, input, respond).await {
+        match self.order(&handle, Some(owner), key, input, respond).await {
             Ok(response) => read_response(response),
-            Err(error) if error.code == Code::WorkerStopped => {
-                Err(self.refused(caller, &row, error.with("workerId", worker)).await)
-            }
+            Err(error) if error.code == Code::WorkerStopped => Err(error.with("workerId", worker)),
             Err(error) => Err(error),
         }
-    }
-
-    /// The error for a request about a worker that is stopped: nothing is changed, so nothing has looked at the
-    /// owner's handle yet.
-    async fn refused(&self, caller: Caller, row: &WorkerRow, error: Error) -> Error {
-        self.check_owner_of(caller, row).await.err().unwrap_or(error)
     }
 
     /// Cancels the open turn and waits for its end.
@@ -106,42 +92,55 @@ impl Supervisor {
     /// `STORAGE_ERROR` for a worker that is set aside.
     pub async fn cancel(&self, caller: Caller, worker: &str, request: CancelTurn) -> Result<TurnCanceled> {
         let row = self.row(worker).await?;
+        let (owner, key) = self.guarded(caller, &format!("cancel {worker}"), &request)?;
         let reason = request.reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
-        let (owner, key) = self.guarded(caller.clone(), &format!("cancel {worker} {reason}"));
-        let handle = match self.actor(&row).await {
-            Ok(handle) => handle,
-            Err(error) if error.code == Code::WorkerStopped => {
-                let error =
-                    Error::new(Code::WorkerNotRunning, "the worker is stopped: there is no turn to cancel");
-                return Err(self.not_running(caller, &row, error.with("state", "stopped")).await?);
+        let (response, handle) = match self.reach(&row, &owner, &key).await {
+            Ok(Reached::Actor(handle)) => {
+                (self.cancel_now(&row, &handle, owner, key, reason).await?, Some(handle))
             }
-            Err(error) => return Err(error),
-        };
-        // The turn that the cancel was for: open still, or ended by it at once.
-        let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
-            let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
-            json!({"turnId": next.open_turn(), "end": end})
-        });
-        let response = match self.order(&handle, owner, key, Input::Cancel { reason }, respond).await {
-            Ok(response) => response,
-            Err(error) if error.code == Code::WorkerNotRunning => {
-                return Err(self.not_running(caller, &row, error).await?);
+            Ok(Reached::Past(response)) => (response, None),
+            Err(error) if error.code == Code::WorkerStopped => {
+                let message = "the worker is stopped: there is no turn to cancel";
+                let error = Error::new(Code::WorkerNotRunning, message).with("state", "stopped");
+                return Err(self.not_running(&row, error).await?);
             }
             Err(error) => return Err(error),
         };
         let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
             (Some(turn_id), _) => turn_id.to_owned(),
-            (None, Some(end)) => self.turn_of(handle.id, end).await?,
+            (None, Some(end)) => self.turn_of(row.id, end).await?,
             (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
         };
-        self.canceled(&handle, cancel_grace(&row), worker, turn_id).await
+        let state = match &handle {
+            Some(handle) => self.until_canceled(&row, handle, &turn_id).await?,
+            None => WorkerState::Stopped,
+        };
+        self.canceled(&row, turn_id, state).await
+    }
+
+    async fn cancel_now(
+        &self,
+        row: &WorkerRow,
+        handle: &Handle,
+        owner: OwnerCheck,
+        key: Option<(String, String)>,
+        reason: String,
+    ) -> Result<Value> {
+        // The turn that the cancel was for: open still, or ended by it at once.
+        let respond = Box::new(|next: &Worker, added: &[(EventType, i64)]| {
+            let end = added.iter().find(|(event_type, _)| event_type.ends_turn()).map(|(_, seq)| seq);
+            json!({"turnId": next.open_turn(), "end": end})
+        });
+        match self.order(handle, Some(owner), key, Input::Cancel { reason }, respond).await {
+            Err(error) if error.code == Code::WorkerNotRunning => Err(self.not_running(row, error).await?),
+            result => result,
+        }
     }
 
     /// The error for a cancel without a turn, with what happened last.
-    async fn not_running(&self, caller: Caller, row: &WorkerRow, error: Error) -> Result<Error> {
+    async fn not_running(&self, row: &WorkerRow, error: Error) -> Result<Error> {
         let latest = self.latest(row).await?;
-        let error = error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest);
-        Ok(self.refused(caller, row, error).await)
+        Ok(error.with("workerId", row.worker_id.as_str()).with("latestEvent", latest))
     }
 
     /// The turn that an event belongs to.
@@ -151,28 +150,27 @@ impl Supervisor {
         turn_id.ok_or_else(|| Error::new(Code::Internal, "the end of a turn belongs to no turn"))
     }
 
-    async fn canceled(
-        &self,
-        handle: &Handle,
-        grace: Duration,
-        worker: &str,
-        turn_id: String,
-    ) -> Result<TurnCanceled> {
+    /// Waits until the turn is over, and says what the worker is doing then.
+    async fn until_canceled(&self, row: &WorkerRow, handle: &Handle, turn_id: &str) -> Result<WorkerState> {
+        // What the runtime leaves a canceled turn before it kills the agent.
+        let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
         let mut snapshots = handle.snapshot.clone();
         let over = snapshots
             .wait_for(|snapshot| snapshot.worker.open_turn().is_none_or(|open| open.as_str() != turn_id));
-        let state = match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
-            Ok(Ok(snapshot)) => snapshot.worker.public_state(),
-            Ok(Err(_)) => return Err(worker::ending()),
+        match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {
+            Ok(Ok(snapshot)) => Ok(snapshot.worker.public_state()),
+            Ok(Err(_)) => Err(self.abandoned()),
             Err(_) => {
-                let error = Error::new(
-                    Code::BackendTimeout,
-                    "the cancel is stored and was sent, but the turn has not ended yet; wait for turn.canceled",
-                );
-                return Err(error.retryable().with("workerId", worker).with("turnId", turn_id));
+                let message = "the cancel is stored, but the turn has not ended yet; wait for turn.canceled";
+                let error = Error::new(Code::BackendTimeout, message).retryable();
+                Err(error.with("workerId", row.worker_id.as_str()).with("turnId", turn_id))
             }
-        };
-        let (id, turn) = (handle.id, turn_id.clone());
+        }
+    }
+
+    async fn canceled(&self, row: &WorkerRow, turn_id: String, state: WorkerState) -> Result<TurnCanceled> {
+        let worker_id = row.worker_id.clone();
+        let (id, turn) = (row.id, turn_id.clone());
         let (row, end) = self
             .shared
             .store
@@ -192,7 +190,7 @@ impl Supervisor {
         };
         let already_terminal = end.event_type != EventType::TurnCanceled;
         Ok(TurnCanceled {
-            worker_id: handle.worker_id.clone(),
+            worker_id,
             state,
             event_id: EventId(end.seq),
             turn_id: Some(row.turn_id),
@@ -215,17 +213,12 @@ impl Supervisor {
         request: Decide,
     ) -> Result<ApprovalDecided> {
         let row = self.row(worker).await?;
-        let what = format!(
-            "decide {worker} {request_id} {:?} {:?} {:?}",
-            request.option_id, request.alias, request.decision
-        );
-        let caller_check = caller.clone();
-        let (owner, key) = self.guarded(caller, &what);
+        let (owner, key) = self.guarded(caller, &format!("decide {worker} {request_id}"), &request)?;
         let response = match self.recall(&key).await? {
             Some(response) => response,
             None => {
                 // Somebody who owns nothing is told only that.
-                self.check_owner_of(caller_check, &row).await?;
+                self.check_owner_of(&owner, &row).await?;
                 self.decide_now(&row, worker, request_id, request, owner, key).await?
             }
         };
@@ -273,7 +266,10 @@ impl Supervisor {
             return Err(not_pending(request_id, found.status));
         }
         let choice = decision::choose(&views::approval_view(&found).options, &request)?;
-        let handle = self.actor(row).await?;
+        let handle = match self.reach(row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return Ok(response),
+        };
         let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
         let (text, alias) = (choice.decision.clone(), choice.alias.clone());
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
@@ -284,7 +280,7 @@ impl Supervisor {
             })
         });
         let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
-        match self.order(&handle, owner, key, input, respond).await {
+        match self.order(&handle, Some(owner), key, input, respond).await {
             // It ended between our look and the rules': say how.
             Err(error) if error.code == Code::ApprovalNotFound => {
                 let (id, asked) = (row.id, request_id.to_owned());
@@ -296,15 +292,6 @@ impl Supervisor {
                 Err(now.map_or(error, |now| not_pending(request_id, now.status)))
             }
             result => result,
-        }
-    }
-
-    /// The actor of a worker that something is to be done with.
-    pub(super) async fn actor(&self, row: &WorkerRow) -> Result<Handle> {
-        match self.roster.live(row.worker_id.as_str()) {
-            Ok(handle) => Ok(handle),
-            Err(_) if row.state == "stopped" => Err(stopped(row)),
-            Err(_) => self.roster.adopted(&self.shared, row).await,
         }
     }
 
@@ -370,14 +357,6 @@ fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
     .with("status", status.as_str())
 }
 
-/// How long the runtime leaves a canceled turn before it kills the agent: what the launcher says.
-fn cancel_grace(row: &WorkerRow) -> Duration {
-    // A worker whose spec cannot be read has no actor, and so nothing that could be canceled.
-    let timeouts = serde_json::from_str::<Spec>(&row.spec)
-        .map_or_else(|_| subagent_protocol::start::Timeouts::default(), |spec| spec.launcher.timeouts);
-    Duration::from_millis(timeouts.cancel_grace_ms)
-}
-
 /// Refuses a prompt that would not fit into one line for the runtime and for the agent.
 fn check_size(request: &SendTurn, most: usize) -> Result<()> {
     struct Count(usize);
@@ -403,15 +382,6 @@ fn check_size(request: &SendTurn, most: usize) -> Result<()> {
     .with("limitBytes", most)
     .with("bytes", size.0)
     .recommend("write it to a file in the worker's folder and send the file's path"))
-}
-
-fn stopped(row: &WorkerRow) -> Error {
-    Error::new(
-        Code::WorkerStopped,
-        "the worker was stopped for good; start another one with `subagent worker start`",
-    )
-    .with("workerId", row.worker_id.as_str())
-    .with("state", row.state.as_str())
 }
 
 #[cfg(test)]

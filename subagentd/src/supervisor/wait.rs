@@ -84,8 +84,11 @@ impl Supervisor {
                 return Err(worker::ending());
             }
             // A worker that was set aside may be looked after while a wait with an end goes on.
-            if news.is_none() && (patience.is_endless() || self.is_stopped(worker).await?) {
-                return Err(self.nothing_can_come(&row).await?);
+            if news.is_none() {
+                let is_stopped = self.is_stopped(worker).await?;
+                if is_stopped || patience.is_endless() {
+                    return Err(self.nothing_can_come(&row, is_stopped).await?);
+                }
             }
             let changed = async {
                 match &mut news {
@@ -118,8 +121,12 @@ impl Supervisor {
         Ok(self.row(worker).await?.state == WorkerState::Stopped.as_str())
     }
 
-    async fn nothing_can_come(&self, row: &WorkerRow) -> Result<Error> {
-        Ok(Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come")
+    async fn nothing_can_come(&self, row: &WorkerRow, is_stopped: bool) -> Result<Error> {
+        let error = match is_stopped {
+            true => Error::new(Code::WorkerStopped, "the worker is stopped: no further event can come"),
+            false => Error::new(Code::StorageError, "the worker was set aside: no further event can come"),
+        };
+        Ok(error
             .with("workerId", row.worker_id.as_str())
             .with("latestEvent", self.latest(row).await?)
             .with(

@@ -27,6 +27,11 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
         }
 }
 
+/// Whether a person may decide permission requests by it.
+fn decides(input: &Input) -> bool {
+    matches!(input, Input::Decide { .. } | Input::Cancel { .. } | Input::Restart { force: true })
+}
+
 pub(super) struct Checker {
     pub(super) worker: Worker,
     pub(super) rows: Rows,
@@ -160,7 +165,7 @@ impl Checker {
     }
 
     fn check_fact(&mut self, input: &Input, step: &Step, index: usize, fact: &Fact) {
-        let by_person = matches!(input, Input::Decide { .. } | Input::Cancel { .. });
+        let by_person = decides(input);
         match fact {
             Fact::TurnOpened { no, .. } => {
                 assert!(matches!(input, Input::Send { .. }));
@@ -172,6 +177,7 @@ impl Checker {
             }
             Fact::TurnRetried { no } => {
                 assert!(matches!(input, Input::RuntimeGone { rebooted: false, .. }));
+                assert_ne!(self.worker.restart, Restart::Wanted, "it ended because it was told to");
                 assert!(
                     !self.dispatching.contains(no),
                     "a second runtime for a prompt that may have been written"
@@ -300,7 +306,7 @@ impl Checker {
         }
         match event_type {
             EventType::ApprovalDecided => {
-                assert!(matches!(input, Input::Decide { .. } | Input::Cancel { .. }), "nobody decided");
+                assert!(decides(input), "nobody decided");
             }
             EventType::WorkerStopped => {
                 self.stopped_events += 1;

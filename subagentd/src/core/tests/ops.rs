@@ -51,6 +51,8 @@ pub(super) enum Op {
     /// The daemon dies; if `after_commit`, right after the next commit, before anything is done about it.
     DaemonDies {
         after_commit: bool,
+        /// The next one is not answered by the runtime, until it connects anew.
+        unheard: bool,
     },
     Reboot {
         lost: usize,
@@ -81,7 +83,7 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         4 => Just(Op::SeeDeath),
         2 => Just(Op::GuardLockIsFree),
         1 => Just(Op::Reconnect),
-        2 => any::<bool>().prop_map(|after_commit| Op::DaemonDies { after_commit }),
+        2 => any::<(bool, bool)>().prop_map(|(after_commit, unheard)| Op::DaemonDies { after_commit, unheard }),
         1 => (0usize..4).prop_map(|lost| Op::Reboot { lost }),
     ]
 }

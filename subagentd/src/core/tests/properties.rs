@@ -55,7 +55,8 @@ fn requests() -> impl Strategy<Value = RequestId> {
 fn anything() -> impl Strategy<Value = Input> {
     let turn = || 1u64..5;
     let error = || prop::bool::ANY.prop_map(|some| some.then(failure));
-    let link = prop::sample::select(vec![Link::None, Link::Starting, Link::Ready, Link::Ending]);
+    let link =
+        prop::sample::select(vec![Link::None, Link::Adopted, Link::Starting, Link::Ready, Link::Ending]);
     let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
     let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
     let end = prop_oneof![
@@ -67,6 +68,7 @@ fn anything() -> impl Strategy<Value = Input> {
         2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
         2 => Just(Input::Cancel { reason: "enough".to_owned() }),
         1 => Just(Input::Stop),
+        1 => any::<bool>().prop_map(|force| Input::Restart { force }),
         2 => (origin, any::<bool>()).prop_map(|(origin, context_lost)| Input::Session { origin, context_lost }),
         1 => Just(Input::StartFailed { error: failure() }),
         1 => Just(Input::SpawnFailed { error: failure() }),
@@ -97,6 +99,8 @@ fn all_inputs() -> Vec<Input> {
         decide(request(LOCAL), None),
         Input::Cancel { reason: "enough".to_owned() },
         Input::Stop,
+        Input::Restart { force: false },
+        Input::Restart { force: true },
         Input::Session { origin: SessionOrigin::New, context_lost: false },
         Input::StartFailed { error: failure() },
         Input::SpawnFailed { error: failure() },

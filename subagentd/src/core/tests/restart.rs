@@ -13,6 +13,11 @@ const DIED: Input = Input::RuntimeGone { clean: false, rebooted: false };
 const GENTLY: Input = Input::Restart { force: false };
 const FORCED: Input = Input::Restart { force: true };
 
+fn adopted(checker: &mut Checker) {
+    checker.reload();
+    checker.worker.link = Link::Adopted;
+}
+
 fn session() -> Input {
     Input::Session { origin: SessionOrigin::Resumed, context_lost: false }
 }
@@ -114,7 +119,51 @@ fn a_message_in_between_goes_to_the_new_runtime() {
     let (mut checker, actions) = after(&[GENTLY, send(1)]);
     assert_eq!(actions, [], "never to the one that ends");
     assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.worker.restart, Restart::Begun, "it is the runtime that was asked for");
+    assert!(checker.worker.turn().is_some_and(|turn| !turn.retried), "the old one did not lose the message");
     assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
+    assert_eq!(checker.worker.restart, Restart::None);
+    // One that dies at once has the usual second chance, and the restart goes on with it.
+    let (mut checker, _) = after(&[GENTLY, send(1), GONE]);
+    assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
+    assert_eq!(checker.worker.restart, Restart::Begun);
+    assert_eq!(checker.step(&DIED).unwrap(), []);
+    assert_eq!((status(&checker, 1), checker.worker.restart), (TurnStatus::Failed, Restart::None));
+}
+
+#[test]
+fn a_runtime_that_was_not_heard_yet_may_have_the_prompt() {
+    let cancel = Input::Cancel { reason: "enough".to_owned() };
+    for (order, action) in
+        [(cancel, Action::Cancel { turn: 1, reason: "enough".to_owned() }), (FORCED, Action::Terminate)]
+    {
+        let (mut checker, _) = after(&[send(1)]);
+        adopted(&mut checker);
+        assert_eq!(checker.step(&order).unwrap(), std::slice::from_ref(&action), "{order:?}");
+        assert_eq!(checker.worker.public_state(), WorkerState::Canceling);
+        // Its journal tells more than we have said: the cancel is said again to the turn that runs.
+        checker.step(&Input::Dispatching { turn: 1 }).unwrap();
+        let attached = Input::Attached { link: Link::Ready, last_turn: 1 };
+        assert_eq!(checker.step(&attached).unwrap(), [action], "{order:?}");
+        checker.step(&DIED).unwrap();
+        assert_eq!(status(&checker, 1), TurnStatus::Canceled);
+        // Or it was never given it.
+        let (mut checker, _) = after(&[send(1)]);
+        adopted(&mut checker);
+        checker.step(&order).unwrap();
+        checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
+        checker.step(&GONE).unwrap();
+        assert_eq!(status(&checker, 1), TurnStatus::Canceled);
+    }
+}
+
+#[test]
+fn a_forced_one_decides_what_the_agent_asks() {
+    let asked = Input::ApprovalRequested { request_id: super::request(1) };
+    let (mut checker, _) = after(&[send(1), Input::Dispatching { turn: 1 }, asked, FORCED]);
+    let asked = &checker.worker.approvals[&super::request(1)];
+    assert_eq!(asked.approval, crate::core::approval::Approval::DecidedByCancel);
+    assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
 }
 
 #[test]

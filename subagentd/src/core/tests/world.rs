@@ -42,7 +42,10 @@ pub(super) struct World {
     may_live: bool,
     rebooted: bool,
     start_wanted: bool,
-    die_after_commit: bool,
+    /// And then whether the next daemon is not answered.
+    die_after_commit: Option<bool>,
+    /// The runtime has answered the daemon's hello, and takes what it says.
+    heard: bool,
     asked: u8,
     /// Turns whose prompt a runtime took, and those where it took a cancel before the end.
     taken: BTreeSet<u64>,
@@ -61,7 +64,8 @@ impl World {
             may_live: false,
             rebooted: false,
             start_wanted: true,
-            die_after_commit: false,
+            die_after_commit: None,
+            heard: false,
             asked: 0,
             taken: BTreeSet::new(),
             cancel_taken: BTreeSet::new(),
@@ -95,8 +99,8 @@ impl World {
                 }
             }
             Op::Reconnect => self.connect(),
-            Op::DaemonDies { after_commit: true } => self.die_after_commit = true,
-            Op::DaemonDies { after_commit: false } => self.restart(),
+            Op::DaemonDies { after_commit: true, unheard } => self.die_after_commit = Some(*unheard),
+            Op::DaemonDies { after_commit: false, unheard } => self.restart(*unheard),
             Op::Kill => self.runtime = None,
             Op::Reboot { lost } => {
                 // A clean end is not taken back: its records were synced with those of the guard.
@@ -104,7 +108,7 @@ impl World {
                     self.journal.truncate(self.journal.len().saturating_sub(*lost));
                 }
                 self.rebooted |= self.may_live;
-                self.restart();
+                self.restart(false);
             }
             Op::SessionOpens | Op::StartFails | Op::TakeCommand | Op::Ask | Op::Withdraw { .. } => {
                 self.runtime_op(op)
@@ -116,7 +120,7 @@ impl World {
 
     /// Lets everything come to its end: the runtime dies, and no other one can be started. Then the worker is stopped.
     pub(super) fn finish(&mut self) {
-        self.die_after_commit = false;
+        self.die_after_commit = None;
         self.apply(&Op::Kill);
         self.apply(&Op::SeeDeath);
         self.apply(&Op::Spawn { works: false });
@@ -144,7 +148,8 @@ impl World {
 
     /// Lets everything go on undisturbed: each turn comes to its end, and a worker that is being stopped to its own.
     pub(super) fn settle(&mut self) {
-        self.die_after_commit = false;
+        self.die_after_commit = None;
+        self.apply(&Op::Reconnect);
         for _ in 0..4 {
             self.apply(&Op::SeeDeath);
             self.apply(&Op::Spawn { works: true });
@@ -208,14 +213,14 @@ impl World {
     }
 
     fn committed(&mut self, actions: Vec<Action>) {
-        if std::mem::take(&mut self.die_after_commit) {
-            return self.restart();
+        if let Some(unheard) = self.die_after_commit.take() {
+            return self.restart(unheard);
         }
         for action in actions {
             match action {
                 Action::StartRuntime => self.start_wanted = true,
                 command => {
-                    if let Some(runtime) = &mut self.runtime {
+                    if let (Some(runtime), true) = (&mut self.runtime, self.heard) {
                         runtime.commands.push_back(command);
                     }
                 }
@@ -263,7 +268,9 @@ impl World {
     }
 
     fn read_reply(&mut self) {
-        let Some(reply) = self.runtime.as_mut().and_then(|runtime| runtime.replies.pop_front()) else {
+        let Some(reply) =
+            self.runtime.as_mut().filter(|_| self.heard).and_then(|runtime| runtime.replies.pop_front())
+        else {
             return;
         };
         // What the runtime wrote before it refused comes first.
@@ -287,6 +294,7 @@ impl World {
     /// Hello: the runtime forgets what it has not read of older connections.
     fn connect(&mut self) {
         let Some(runtime) = &mut self.runtime else { return };
+        self.heard = true;
         runtime.commands.clear();
         runtime.replies.clear();
         let last_turn = runtime.last_turn;
@@ -299,18 +307,21 @@ impl World {
         self.sure(Input::Attached { link, last_turn });
     }
 
-    fn restart(&mut self) {
+    /// Another daemon. One that is not heard leaves a runtime with what the daemon before it has said.
+    fn restart(&mut self, unheard: bool) {
         self.checker.reload();
-        (self.start_wanted, self.die_after_commit) = (false, false);
+        (self.start_wanted, self.die_after_commit, self.heard) = (false, None, false);
         if self.runtime.is_some() {
-            self.checker.worker.link = Link::Starting;
-            self.connect();
+            self.checker.worker.link = Link::Adopted;
+            if !unheard {
+                self.connect();
+            }
         } else if self.may_live {
             self.see_death();
         } else {
             match &self.checker.worker.state {
                 State::Turn(turn) => {
-                    assert!(!turn.dispatching);
+                    assert!(!turn.dispatching && turn.cancel.is_none());
                     self.checker.worker.link = Link::Starting;
                     self.start_wanted = true;
                 }

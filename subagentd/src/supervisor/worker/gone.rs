@@ -53,6 +53,8 @@ impl Actor {
         if !self.ingest_or_retry(Goal::End).await {
             return;
         }
+        // Before anybody is told, and before a daemon that is started anew would not look for it any more.
+        let _ = std::fs::remove_file(&self.socket);
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
         self.may_live = false;
@@ -60,7 +62,6 @@ impl Actor {
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
         self.check_leftovers().await;
-        let _ = std::fs::remove_file(&self.socket);
         self.plan_revival();
     }
 

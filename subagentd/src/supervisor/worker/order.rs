@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use crate::core::{Input, Worker};
-use crate::store::{Durability, OwnerCheck};
+use crate::store::{Durability, Once, OwnerCheck};
 use crate::supervisor::entropy;
 
 /// Makes the response from the new state and the events that were added.
@@ -25,14 +25,6 @@ pub(in crate::supervisor) struct Order {
     pub(in crate::supervisor) respond: Respond,
     /// Where the response goes.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
-}
-
-/// What became of an order in its transaction.
-enum Outcome {
-    /// The result of an earlier request with the same key.
-    Repeated(Value),
-    /// Stored.
-    Done { response: Value, added: Vec<(EventType, i64)> },
 }
 
 impl Actor {
@@ -55,37 +47,27 @@ impl Actor {
         let now = entropy::now();
         let next =
             step.as_ref().ok().map(|step| (step.worker.clone(), step.facts.clone(), step.actions.clone()));
-        let outcome = self
+        let (response, added, once) = self
             .shared
             .store
             .write(Durability::Full, 4, move |tx| {
-                if let Some((key, fingerprint)) = &key
-                    && let Some(response) = tx.recall(key, fingerprint)?
-                {
-                    return Ok(Outcome::Repeated(serde_json::from_str(&response).unwrap_or(Value::Null)));
-                }
-                if let Some(owner) = &owner {
-                    tx.check_owner(owner, &controller)?;
-                }
-                let step = step?;
-                let added = tx.store_facts(id, &step.facts, None, now)?;
-                tx.update_worker(id, &step.worker, cursor, now)?;
-                let response = respond(&step.worker, &added);
-                if let Some((key, fingerprint)) = &key {
-                    tx.remember(key, fingerprint, &response.to_string(), now)?;
-                }
-                Ok(Outcome::Done { response, added })
+                let mut added = Vec::new();
+                let (response, once) = tx.once(key.as_ref(), now, |tx| {
+                    if let Some(owner) = &owner {
+                        tx.check_owner(owner, &controller)?;
+                    }
+                    let step = step?;
+                    added = tx.store_facts(id, &step.facts, None, now)?;
+                    tx.update_worker(id, &step.worker, cursor, now)?;
+                    Ok(respond(&step.worker, &added))
+                })?;
+                Ok((response, added, once))
             })
             .await?;
-        match outcome {
-            Outcome::Repeated(response) => Ok(response),
-            Outcome::Done { response, added } => {
-                if let Some((worker, facts, actions)) = next {
-                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
-                    self.todo.extend(actions);
-                }
-                Ok(response)
-            }
+        if let (Once::Now, Some((worker, facts, actions))) = (once, next) {
+            self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
+            self.todo.extend(actions);
         }
+        Ok(response)
     }
 }

@@ -1,4 +1,4 @@
-//! A runtime for an idle worker whose last one died, started without a message that asks for it: only where a person
+//! A runtime for a worker without an open turn of the runtime whose last one died, started without a message that asks for it: only where a person
 //! watches over the workers (`subagentd run`). It repeats no prompt, since no turn is open, and never touches a worker
 //! that is stopped.
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use crate::core::Action;
-use crate::core::worker::{Link, State};
+use crate::core::worker::{Link, Restart, State};
 
 /// The last such start.
 #[derive(Debug, Clone)]
@@ -34,12 +34,13 @@ pub(in crate::supervisor) enum Demand {
 impl Actor {
     /// Starts a runtime if the worker lacks one and the last attempt is old enough.
     pub(super) fn demand(&mut self, cooldown: Duration) -> Demand {
-        let lacks_one =
-            self.worker.state == State::Idle && self.worker.link == Link::None && self.runtime.is_none();
+        let lacks_one = matches!(self.worker.state, State::Idle | State::Local(_))
+            && self.worker.link == Link::None
+            && self.runtime.is_none();
         if !lacks_one {
             return Demand::Needless;
         }
-        if self.revival.as_ref().is_some_and(|last| last.begun + cooldown > Instant::now()) {
+        if self.revival.as_ref().is_some_and(|last| last.begun.elapsed() < cooldown) {
             return Demand::TooEarly;
         }
         self.revive_at = None;
@@ -53,7 +54,11 @@ impl Actor {
     pub(super) fn plan_revival(&mut self) {
         if let Some(cooldown) = self.shared.setup.restart_cooldown {
             let now = Instant::now();
-            self.revive_at = Some(self.revival.as_ref().map_or(now, |last| now.max(last.begun + cooldown)));
+            // One that lies beyond all time never comes.
+            self.revive_at = match &self.revival {
+                None => Some(now),
+                Some(last) => last.begun.checked_add(cooldown).map(|at| at.max(now)),
+            };
         }
     }
 
@@ -61,8 +66,10 @@ impl Actor {
     pub(super) fn follow_revival(&mut self) {
         let Some(revival) = self.revival.as_mut().filter(|revival| revival.outcome.is_none()) else { return };
         revival.outcome = match self.worker.link {
-            Link::Starting => None,
+            Link::Adopted | Link::Starting => None,
             Link::Ready => Some(Ok(())),
+            // Somebody has ended it, and another one takes its place.
+            Link::None | Link::Ending if self.worker.restart != Restart::None => None,
             Link::None | Link::Ending => Some(Err(self.last_error.clone().unwrap_or_else(|| {
                 Error::new(Code::RuntimeLost, "the runtime ended before its agent was ready")
             }))),

@@ -16,7 +16,7 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::Input;
 use crate::core::restart::RESTARTED_BY_MANAGER;
-use crate::core::worker::{Link as LinkState, Restart, State};
+use crate::core::worker::{Link as LinkState, Restart, STOPPED_BY_MANAGER, State};
 use crate::store::Durability;
 use crate::supervisor::link::Link;
 use crate::supervisor::process::ExitWatch;
@@ -123,7 +123,7 @@ impl Actor {
     pub(super) fn terminate(&mut self) {
         let reason = match self.worker.restart {
             Restart::Wanted => RESTARTED_BY_MANAGER,
-            Restart::None | Restart::Begun => "worker stopped by manager",
+            Restart::None | Restart::Begun => STOPPED_BY_MANAGER,
         };
         self.command(Command::Terminate { reason: reason.to_owned() });
         let Some(runtime) = &mut self.runtime else { return };

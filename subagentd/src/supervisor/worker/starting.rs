@@ -29,7 +29,7 @@ impl Actor {
         }
         match locks::try_lock(&self.directory, locks::RUNTIME) {
             Ok(None) => {
-                self.worker.link = LinkState::Starting;
+                self.worker.link = LinkState::Adopted;
                 let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
                 self.runtime = Some(self.new_runtime(exit, None));
                 self.shared.set_guard(&self.worker_id, self.stored_guard);
@@ -38,10 +38,8 @@ impl Actor {
             Ok(Some(lock)) => {
                 drop(lock);
                 self.settled = true;
-                let begun = journal::is_begun(&self.directory, self.cursor.segment);
-                if self.may_live && self.worker.state == State::Starting && self.cursor.offset == 0 && !begun
-                {
-                    // The daemon died before the runtime was there.
+                if self.may_live && self.begun_for_nothing() {
+                    self.worker.link = LinkState::Starting;
                     self.start_runtime().await;
                 } else if self.may_live {
                     self.recall_proof().await;
@@ -60,6 +58,20 @@ impl Actor {
                 self.retry = Some(Instant::now() + Duration::from_secs(1));
             }
         }
+    }
+
+    /// Whether the daemon died before the runtime that it was about to start was there, and one is still wanted.
+    fn begun_for_nothing(&self) -> bool {
+        let unborn = self.cursor.offset == 0 && !journal::is_begun(&self.directory, self.cursor.segment);
+        let same_boot = self.boot_id.as_deref() == Some(self.shared.boot_id.as_str());
+        unborn
+            && match &self.worker.state {
+                State::Starting => true,
+                // After a reboot its journal may be what is missing.
+                State::Turn(turn) => same_boot && !turn.dispatching && turn.cancel.is_none(),
+                State::Idle | State::Local(_) | State::Error => self.worker.restart == Restart::Begun,
+                State::Stopping(_) | State::Stopped => false,
+            }
     }
 
     /// Whether the last record that was taken before the daemon died is the guard's proof.
@@ -91,6 +103,8 @@ impl Actor {
         if let Err(error) = self.try_start_runtime().await {
             self.may_live = false;
             self.runtime = None;
+            // One that was killed while it started may have made it.
+            let _ = std::fs::remove_file(&self.socket);
             let error = self.located(error);
             self.apply(Input::SpawnFailed { error }).await;
         }

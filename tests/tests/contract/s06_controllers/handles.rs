@@ -28,7 +28,7 @@ impl Scene {
     }
 
     /// Every command that changes a worker.
-    fn changes(&self) -> [Vec<&str>; 5] {
+    fn changes(&self) -> [Vec<&str>; 8] {
         let worker = &self.worker;
         [
             vec!["worker", "start", "--controller-id", &self.controller],
@@ -36,6 +36,9 @@ impl Scene {
             vec!["approve", "--worker-id", worker, "--request", &self.request, "--decision", "allow"],
             vec!["cancel", "--worker-id", worker],
             vec!["worker", "stop", worker],
+            vec!["worker", "restart", worker, "--force"],
+            vec!["worker", "handoff", "--worker-id", worker],
+            vec!["worker", "continue", "--from-worker", worker],
         ]
     }
 
@@ -63,7 +66,7 @@ impl Scene {
 
     /// The commands that make sense after each other all work.
     fn all_allowed(self, handle: Option<&Handle>) {
-        let [start, _, approve, cancel, stop] = self.changes();
+        let [start, _, approve, cancel, stop, restart, hand_off, go_on] = self.changes();
         let run = |args: &[&str]| {
             let command = self.sandbox.subagent(args);
             handle.map_or(command.clone(), |handle| owned(command, handle)).run()
@@ -74,6 +77,9 @@ impl Scene {
         run(&prompt).data_of("turn.accepted");
         run(&cancel).data_of("turn.canceled");
         run(&start).data_of("worker.started");
+        run(&restart).data_of("worker.restarted");
+        run(&hand_off).data_of("worker.handoff.ready");
+        run(&go_on).data_of("worker.continued");
         run(&stop).data_of("worker.stopped");
         self.sandbox.finish();
     }

@@ -6,6 +6,7 @@ mod handoff;
 mod inspect;
 mod looks;
 mod restart;
+mod restart_races;
 mod start;
 mod stop;
 

@@ -245,6 +245,13 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     std::os::unix::fs::symlink(sandbox.executable("subagent"), bin.join("my-agent")).unwrap();
     sandbox.set_env("PATH", "/usr/bin:/bin");
     assert_eq!(sandbox.send(worker, "hello")["assistantText"], "hello");
+    let events = sandbox.events(worker);
+    let count = |wanted: &str| events.iter().filter(|event| event["type"] == wanted).count();
+    assert_eq!(
+        (count("worker.started"), count("worker.restarted")),
+        (1, 0),
+        "its first agent is no second one"
+    );
     let shown = sandbox.show(worker);
     assert!(shown["runtimePid"].is_u64() && shown["runtimeSocket"].is_string(), "{shown}");
     assert_ne!(&shown["sessionId"], placeholder);

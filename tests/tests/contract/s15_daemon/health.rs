@@ -191,3 +191,33 @@ fn once_beside_a_foreground_daemon_asks_it_and_leaves_its_file_alone() {
     end(daemon, Signal::SIGTERM);
     sandbox.finish();
 }
+
+#[test]
+fn a_worker_in_a_simulated_turn_is_looked_after_like_any_other() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let simulate = ["send", "--worker-id", &worker, "--text", "x", "--request-approval", "--no-wait"];
+    let _ = sandbox.run(&simulate).data_of("turn.accepted");
+    kill_runtime(&sandbox, &worker);
+    let document = bare(&subagentd(&sandbox, &["run", "--once", "--json"]));
+    assert_eq!(summary(&document), [1, 0, 1, 1, 0]);
+    let shown = sandbox.show(&worker);
+    assert_eq!(shown["state"], "waiting_approval");
+    assert!(shown["runtimePid"].is_i64(), "{shown}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_cooldown_longer_than_a_year_is_refused() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let ask = |seconds: u64| {
+        let body = json!({"restartCooldownSeconds": seconds}).to_string();
+        request(socket.as_ref(), &["POST /v1/daemon/health HTTP/1.1"], &body).json()
+    };
+    kill_runtime(&sandbox, &worker);
+    assert_eq!(ask(0)["data"]["summary"]["restarted"], 1);
+    let error = ask(u64::MAX);
+    assert_eq!(error["error"]["code"], "INVALID_ARGUMENT", "{error}");
+    assert_eq!(sandbox.send(&worker, "here")["assistantText"], "here");
+    sandbox.finish();
+}

@@ -46,7 +46,7 @@ fn the_status_file_is_indented_private_and_replaced_as_a_whole() {
 
 #[test]
 fn in_the_foreground_it_prints_once_beats_and_writes_its_end() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (sandbox, _worker) = Sandbox::with_worker();
         let daemon = foreground(&sandbox, &["--heartbeat-seconds", "1", "--json"]);
         let printed: Value = serde_json::from_str(daemon.stdout().trim_end()).unwrap();
@@ -98,12 +98,14 @@ fn errors_are_envelopes() {
 }
 
 #[test]
-fn numbers_below_their_least_are_wrong_usage() {
+fn numbers_out_of_range_are_wrong_usage() {
     let sandbox = Sandbox::new();
     for args in [
         ["run", "--heartbeat-seconds", "0"],
         ["run", "--restart-cooldown-seconds", "0"],
         ["run", "--heartbeat-seconds", "x"],
+        ["run", "--heartbeat-seconds", "18446744073709551615"],
+        ["run", "--restart-cooldown-seconds", "18446744073709551615"],
     ] {
         let output = subagentd(&sandbox, &args);
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(2), ""), "{output}");

@@ -1,0 +1,78 @@
+//! The rules of a cancel that somebody asked for: the runtime ends the turn, unless none can have it.
+
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::{Code, Error, Result};
+
+use super::approval::Approval;
+use super::step::Next;
+use super::worker::{Action, Cancel, Fact, Link, State};
+
+impl Next {
+    pub(super) fn cancel(&mut self, reason: String) -> Result<()> {
+        let state = self.worker.public_state();
+        if let State::Stopping(Some(_)) = self.worker.state {
+            // Its stop cancels it already.
+            return Ok(());
+        }
+        if let State::Local(local) = &self.worker.state {
+            let local = local.clone();
+            self.cancel_local(&local, reason);
+            return Ok(());
+        }
+        let State::Turn(turn) = &mut self.worker.state else {
+            let error = Error::new(
+                Code::WorkerNotRunning,
+                format!("the worker is {state}: there is no turn to cancel"),
+            );
+            return Err(error.with("state", state.as_str()));
+        };
+        if turn.cancel.is_some() {
+            // A second cancel waits for the same end.
+            return Ok(());
+        }
+        let no = turn.no;
+        if self.cancel_turn(reason.clone()) {
+            self.actions.push(Action::Cancel { turn: no, reason });
+        }
+        Ok(())
+    }
+
+    /// Wants the open turn canceled, which nobody has wanted before. Says whether a runtime may have it; otherwise it
+    /// has ended now.
+    pub(super) fn cancel_turn(&mut self, reason: String) -> bool {
+        let State::Turn(turn) = &mut self.worker.state else { return false };
+        let no = turn.no;
+        let cancel = Cancel { reason: reason.clone(), requested: false };
+        turn.cancel = Some(cancel.clone());
+        let may_be_sent = turn.dispatching || matches!(self.worker.link, Link::Ready | Link::Adopted);
+        self.facts.push(Fact::TurnCancel { no, cancel });
+        if !may_be_sent {
+            // No runtime has the prompt, and none will be given it.
+            self.close_turn(None);
+            return false;
+        }
+        let pending: Vec<RequestId> = self
+            .worker
+            .approvals
+            .iter_mut()
+            // What was asked outside of the turn is not the turn's: the runtime says what becomes of it.
+            .filter(|(_, asked)| asked.approval == Approval::Pending && asked.turn == Some(no))
+            .map(|(request_id, asked)| {
+                asked.approval = Approval::DecidedByCancel;
+                request_id.clone()
+            })
+            .collect();
+        for request_id in pending {
+            self.decided_event(
+                &request_id,
+                "cancelled",
+                "cancelled",
+                Some("cancelled"),
+                Some(reason.clone()),
+                Some(no),
+            );
+            self.facts.push(Fact::ApprovalDecided { request_id, option_id: None, by_cancel: true });
+        }
+        true
+    }
+}
