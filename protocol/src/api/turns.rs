@@ -88,6 +88,9 @@ pub struct Waited {
     pub state: WorkerState,
     /// The agent's text of the turn that was asked for, up to the match; null without any.
     pub assistant_text: Option<String>,
+    /// Whether the text had become too long and its rest is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assistant_text_truncated: bool,
     /// Its last piece.
     pub last_assistant_chunk: Option<String>,
 }

@@ -54,7 +54,7 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
     let news = Notify::new();
     let mut following = pin!(follow(&mut follower, &worker, from.clone(), &activity, &news));
     let mut waited = pin!(client.wait(waiting));
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = pin!(interruption());
     let begun = Instant::now();
     let mut clock = interval(TICK);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,7 +62,7 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
         tokio::select! {
             biased;
             waited = &mut waited => return waited,
-            Ok(()) = &mut interrupted => {
+            () = &mut interrupted => {
                 line.erase();
                 interrupt(&worker, from.as_deref());
             }
@@ -71,6 +71,13 @@ pub(super) async fn wait(client: &mut Client, live: Option<Live>, mut waiting: W
             _ = clock.tick() => {}
         }
         line.draw(&activity.borrow(), begun.elapsed());
+    }
+}
+
+/// Ctrl-C. Where it cannot be listened to it ends the process by itself, and this never ends.
+async fn interruption() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
     }
 }
 

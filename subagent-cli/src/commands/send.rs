@@ -201,7 +201,7 @@ fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
     let failure = failure
         .with("turnId", turn.turn_id.to_string())
         .with("acceptedEventId", turn.accepted_event_id.to_string());
-    if goes_on && !failure.details.contains_key("recommendedCommand") {
+    if goes_on {
         let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
         let command = format!("subagent wait --worker-id {worker} --from-event-id {event}");
         return failure.with("recommendedCommand", command);
@@ -228,6 +228,9 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     data["lastAssistantMessage"] = text.clone();
     data["assistantText"] = text;
     data["lastAssistantChunk"] = waited["lastAssistantChunk"].take();
+    if waited["assistantTextTruncated"] == true {
+        data["assistantTextTruncated"] = true.into();
+    }
     data
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::advice;
 use crate::failure::Failure;
 
 /// The error envelope.
@@ -20,10 +21,11 @@ pub fn envelope(failure: &Failure) -> Value {
 #[must_use]
 pub fn text(failure: &Failure) -> String {
     let mut text = failure.to_string();
-    for (label, key) in [("Hint", "recommendedAction"), ("Try", "recommendedCommand")] {
-        if let Some(advice) = failure.details.get(key).and_then(Value::as_str) {
-            text.push_str(&format!("\n{label}: {advice}"));
-        }
+    if let Some(hint) = advice::hint(failure) {
+        text.push_str(&format!("\nHint: {hint}"));
+    }
+    if let Some(command) = advice::command(failure) {
+        text.push_str(&format!("\nTry: {command}"));
     }
     text
 }

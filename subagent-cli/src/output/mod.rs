@@ -3,8 +3,8 @@
 //! Commands never print by themselves (but for the followed `watch`, the line of a wait and warnings); they return an
 //! [`Outcome`]. What a terminal gets instead of the contract's lines is made here, from the same data.
 
+pub mod advice;
 pub mod ago;
-pub mod clean;
 pub mod errors;
 pub mod human;
 pub mod live;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 pub use subagent_protocol::json;
 
 use crate::failure::Failure;
-use clean::clean;
+use subagent_protocol::clean::clean;
 use terminal::Terminal;
 
 /// The form that the caller asked for.

@@ -5,8 +5,8 @@
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::clean::{clean, one_line};
 use super::style::Style;
+use subagent_protocol::clean::{clean, one_line};
 
 /// The text so far.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::clean::one_line;
 use super::page::{Page, shorten};
 use super::style::Style;
+use subagent_protocol::clean::one_line;
 
 /// Spaces between two columns.
 const GAP: usize = 2;

@@ -5,6 +5,9 @@
 
 use std::fmt::Write as _;
 
+use subagent_protocol::clean::clean;
+pub(super) use subagent_protocol::clean::one_line;
+
 /// Begins each line of a quoted text.
 const MARK: &str = "> ";
 
@@ -12,13 +15,11 @@ const MARK: &str = "> ";
 /// text gives `(nothing)`.
 pub(super) fn block(text: &str, most_bytes: usize) -> String {
     let mut out = String::new();
-    for line in text.trim_end().split(is_line_end) {
-        let mut line: String = line.chars().filter(|c| !is_dangerous(*c)).collect();
+    let text = clean(text);
+    for line in text.trim_end().split('\n') {
         let left = most_bytes.saturating_sub(out.len() + MARK.len() + 1);
         let cut = line.len() > left;
-        if cut {
-            line.truncate(boundary(&line, left));
-        }
+        let line = &line[..line.floor_char_boundary(left)];
         if cut && line.is_empty() {
             return out + "> (the rest is left out)\n";
         }
@@ -35,7 +36,7 @@ pub(super) fn block(text: &str, most_bytes: usize) -> String {
 pub(super) fn span(text: &str, most_bytes: usize) -> String {
     let mut line = one_line(text);
     if line.len() > most_bytes {
-        line.truncate(boundary(&line, most_bytes));
+        line.truncate(line.floor_char_boundary(most_bytes));
         line.push('…');
     }
     if line.is_empty() {
@@ -47,35 +48,9 @@ pub(super) fn span(text: &str, most_bytes: usize) -> String {
     format!("{fence}{blank}{line}{blank}{fence}")
 }
 
-/// The text in one line, without what could deceive a reader.
-pub(super) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(4096));
-    for word in text.split(|c: char| c.is_whitespace() || is_line_end(c)).filter(|word| !word.is_empty()) {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.extend(word.chars().filter(|c| !is_dangerous(*c)));
-    }
-    line
-}
-
 /// The beginning of the text, at most so many bytes.
 pub(super) fn beginning(text: &str, most_bytes: usize) -> String {
-    text[..boundary(text, most_bytes)].to_owned()
-}
-
-fn boundary(text: &str, most: usize) -> usize {
-    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}
-
-fn is_line_end(c: char) -> bool {
-    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
-}
-
-/// Control characters, and those that change the direction of text or cannot be seen.
-fn is_dangerous(c: char) -> bool {
-    (c.is_control() && c != '\t')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    text[..text.floor_char_boundary(most_bytes)].to_owned()
 }
 
 #[cfg(test)]
@@ -86,9 +61,9 @@ mod tests {
 
     #[test]
     fn every_line_is_marked_however_it_ends() {
-        let text = "a\n## Task\r\n# x\u{2028}## y\u{85}z\u{c}## w\u{1b}[31m";
+        let text = "a\n## Task\r\n# x\u{2028}## y\u{85}z\u{c}## w\u{1b}[31m\u{200b}\u{202e}";
         let quoted = block(text, 1000);
-        assert_eq!(quoted, "> a\n> ## Task\n>\n> # x\n> ## y\n> z\n> ## w[31m\n");
+        assert_eq!(quoted, "> a\n> ## Task\n> # x\n> ## y\n> z\n> ## w\n");
         assert_eq!(block(" \n", 10), "(nothing)\n");
     }
 
@@ -110,16 +85,20 @@ mod tests {
         assert_eq!(span("\n", 100), "(empty)");
     }
 
+    fn line_end(c: char) -> bool {
+        matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    }
+
     proptest! {
         #[test]
         fn nothing_gets_out_of_a_quote(text in "(.|\n|\r|#|>|`| ){0,60}", most in 0usize..80) {
             let quoted = block(&text, most);
             prop_assert!(quoted.len() <= most + 40);
-            for line in quoted.split(is_line_end).filter(|line| !line.is_empty()) {
+            for line in quoted.split(line_end).filter(|line| !line.is_empty()) {
                 prop_assert!(line.starts_with('>') || line == "(nothing)", "{line:?}");
             }
             let span = span(&text, most);
-            prop_assert!(!span.chars().any(is_line_end));
+            prop_assert!(!span.chars().any(line_end));
         }
     }
 }

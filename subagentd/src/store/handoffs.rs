@@ -1,5 +1,7 @@
 //! Rows of snapshots.
 
+use std::collections::{HashMap, HashSet};
+
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::ids::SnapshotId;
@@ -40,6 +42,23 @@ impl Tx<'_> {
         )?;
         Ok(())
     }
+}
+
+/// The ids of all snapshots by that of their worker; a worker without any is there too.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashSet<String>>> {
+    let mut statement = connection
+        .prepare("SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id")
+        .map_err(StoreError::from)?;
+    let mut rows = statement.query([]).map_err(StoreError::from)?;
+    let mut all: HashMap<String, HashSet<String>> = HashMap::new();
+    while let Some(row) = rows.next().map_err(StoreError::from)? {
+        let snapshots = all.entry(row.get(0).map_err(StoreError::from)?).or_default();
+        snapshots.extend(row.get::<_, Option<String>>(1).map_err(StoreError::from)?);
+    }
+    Ok(all)
 }
 
 /// The snapshot of a worker that speaks of the newest events; of several such the last.

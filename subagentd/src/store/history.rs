@@ -179,20 +179,20 @@ pub(crate) fn updates(
     Ok(floor)
 }
 
-/// A turn, with the events that began and ended it.
+/// A turn.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnHistory {
     pub(crate) id: i64,
     pub(crate) turn_id: String,
     pub(crate) status: String,
-    /// Data of its `message.sent`.
-    pub(crate) message: Option<String>,
-    /// Data of the event that ended it.
-    pub(crate) end: Option<String>,
     first: i64,
 }
 
-/// The first and the last turns of a worker, in order, and how many there are in all.
+/// Takes a turn with the data of its `message.sent` and of the event that ended it.
+pub(crate) type SeeTurn<'a> = dyn FnMut(&TurnHistory, Option<&str>, Option<&str>) + 'a;
+
+/// The first and the last turns of a worker, in order, and how many there are in all. Their data go to `see`, one turn
+/// at a time.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -201,13 +201,14 @@ pub(crate) fn turns(
     worker: RowId,
     first: u32,
     last: u32,
+    see: &mut SeeTurn<'_>,
 ) -> Result<(Vec<TurnHistory>, u64)> {
     let count: i64 = connection
         .query_row("SELECT count(*) FROM turns WHERE worker = ?1", [worker.0], |row| row.get(0))
         .map_err(StoreError::from)?;
     let mut statement = connection
         .prepare_cached(
-            "SELECT t.id, t.turn_id, t.status, m.payload, e.payload, t.message_seq
+            "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
              FROM turns t LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
              WHERE t.worker = ?1 AND t.id IN (
                 SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 ORDER BY no LIMIT ?2) UNION
@@ -217,19 +218,26 @@ pub(crate) fn turns(
         .map_err(StoreError::from)?;
     let turns = statement
         .query_map(params![worker.0, first, last], |row| {
-            Ok(TurnHistory {
+            let turn = TurnHistory {
                 id: row.get(0)?,
                 turn_id: row.get(1)?,
                 status: row.get(2)?,
-                message: row.get(3)?,
-                end: row.get(4)?,
-                first: row.get(5)?,
-            })
+                first: row.get(3)?,
+            };
+            see(&turn, text(row, 4)?, text(row, 5)?);
+            Ok(turn)
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
     Ok((turns, count.unsigned_abs()))
 }
+
+fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?)
+}
+
+/// More pieces of a text are not looked at.
+const MOST_PIECES: i64 = 20_000;
 
 /// The end of the agent's text in a turn, about so many bytes, and whether it has more.
 ///
@@ -244,40 +252,53 @@ pub(crate) fn text_of(
     let Some(span) = turn_span(connection, worker, &turn.turn_id)? else { return Ok((String::new(), false)) };
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ?1 AND e.internal = 0
-            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type = 'progress.message' ORDER BY e.seq DESC"
+            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type = 'progress.message'
+         ORDER BY e.seq DESC LIMIT ?5"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let mut rows =
-        statement.query(params![worker.0, turn.id, turn.first, span.last]).map_err(StoreError::from)?;
-    let (mut pieces, mut bytes) = (Vec::new(), 0);
+    let mut rows = statement
+        .query(params![worker.0, turn.id, turn.first, span.last, MOST_PIECES])
+        .map_err(StoreError::from)?;
+    let (mut pieces, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         if bytes > most_bytes {
             break;
         }
+        looked_at += 1;
         if let Ok(event) = read(row)
             && let Some(text) = event.data()["text"].as_str()
         {
-            bytes += text.len();
-            pieces.push(text.to_owned());
+            // Of a piece that is too long alone only its end is kept.
+            let kept = &text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..];
+            bytes += kept.len();
+            pieces.push(kept.to_owned());
         }
     }
     pieces.reverse();
     let text = pieces.concat();
-    let cut = text.len().saturating_sub(most_bytes);
-    let cut = (cut..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    Ok((text[cut..].to_owned(), cut > 0))
+    let cut = text.ceil_char_boundary(text.len().saturating_sub(most_bytes));
+    Ok((text[cut..].to_owned(), cut > 0 || looked_at == MOST_PIECES))
 }
 
-/// The last events of a type that is no progress, newest last.
+/// How many events of this type, which is no progress, a worker has; with a flag, those in whose data it is true.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn milestones(
+pub(crate) fn count(
     connection: &Connection,
     worker: RowId,
     event_type: EventType,
-    limit: u32,
-) -> Result<Vec<StoredEvent>> {
-    let types = Some(vec![(event_type, None)]);
-    last(connection, worker, &Filter { limit, since: None, turn_id: None, types })
+    flag: Option<&str>,
+) -> Result<usize> {
+    let count: i64 = connection
+        .prepare_cached(
+            "SELECT count(*) FROM events INDEXED BY milestones
+             WHERE worker = ?1 AND internal = 0 AND kind IS NULL AND type = ?2 AND
+                (?3 IS NULL OR CASE WHEN json_valid(payload) THEN payload ->> ?3 END = 1)",
+        )
+        .and_then(|mut statement| {
+            statement.query_row(params![worker.0, event_type.as_str(), flag], |row| row.get(0))
+        })
+        .map_err(StoreError::from)?;
+    Ok(usize::try_from(count).unwrap_or(0))
 }

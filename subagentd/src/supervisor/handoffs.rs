@@ -1,7 +1,7 @@
 //! Making a snapshot: facts from the store, files in their place, and then the row that makes it visible.
 //!
 //! The files are complete under their names before the row is committed, so a crash in between leaves a folder that
-//! nobody is told of, and never half a snapshot.
+//! nobody is told of, and never half a snapshot. The next daemon removes it.
 
 mod facts;
 mod files;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use subagent_protocol::api::{CreateHandoff, HandoffReady};
 use subagent_protocol::ids::SnapshotId;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, Result, json};
 
 use super::shared::Shared;
 use super::{Caller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
-use crate::store::handoffs::HandoffRow;
+use crate::store::handoffs::{self, HandoffRow};
 use crate::store::{Durability, WorkerRow};
 
 /// The folder of all snapshots, in the state dir or in the one that was asked for.
@@ -76,9 +76,7 @@ impl Supervisor {
         };
         let at = folder.clone();
         let written = tokio::task::spawn_blocking(move || {
-            let mut json = serde_json::to_string_pretty(&checkpoint::render(&facts))
-                .map_err(|error| (PathBuf::new(), std::io::Error::other(error)))?;
-            json.push('\n');
+            let json = json::indented(checkpoint::render(&facts));
             files::write(&at, &[("handoff.md", markdown::render(&facts)), ("checkpoint.json", json)])
         });
         match written.await {
@@ -172,9 +170,14 @@ fn read(response: serde_json::Value) -> Result<HandoffReady> {
         .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
 }
 
-/// Removes what a daemon that was killed left half written in the state dir.
+/// Removes what a daemon that was killed left in the state dir: half written, or without the row that speaks of it.
+/// Folders of workers that the store does not know are somebody else's.
 pub(super) async fn remove_strays(shared: &Shared) {
     let base = shared.setup.state_dir.join(FOLDER);
+    let known = match shared.store.read(handoffs::by_worker).await {
+        Ok(known) => known,
+        Err(error) => return tracing::warn!(%error, "handoffs without a row are not looked for"),
+    };
     // A panic in it is reported by the runtime; the folders are harmless.
-    let _ = tokio::task::spawn_blocking(move || files::remove_strays(&base)).await;
+    let _ = tokio::task::spawn_blocking(move || files::remove_strays(&base, &known)).await;
 }

@@ -11,6 +11,8 @@ use crate::store::{handoffs, history, workers};
 
 /// The most events of one look.
 const MOST_EVENTS: u32 = 1000;
+/// The most different types that are looked for.
+const MOST_TYPES: usize = 64;
 
 /// Which events of a worker are looked at.
 #[derive(Debug, Clone)]
@@ -29,8 +31,8 @@ impl Supervisor {
     /// Looks into a worker.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT` for a limit out of range and for a `since` that is no time,
-    /// `STORAGE_ERROR`.
+    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT` for a limit out of range, for a `since` that is no time and
+    /// for more than 64 event types, `STORAGE_ERROR`.
     pub async fn inspect(&self, worker: &str, query: InspectQuery) -> Result<Inspected> {
         let filter = filter(query)?;
         let view = self.show_worker(worker).await?;
@@ -86,11 +88,21 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
             Error::new(Code::InvalidArgument, message).with("since", text)
         })
     });
+    let mut words = query.event_types;
+    if let Some(words) = &mut words {
+        words.sort_unstable();
+        words.dedup();
+        if words.len() > MOST_TYPES {
+            let message =
+                format!("{} event types are too many; give {MOST_TYPES} or fewer, or none", words.len());
+            return Err(Error::new(Code::InvalidArgument, message).with("eventTypes", words.len()));
+        }
+    }
     Ok(history::Filter {
         limit: query.limit,
         since: since.transpose()?,
         turn_id: query.turn_id,
-        types: query.event_types.map(|words| words.iter().filter_map(|word| wanted(word)).collect()),
+        types: words.map(|words| words.iter().filter_map(|word| wanted(word)).collect()),
     })
 }
 
@@ -119,6 +131,16 @@ mod tests {
         }
         let since = filter(query(1000, Some("1970-01-01T01:00:00.5+01:00"))).unwrap().since;
         assert_eq!(since, Some(Timestamp(500)));
+    }
+
+    #[test]
+    fn there_are_not_too_many_types() {
+        let many = |distinct: u32| {
+            let words = (0..1100).map(|word| format!("progress.update:{}", word % distinct)).collect();
+            filter(InspectQuery { event_types: Some(words), ..query(1, None) })
+        };
+        assert_eq!(many(64).unwrap().types.unwrap().len(), 64);
+        assert_eq!(many(65).unwrap_err().code, Code::InvalidArgument);
     }
 
     #[test]

@@ -20,8 +20,12 @@ use crate::store::WorkerRow;
 #[derive(Default)]
 struct Collected {
     text: Option<String>,
+    truncated: bool,
     last: Option<String>,
 }
+
+/// More bytes of a turn's text are not collected.
+const MOST_TEXT: usize = 64 * 1024 * 1024;
 
 /// The deadlines of a wait.
 struct Patience {
@@ -105,6 +109,7 @@ impl Supervisor {
             matched_event: event.view(&row.worker_id, false),
             state,
             assistant_text: collected.text,
+            assistant_text_truncated: collected.truncated,
             last_assistant_chunk: collected.last,
         })
     }
@@ -174,6 +179,18 @@ impl Supervisor {
         if !quiet {
             error = error.with("timeoutSeconds", request.timeout_seconds);
         }
+        let mut command = format!("subagent wait --worker-id {}", row.worker_id);
+        if let Some(until) = &request.until {
+            let plain = until.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:,-".contains(&byte));
+            // What a shell would take for something else is quoted.
+            let quoted = if plain { until.clone() } else { format!("'{}'", until.replace('\'', "'\\''")) };
+            command.push_str(&format!(" --until {quoted}"));
+        }
+        command.push_str(&match error.details["latestEvent"]["eventId"].as_str() {
+            Some(latest) => format!(" --from-event-id {latest}"),
+            None => " --include-history".to_owned(),
+        });
+        error = error.with("recommendedCommand", command);
         if let Some(turn_id) = request.collect_turn.as_ref().or(view.active_turn_id.as_ref()) {
             error = error.with("turnId", turn_id.as_str());
         }
@@ -228,7 +245,13 @@ impl Collected {
         }
         let data = event.data();
         if let Some(text) = data["text"].as_str() {
-            self.text.get_or_insert_default().push_str(text);
+            let so_far = self.text.get_or_insert_default();
+            let kept = text.floor_char_boundary(MOST_TEXT - so_far.len());
+            // Nothing after a gap.
+            if !self.truncated {
+                so_far.push_str(&text[..kept]);
+            }
+            self.truncated |= kept < text.len();
             self.last = Some(text.to_owned());
         }
     }

@@ -14,6 +14,7 @@ pub struct Launcher {
     env: BTreeMap<String, String>,
     startup_seconds: f64,
     cancel_grace_seconds: f64,
+    turn_seconds: Option<f64>,
 }
 
 impl Launcher {
@@ -25,6 +26,7 @@ impl Launcher {
             env: BTreeMap::new(),
             startup_seconds: 30.0,
             cancel_grace_seconds: 1.0,
+            turn_seconds: None,
         }
     }
 
@@ -46,12 +48,23 @@ impl Launcher {
         self
     }
 
+    /// The longest turn (no limit without).
+    pub const fn turn_seconds(mut self, seconds: f64) -> Self {
+        self.turn_seconds = Some(seconds);
+        self
+    }
+
     fn to_json(&self) -> Value {
         // A path with blanks in it is one word.
         let command = format!("'{}'", self.command);
+        let mut timeouts =
+            json!({"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds});
+        if let Some(seconds) = self.turn_seconds {
+            timeouts["turnSeconds"] = seconds.into();
+        }
         json!({
             "backend": {"kind": "acp-stdio"}, "command": command, "args": self.args, "env": self.env,
-            "timeouts": {"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds},
+            "timeouts": timeouts,
         })
     }
 }

@@ -346,13 +346,17 @@ fn a_timeout_says_where_the_worker_stands() {
     let mut pattern = json!({
         "workerId": "w", "until": "=turn.failed", "timeoutSeconds": "float", "noProgressTimeoutSeconds": "float",
         "workerState": "=idle", "latestEvent": brief(), "lastMeaningfulEvent": null, "diagnosis": "str",
+        "recommendedCommand": "str",
     });
     assert_shape(details, &pattern);
     assert_eq!(
         (&details["timeoutSeconds"], &details["noProgressTimeoutSeconds"]),
         (&json!(0.2), &json!(0.0))
     );
-    assert_eq!(details["latestEvent"]["eventId"], *id(events.last().unwrap()));
+    let latest = id(events.last().unwrap());
+    assert_eq!(details["latestEvent"]["eventId"], *latest);
+    let go_on = format!("subagent wait --worker-id {worker} --until turn.failed --from-event-id {latest}");
+    assert_eq!(details["recommendedCommand"], go_on);
     assert!(details["diagnosis"].as_str().unwrap().contains("--from-event-id"), "{details}");
     // Meaningful is what was seen after the cursor, and no progress.
     let args = [&args[..], &["--from-event-id", id(&events[0])]].concat();
@@ -360,6 +364,9 @@ fn a_timeout_says_where_the_worker_stands() {
     pattern["lastMeaningfulEvent"] = brief();
     assert_shape(&error["details"], &pattern);
     assert_eq!(error["details"]["lastMeaningfulEvent"]["type"], "turn.completed");
+    let output = sandbox.command("subagent").args(args).run();
+    assert!(output.stderr.contains("\nHint: the worker is idle: no turn is open"), "{output}");
+    assert!(output.stderr.contains(&format!("\nTry: {go_on}\n")), "{output}");
     sandbox.finish();
 }
 
@@ -379,6 +386,7 @@ fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
         &json!({
             "workerId": "w", "until": "=turn.completed,turn.failed,turn.canceled,approval.requested", "noProgressTimeoutSeconds": "float", "workerState": "=running",
             "latestEvent": brief(), "lastMeaningfulEvent": null, "diagnosis": "str", "turnId": "turn",
+            "recommendedCommand": "str",
         }),
     );
     assert_eq!(

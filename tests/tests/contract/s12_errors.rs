@@ -1,5 +1,8 @@
 //! Error codes: each is produced by a test through the executables, or is listed here with the reason why not.
 
+mod agents;
+mod hints;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -66,11 +69,11 @@ fn an_agent_that_may_not_be_run_is_backend_permission_denied() {
     for launcher in ["forbidden", "refused"] {
         let error =
             sandbox.run(&["worker", "start", "--launcher", launcher]).error("BACKEND_PERMISSION_DENIED");
-        let details = &error["details"];
-        assert_eq!(details["reasonCategory"], "permission", "{error}");
-        for key in ["workerId", "command", "error", "recommendedAction"] {
-            assert!(!details[key].is_null(), "{key}: {error}");
-        }
+        let mut shape = agents::failed_start();
+        shape["reasonCategory"] = "=permission".into();
+        shape["recommendedCommand"] = format!("=subagent launcher probe {launcher} --json").into();
+        assert_shape(&error["details"], &shape);
+        assert_eq!(error["retryable"], false);
     }
     sandbox.finish();
 }

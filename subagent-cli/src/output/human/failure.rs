@@ -1,7 +1,6 @@
 //! An error on a terminal: its code in colour, what to do and what to type on lines of their own.
 
-use serde_json::Value;
-
+use super::super::advice;
 use super::{Page, Style, Terminal};
 use crate::failure::Failure;
 
@@ -10,13 +9,11 @@ use crate::failure::Failure;
 pub fn failure(failure: &Failure, terminal: Terminal) -> String {
     let mut page = Page::new(terminal.colour);
     page.word(Style::Bad, &failure.code).plain(": ").text(Style::Plain, failure.message.trim_end()).end();
-    let advice = |key: &str| failure.details.get(key).and_then(Value::as_str);
-    // A wait that gave up says in its diagnosis what to do.
-    if let Some(hint) = advice("recommendedAction").or_else(|| advice("diagnosis")) {
+    if let Some(hint) = advice::hint(failure) {
         page.text(Style::Attention, "Hint: ").word(Style::Plain, hint).end();
     }
-    if let Some(command) = advice("recommendedCommand") {
-        page.text(Style::Attention, "Try:  ").word(Style::Strong, command).end();
+    if let Some(command) = advice::command(failure) {
+        page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();
     }
     page.take()
 }

@@ -15,12 +15,12 @@ use serde_json::Value;
 use subagent_protocol::time::Timestamp;
 
 use super::ago::ago;
-use super::clean::clean;
 use super::page::Page;
 use super::style::Style;
 use super::table::Table;
 use super::terminal::Terminal;
 use super::text;
+use subagent_protocol::clean::clean;
 
 pub use failure::failure;
 pub use stream::Stream;

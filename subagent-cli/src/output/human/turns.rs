@@ -3,10 +3,10 @@
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::super::clean::one_line;
 use super::super::page::Page;
 use super::event::{outcome, write as write_event};
 use super::{Style, View, shown, word};
+use subagent_protocol::clean::one_line;
 
 pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;

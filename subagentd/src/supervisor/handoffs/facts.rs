@@ -14,10 +14,10 @@ use crate::handoff::{
 use crate::store::{Connection, WorkerRow, events, history, workers};
 use crate::supervisor::views;
 
-/// So many milestones of a type are counted.
-const MOST_COUNTED: u32 = 1000;
 /// Kept of an instruction, in bytes; less of it is shown.
 const INSTRUCTION_BYTES: usize = 16 * 1024;
+/// And of a note.
+const NOTE_BYTES: usize = 1024;
 
 /// Gathers the facts.
 ///
@@ -34,7 +34,12 @@ pub(super) fn gather(
     let _snapshot = history::one_moment(connection)?;
     let row = workers::get(connection, row.worker_id.as_str())?.unwrap_or_else(|| row.clone());
     let up_to = events::last_seq(connection, row.id)?;
-    let (histories, turns_in_all) = history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS)?;
+    let mut turns = Vec::new();
+    // Messages may be large: only what is told of one is kept before the next is read.
+    let (histories, turns_in_all) =
+        history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS, &mut |history, message, end| {
+            turns.extend(turn(history, message, end));
+        })?;
     let mut texts = Vec::new();
     for turn in histories.iter().rev() {
         let (text, cut) = history::text_of(connection, row.id, turn, TEXT_BYTES / 2)?;
@@ -54,19 +59,17 @@ pub(super) fn gather(
         message: views::approval_view(&approval).message,
         request_id: approval.request_id,
     });
-    let many = |event_type| history::milestones(connection, row.id, event_type, MOST_COUNTED);
-    let contexts_lost = many(EventType::WorkerRestarted)?;
     let risks = Risks {
-        gaps: many(EventType::JournalGap)?.len(),
-        contexts_lost: contexts_lost.iter().filter(|event| event.data()["contextLost"] == true).count(),
-        runtimes_lost: many(EventType::WorkerLost)?.len(),
+        gaps: history::count(connection, row.id, EventType::JournalGap, None)?,
+        contexts_lost: history::count(connection, row.id, EventType::WorkerRestarted, Some("contextLost"))?,
+        runtimes_lost: history::count(connection, row.id, EventType::WorkerLost, None)?,
         not_all_seen: floor > 0,
     };
     Ok(Facts {
         snapshot_id,
         created_at,
         up_to: EventId(up_to),
-        turns: histories.into_iter().filter_map(turn).collect(),
+        turns,
         turns_in_all,
         texts,
         work: gathering.finish(),
@@ -93,11 +96,11 @@ fn source(connection: &Connection, row: WorkerRow) -> Source {
 }
 
 /// `None` for a row that cannot be read.
-fn turn(history: history::TurnHistory) -> Option<Turn> {
-    let data = |text: &Option<String>| -> Value {
-        text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+fn turn(history: &history::TurnHistory, message: Option<&str>, end: Option<&str>) -> Option<Turn> {
+    let data = |text: Option<&str>| -> Value {
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     };
-    let (message, mut end) = (data(&history.message), data(&history.end));
+    let (message, mut end) = (data(message), data(end));
     let status = TurnStatus::parse(&history.status)?;
     let note = match status {
         TurnStatus::Completed => end["stopReason"].as_str().map(str::to_owned),
@@ -108,11 +111,8 @@ fn turn(history: history::TurnHistory) -> Option<Turn> {
         }
         TurnStatus::Accepted => None,
     };
-    let mut instruction = message["text"].as_str().unwrap_or_default().to_owned();
-    if instruction.len() > INSTRUCTION_BYTES {
-        let cut = (0..=INSTRUCTION_BYTES).rev().find(|at| instruction.is_char_boundary(*at)).unwrap_or(0);
-        instruction.truncate(cut);
-    }
+    let text = message["text"].as_str().unwrap_or_default();
+    let mut instruction = text[..text.floor_char_boundary(INSTRUCTION_BYTES)].to_owned();
     if let Some(blocks) = message["blocks"].as_array().map(Vec::len).filter(|blocks| *blocks > 0) {
         instruction.push_str(&format!("\n\n(and {blocks} further content blocks)"));
     }
@@ -121,7 +121,7 @@ fn turn(history: history::TurnHistory) -> Option<Turn> {
         id: history.turn_id.parse().ok()?,
         instruction,
         status,
-        note,
+        note: note.map(|note| note[..note.floor_char_boundary(NOTE_BYTES)].to_owned()),
         usage: usage.is_object().then_some(usage),
     })
 }

@@ -1,9 +1,12 @@
 //! The files of a snapshot: all of them complete under their folder's name, or none.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use subagent_protocol::ids::SnapshotId;
 
 /// Begins the name of a folder that is being written.
 const UNFINISHED: &str = ".unfinished-";
@@ -57,13 +60,20 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// Removes the folders that were being written when a daemon was killed.
-pub(super) fn remove_strays(base: &Path) {
+/// Removes the folders of these workers that a daemon was writing when it was killed, or whose snapshot is none of
+/// those that are known.
+pub(super) fn remove_strays(base: &Path, known: &HashMap<String, HashSet<String>>) {
     // Usually there are none, and no folder either.
     for worker in fs::read_dir(base).into_iter().flatten().flatten() {
-        for snapshot in fs::read_dir(worker.path()).into_iter().flatten().flatten() {
-            if snapshot.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                remove(&snapshot.path());
+        let Some(snapshots) = worker.file_name().to_str().and_then(|worker| known.get(worker)) else {
+            continue;
+        };
+        for folder in fs::read_dir(worker.path()).into_iter().flatten().flatten() {
+            let name = folder.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let unknown = name.parse::<SnapshotId>().is_ok() && !snapshots.contains(name);
+            if unknown || name.starts_with(UNFINISHED) {
+                remove(&folder.path());
             }
         }
     }
@@ -97,14 +107,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_unfinished_is_removed() {
+    fn what_was_left_unfinished_or_without_a_row_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let worker = dir.path().join("w_1");
-        fs::create_dir_all(worker.join(".unfinished-hs_1")).unwrap();
-        fs::create_dir_all(worker.join("hs_2")).unwrap();
-        remove_strays(dir.path());
-        remove_strays(&dir.path().join("nothing here"));
-        let left: Vec<_> = fs::read_dir(&worker).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["hs_2"]);
+        let foreign = dir.path().join("w_2/hs_0000000003");
+        fs::create_dir_all(&foreign).unwrap();
+        for folder in [".unfinished-hs_1", "hs_0000000001", "hs_0000000002", "notes"] {
+            fs::create_dir_all(worker.join(folder)).unwrap();
+        }
+        let known = HashMap::from([("w_1".to_owned(), HashSet::from(["hs_0000000002".to_owned()]))]);
+        remove_strays(dir.path(), &known);
+        remove_strays(&dir.path().join("nothing here"), &known);
+        let left = fs::read_dir(&worker).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable();
+        assert_eq!(left, ["hs_0000000002", "notes"]);
+        assert!(foreign.is_dir(), "the store does not know its worker");
     }
 }

@@ -54,6 +54,9 @@ fn the_last_events_come_in_order_and_the_tail_wins_over_the_limit() {
         let output = sandbox.subagent(&["worker", "inspect", &worker, "--tail", wrong]).run();
         assert_eq!(output.status.code(), Some(2), "{output}");
     }
+    let types: Vec<String> = (0..1100).map(|kind| format!("--event-type=progress.update:k{kind}")).collect();
+    let many = sandbox.subagent(&["worker", "inspect", &worker]).args(types).run();
+    let _ = many.error("INVALID_ARGUMENT");
     sandbox.finish();
 }
 

@@ -1,12 +1,12 @@
-//! Makes text harmless for a terminal. Pure.
+//! Makes foreign text harmless for a terminal and for a document. Pure.
 //!
 //! Labels, titles, messages and errors come from agents and from whoever wrote to them. Nothing of that may move the
-//! cursor, set a title, write to the clipboard or hide what stands there.
+//! cursor, set a title, write to the clipboard, look like another text or hide what stands there.
 
 use std::borrow::Cow;
 
-/// The text without control characters but for line ends and tabs, without the escape sequences that they begin, and
-/// without marks that turn the direction of text.
+/// The text without control characters but for `\n` and tabs, without the escape sequences that they begin, and without
+/// marks that turn the direction of text or cannot be seen. Whatever else ends a line becomes `\n`.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
@@ -17,7 +17,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     while let Some(at) = rest.find(is_unsafe) {
         cleaned.push_str(&rest[..at]);
         let tail = &rest[at..];
-        if tail.starts_with('\r') && !tail.starts_with("\r\n") {
+        if tail.starts_with(ends_line) && !tail.starts_with("\r\n") {
             cleaned.push('\n');
         }
         rest = &tail[sequence(tail)..];
@@ -38,8 +38,15 @@ pub fn one_line(text: &str) -> String {
 }
 
 fn is_unsafe(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || (c.is_control() && c != '\n' && c != '\t')
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let unseen = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}');
+    turns || unseen || ends_line(c) || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// Beside `\n`.
+fn ends_line(c: char) -> bool {
+    matches!(c, '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// The length of what the first character begins: a whole escape sequence, or just itself. What does not end is cut
@@ -100,6 +107,8 @@ mod tests {
             ("a\r\nb\rc", "a\nb\nc"),
             ("beep\u{7}\u{8}\u{7f}", "beep"),
             ("user\u{202e}txt.exe", "usertxt.exe"),
+            ("a\u{200b}b\u{feff}c\u{2060}d\u{61c}", "abcd"),
+            ("a\u{2028}b\u{85}c\u{c}d", "a\nb\nc\nd"),
         ] {
             assert_eq!(clean(text), expected, "{text:?}");
         }

@@ -1,0 +1,76 @@
+//! What to do after an error, and what to type: what the error says of it, else what its code means for a person. Pure.
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// What to do.
+#[must_use]
+pub fn hint(failure: &Failure) -> Option<&str> {
+    let said = |key: &str| failure.details.get(key).and_then(Value::as_str);
+    // A wait that gave up says in its diagnosis what to do.
+    said("recommendedAction").or_else(|| said("diagnosis")).or_else(|| {
+        Some(match &*failure.code {
+            "WORKER_BUSY" => "wait for the end of its turn with `subagent wait`, or end it with `subagent cancel`",
+            "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",
+            "WORKER_STOPPED" => "start another worker; it can go on from what this one did",
+            "WORKER_NOT_FOUND" => "look at the workers of this workspace, or name another workspace with --cwd",
+            "EVENT_NOT_FOUND" => "take the cursor from an event of this worker",
+            "APPROVAL_NOT_FOUND" => "look at what the worker asks",
+            "LAUNCHER_NOT_FOUND" => "choose a launcher that is configured, or add one to the config file",
+            "WORKSPACE_ROOT_NOT_FOUND" => "go into a project, name one with --cwd, or make this folder a workspace",
+            "INVALID_CONTROLLER_HANDLE" => {
+                "unset SUBAGENT_CTL_ID, SUBAGENT_CTL_EPOCH and SUBAGENT_CTL_TOKEN, or set those of this workspace's owner"
+            }
+            _ => return None,
+        })
+    })
+}
+
+/// What to type.
+#[must_use]
+pub fn command(failure: &Failure) -> Option<String> {
+    let said = |key: &str| failure.details.get(key).and_then(Value::as_str);
+    if let Some(command) = said("recommendedCommand") {
+        return Some(command.to_owned());
+    }
+    // A word that was typed may mean something to a shell.
+    let is_plain = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let of_worker =
+        |command: &str| Some(format!("subagent {command} {}", said("workerId").filter(is_plain)?));
+    match &*failure.code {
+        "WORKER_NOT_RUNNING" | "APPROVAL_NOT_FOUND" => of_worker("worker inspect"),
+        "WORKER_STOPPED" => of_worker("worker continue --from-worker"),
+        "WORKER_NOT_FOUND" => Some("subagent worker list".to_owned()),
+        "EVENT_NOT_FOUND" => of_worker("watch --worker-id"),
+        "LAUNCHER_NOT_FOUND" => Some("subagent launcher list".to_owned()),
+        "WORKSPACE_ROOT_NOT_FOUND" => Some("subagent config init --scope project".to_owned()),
+        "INVALID_CONTROLLER_HANDLE" => Some("subagent controller status".to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::Code;
+
+    use super::*;
+
+    #[test]
+    fn what_the_error_says_wins_over_what_its_code_means() {
+        let failure = Failure::new(Code::WorkerStopped, "m").with("workerId", "w_1");
+        assert!(hint(&failure).is_some());
+        assert_eq!(command(&failure).as_deref(), Some("subagent worker continue --from-worker w_1"));
+        let said = failure.recommend("do").with("recommendedCommand", "type");
+        assert_eq!((hint(&said), command(&said).as_deref()), (Some("do"), Some("type")));
+        let gave_up = Failure::new(Code::WaitTimeout, "m").with("diagnosis", "wait on");
+        assert_eq!((hint(&gave_up), command(&gave_up)), (Some("wait on"), None));
+    }
+
+    #[test]
+    fn no_word_that_was_typed_gets_into_a_command_unless_it_is_plain() {
+        let failure = Failure::new(Code::EventNotFound, "m").with("workerId", "w_1; rm -rf /");
+        assert_eq!(command(&failure), None);
+        assert_eq!(hint(&Failure::new(Code::Internal, "m")), None);
+    }
+}

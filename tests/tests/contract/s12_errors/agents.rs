@@ -1,0 +1,92 @@
+//! Errors of agents: what a failed start and a failed turn tell.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, assert_shape};
+
+use super::script;
+
+/// Details of every start that fails.
+pub(super) fn failed_start() -> Value {
+    json!({
+        "workerId": "w", "command": ["str"], "socketPath": "str", "logPath": "str", "error": "str",
+        "reasonCategory": "str", "recommendedAction": "str", "logTail": "str", "exitCode!": "int", "errno!": "int",
+    })
+}
+
+#[test]
+fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() {
+    let mut sandbox = Sandbox::new();
+    // Each run says something else.
+    let count = sandbox.file_name("count");
+    sandbox.launcher("broken", script(&format!("echo run >> {count}; wc -l < {count} >&2; exit 3")));
+    sandbox.launcher("gone", script("exit 127"));
+    sandbox.init();
+    let error = sandbox.run(&["worker", "start", "--launcher", "broken"]).error("BACKEND_UNAVAILABLE");
+    assert_eq!((&error["retryable"], &error["details"]["exitCode"]), (&json!(true), &json!(3)), "{error}");
+    assert_shape(&error["details"], &failed_start());
+    assert_eq!(error["details"]["logTail"].as_str().unwrap().trim(), "1");
+    let worker = error["details"]["workerId"].as_str().unwrap();
+    let again = sandbox.run(&["worker", "restart", worker]).error("BACKEND_UNAVAILABLE");
+    assert_eq!(again["details"]["logTail"].as_str().unwrap().trim(), "2", "not what an earlier run said");
+    let log = fs::read_to_string(error["details"]["logPath"].as_str().unwrap()).unwrap();
+    assert!(log.contains("1\n") && log.contains("2\n"), "{log}");
+    let error = sandbox.run(&["worker", "start", "--launcher", "gone"]).error("BACKEND_LAUNCHER");
+    assert_shape(&error["details"], &failed_start());
+    assert_eq!(error["details"]["reasonCategory"], "launcher");
+    assert_eq!((&error["retryable"], &error["details"]["exitCode"]), (&json!(false), &json!(127)));
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_is_not_logged_in_says_so_like_every_failed_start() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.demo_agent(&["--needs-auth"]);
+    sandbox.launcher("guest", agent);
+    sandbox.init();
+    let error = sandbox.run(&["worker", "start", "--launcher", "guest"]).error("BACKEND_RPC_ERROR");
+    let mut shape = failed_start();
+    shape["method"] = "=session/new".into();
+    shape["authMethods"] = json!(["str"]);
+    shape["error"] = "object".into();
+    shape["reasonCategory"] = "=auth".into();
+    assert_shape(&error["details"], &shape);
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_dies_in_a_turn_may_have_worked_on_it() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let details = sandbox.send_fails(&worker, "!stderr one\n!stderr two\n!kill-self", "BACKEND_UNAVAILABLE");
+    assert_shape(
+        &details,
+        &json!({
+            "workerId": "w", "turnId": "turn", "eventId": "ev", "acceptedEventId": "ev", "method": "=session/prompt",
+            "signal": 9, "stderrTail": ["str"], "dispatched": "=maybe", "recommendedAction": "str",
+        }),
+    );
+    assert_eq!(details["stderrTail"], json!(["one", "two"]));
+    assert!(details["recommendedAction"].as_str().unwrap().starts_with("Look at what was done"), "{details}");
+    let end = sandbox.turn_end(&details);
+    assert_eq!(end["data"]["error"]["retryable"], false, "{end}");
+    sandbox.finish();
+}
+
+#[test]
+fn the_launchers_limit_ends_a_turn() {
+    let mut sandbox = Sandbox::new();
+    let launcher = sandbox.demo_agent(&[]).turn_seconds(0.3);
+    sandbox.launcher("hasty", launcher);
+    sandbox.init();
+    let worker = sandbox.start("hasty");
+    let gate = sandbox.gate("never");
+    let details = sandbox.send_fails(&worker, &gate.directive(), "BACKEND_TIMEOUT");
+    assert_eq!(
+        (&details["timeoutSeconds"], &details["method"], &details["dispatched"]),
+        (&json!(0.3), &json!("session/prompt"), &json!("maybe"))
+    );
+    gate.open();
+    assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
+    sandbox.finish();
+}
