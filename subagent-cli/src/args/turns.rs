@@ -21,9 +21,9 @@ use super::{ConfigFlag, CwdFlag, JsonFlag};
 /// --debug-mode and --request-approval try a script out: the turn is played by the
 /// daemon, on any idle worker, with or without an agent.
 ///
-/// The exit code is 0 when the wait ends, whatever the turn's outcome is: see the
-/// type of the matched event. A message that could not be given to the agent at
-/// all is an error.
+/// The exit code is 0 when the wait ends: see the type of the matched event. A
+/// message that could not be given to the agent, and one that the agent refused or
+/// died of (BACKEND_...), is an error with exit code 1; its details name the turn.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

@@ -23,6 +23,10 @@ const NOT_HERE: &[(Code, &str)] = &[
     (Code::CursorExpired, "reserved: events are kept for ever so far; clients understand it (unit test)"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
+    (
+        Code::StorageFull,
+        "a turn's error on a small disk, where it may be told in other ways too: e2e_bad_input.rs",
+    ),
     (Code::InvalidWorkerState, "retired: each state that refuses something has a code of its own"),
 ];
 
@@ -147,6 +151,22 @@ fn a_daemon_that_cannot_begin_says_why() {
     let error = sandbox.command(&alone).args(["worker", "list", "--json"]).run().error("DAEMON_START_FAILED");
     assert!(error["message"].as_str().unwrap().contains("subagentd"), "{error}");
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_runtime_that_cannot_be_started_is_backend_runtime_error() {
+    let sandbox = Sandbox::new();
+    let alone = sandbox.file_name("installed/subagent");
+    fs::create_dir(sandbox.file("installed")).unwrap();
+    for name in ["subagent", "subagentd", "subagent-runtime"] {
+        fs::copy(sandbox.executable(name), sandbox.file(&format!("installed/{name}"))).unwrap();
+    }
+    let run = |args: &[&str]| sandbox.command(&alone).args(args).args(["--json"]).run();
+    let _ = run(&["controller", "init"]).data_of("controller.initialized");
+    fs::remove_file(sandbox.file("installed/subagent-runtime")).unwrap();
+    let error = run(&["worker", "start"]).error("BACKEND_RUNTIME_ERROR");
+    assert_eq!(error["details"]["reasonCategory"], "worker", "{error}");
     sandbox.finish();
 }
 
