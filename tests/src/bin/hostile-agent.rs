@@ -63,6 +63,8 @@ enum Answer {
 struct Hostile {
     input: StdinLock<'static>,
     long_line: usize,
+    /// Whether it says that it can load sessions.
+    loads: bool,
     at_initialize: Option<String>,
     at_session_new: Option<String>,
     /// The id of the request that is being answered, as JSON.
@@ -84,6 +86,7 @@ fn start() -> io::Result<()> {
     let mut agent = Hostile {
         input: io::stdin().lock(),
         long_line: 100 * 1024 * 1024,
+        loads: true,
         at_initialize: None,
         at_session_new: None,
         current: Value::Null,
@@ -96,6 +99,7 @@ fn start() -> io::Result<()> {
                 let names: String = CASES.iter().map(|(name, _)| format!("{name}\n")).collect();
                 return write(names.as_bytes());
             }
+            "--no-load" => agent.loads = false,
             "--bytes" => agent.long_line = value()?.parse().map_err(io::Error::other)?,
             "--at-initialize" => agent.at_initialize = Some(value()?),
             "--at-session-new" => agent.at_session_new = Some(value()?),
@@ -130,7 +134,7 @@ impl Hostile {
         match method {
             "initialize" => {
                 self.turn_hostile(self.at_initialize.clone())?;
-                answer(id, &json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}))
+                answer(id, &json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": self.loads}}))
             }
             "session/new" => {
                 self.turn_hostile(self.at_session_new.clone())?;

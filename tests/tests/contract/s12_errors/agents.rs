@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Sandbox, assert_shape};
 
@@ -70,6 +71,36 @@ fn an_agent_that_dies_in_a_turn_may_have_worked_on_it() {
     assert!(details["recommendedAction"].as_str().unwrap().starts_with("Look at what was done"), "{details}");
     let end = sandbox.turn_end(&details);
     assert_eq!(end["data"]["error"]["retryable"], false, "{end}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_answer_whose_agent_died_before_it_was_undelivered() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let asked = sandbox.send(&worker, "!ask edit x");
+    let runtime = sandbox.runtime(&worker);
+    runtime.signal(Signal::SIGSTOP);
+    let decided = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    assert_eq!(decided["delivery"], "pending");
+    sandbox.kill(&runtime);
+    assert_eq!(sandbox.turn_end(&asked)["data"]["error"]["code"], "RUNTIME_LOST");
+    let late = sandbox.approve(&worker, &asked["requestId"], "allow").error("APPROVAL_NOT_PENDING");
+    assert_eq!(late["details"]["status"], "undelivered", "{late}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_says_it_cannot_load_is_not_asked_to() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &["--no-load"]);
+    sandbox.launcher("forgetful", agent);
+    sandbox.init();
+    let worker = sandbox.start("forgetful");
+    let _ = sandbox.run(&["worker", "restart", &worker]).data();
+    let events = sandbox.events(&worker);
+    let again = events.iter().find(|event| event["type"] == "worker.restarted").unwrap();
+    assert_eq!((&again["data"]["session"], &again["data"]["contextLost"]), (&json!("new"), &json!(true)));
+    assert!(events.iter().all(|event| event["data"]["method"] != "session.load"), "{events:?}");
     sandbox.finish();
 }
 
