@@ -17,8 +17,6 @@ use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
 
-/// What `waitUntil` says when nothing was given.
-
 /// How long it is looked whether something has happened already, in seconds.
 const LOOK: f64 = 0.001;
 
