@@ -55,7 +55,6 @@ impl Seen {
             role: text("role"),
             cwd: text("cwd").map(PathBuf::from),
             controller_id: text("controllerId"),
-            ..Source::default()
         }
     }
 

@@ -227,7 +227,7 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
             "details": {
                 "launcher": "=absent", "command": "='my-agent'", "effectiveCommand": "=my-agent",
                 "effectiveArgs": "list", "reasonCategory": "=launcher", "recommendedAction": "str",
-                "dispatched": "=no",
+                "dispatched": "=no", "workerId": "w", "socketPath": "str", "logPath": "str",
             },
         }),
     );
