@@ -230,7 +230,7 @@ fn what_is_wrong_with_the_input_is_reported_before_anything_is_asked() {
         (&["watch", "--worker-id", "w", "--ndjson"], "INVALID_ARGUMENT", "--ndjson"),
         (&["controller", "init", "--print-env"], "INVALID_ARGUMENT", "--print-env"),
         (&["worker", "start", "--cwd", "none"], "INVALID_ARGUMENT", "none"),
-        (&["worker", "list", "--cwd", "."], "DAEMON_NOT_RUNNING", "SUBAGENT_NO_AUTOSTART"),
+        (&["controller", "init", "--cwd", "."], "DAEMON_NOT_RUNNING", "SUBAGENT_NO_AUTOSTART"),
         (&["worker", "show", "", "--cwd", "."], "WORKER_NOT_FOUND", "worker"),
     ] {
         let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();

@@ -68,14 +68,14 @@ fn subagent_state_dir_beats_cwd_and_empty_is_unset() {
 }
 
 #[test]
-fn a_handle_that_cannot_be_one_is_refused_with_the_variables_name() {
+fn a_handle_that_cannot_be_one_is_no_owners() {
     let sandbox = Sandbox::new();
     let granted = sandbox.init();
     let mut broken = handle(&granted);
     broken[2].1 = "two words".to_owned();
     let error = owned(sandbox.subagent(&["worker", "start"]), &broken).run();
     let error = error.error("INVALID_CONTROLLER_HANDLE");
-    assert_eq!(error["details"], json!({"variable": "SUBAGENT_CTL_TOKEN"}));
+    assert_eq!(error["details"]["controllerId"], granted["controllerId"]);
     sandbox.finish();
 }
 

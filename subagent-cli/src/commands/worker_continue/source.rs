@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use subagent_protocol::Code;
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{ControllerId, WorkerId};
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::commands::worker_handoff;
@@ -126,7 +126,8 @@ fn of_checkpoint(said: &Value) -> Source {
         launcher: text("launcher"),
         role: text("role").or_else(|| text("profile")),
         cwd: cwd.filter(|cwd| cwd.is_absolute() && cwd.is_dir()),
-        controller_id: text("controllerId"),
+        // What cannot be an id is not one of a controller that is only gone.
+        controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
     }
 }
 
@@ -145,8 +146,8 @@ mod tests {
         assert_eq!(source.controller_id.as_deref(), Some("ctl_0123456789"));
         assert_eq!((source.launcher.as_deref(), source.role.as_deref()), (Some("demo"), Some("tester")));
         assert_eq!(source.cwd.as_deref(), Some(Path::new("/")));
-        let free = json!({"controllerId": "the manager's own"});
-        assert_eq!(of_checkpoint(&free).controller_id.as_deref(), Some("the manager's own"));
+        let free = json!({"controllerId": "my-manager"});
+        assert_eq!(of_checkpoint(&free).controller_id.as_deref(), Some("my-manager"));
         let both = json!({"role": "r", "profile": "p"});
         assert_eq!(of_checkpoint(&both).role.as_deref(), Some("r"));
         for evil in [
