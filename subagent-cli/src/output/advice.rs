@@ -11,6 +11,9 @@ pub fn hint(failure: &Failure) -> Option<&str> {
     // A wait that gave up says in its diagnosis what to do.
     said("recommendedAction").or_else(|| said("diagnosis")).or_else(|| {
         Some(match &*failure.code {
+            "WORKER_BUSY" if failure.details.contains_key("pendingRequestId") => {
+                "answer what it asks with `subagent approve`, or end its turn with `subagent cancel`"
+            }
             "WORKER_BUSY" => "wait for the end of its turn with `subagent wait`, or end it with `subagent cancel`",
             "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",
             "WORKER_STOPPED" => "start another worker; it can go on from what this one did",
@@ -63,6 +66,9 @@ mod tests {
         assert_eq!(command(&failure).as_deref(), Some("subagent worker continue --from-worker w_1"));
         let said = failure.recommend("do").with("recommendedCommand", "type");
         assert_eq!((hint(&said), command(&said).as_deref()), (Some("do"), Some("type")));
+        let busy = Failure::new(Code::WorkerBusy, "m");
+        assert!(hint(&busy).unwrap().starts_with("wait for"));
+        assert!(hint(&busy.with("pendingRequestId", "ap_1")).unwrap().starts_with("answer"));
         let gave_up = Failure::new(Code::WaitTimeout, "m").with("diagnosis", "wait on");
         assert_eq!((hint(&gave_up), command(&gave_up)), (Some("wait on"), None));
     }
