@@ -148,7 +148,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// Writes the text to stdout as it is.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
