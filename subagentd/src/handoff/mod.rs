@@ -1,7 +1,7 @@
 //! What a worker leaves to its successor: facts in, `handoff.md` and `checkpoint.json` out.
 //!
 //! Must not do I/O or know the store. Every part is bounded here, and nothing that an agent wrote can look like a
-//! heading of ours (see [`quote`]).
+//! heading of ours (see `quote`).
 
 pub mod checkpoint;
 pub mod markdown;

@@ -71,7 +71,7 @@ pub enum Worth {
 }
 
 impl Tx<'_> {
-    /// As [`check_owner`], in the transaction of the change.
+    /// As `check_owner`, in the transaction of the change.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE`.
