@@ -1,6 +1,7 @@
 //! What to do after an error, and what to type: what the error says of it, else what its code means for a person. Pure.
 
 use serde_json::Value;
+use subagent_protocol::clean::one_line;
 
 use crate::failure::Failure;
 
@@ -53,8 +54,25 @@ pub fn command(failure: &Failure) -> Option<String> {
     }
 }
 
+/// The last lines that an agent wrote to its standard error before it failed, without what would act on a terminal.
+#[must_use]
+pub fn last_words(failure: &Failure) -> Vec<String> {
+    /// The rest is in `--json` and in the worker's log.
+    const MOST: usize = 5;
+    let lines: Vec<&str> = match (failure.details.get("logTail"), failure.details.get("stderrTail")) {
+        (Some(Value::String(tail)), _) => tail.lines().collect(),
+        (_, Some(Value::Array(lines))) => lines.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let lines = lines.into_iter().map(one_line).filter(|line| !line.trim().is_empty());
+    let mut last: Vec<String> = lines.rev().take(MOST).collect();
+    last.reverse();
+    last
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use subagent_protocol::Code;
 
     use super::*;
@@ -71,6 +89,16 @@ mod tests {
         assert!(hint(&busy.with("pendingRequestId", "ap_1")).unwrap().starts_with("answer"));
         let gave_up = Failure::new(Code::WaitTimeout, "m").with("diagnosis", "wait on");
         assert_eq!((hint(&gave_up), command(&gave_up)), (Some("wait on"), None));
+    }
+
+    #[test]
+    fn the_last_words_of_an_agent_are_its_last_lines() {
+        let failure = Failure::new(Code::BackendUnavailable, "m");
+        assert_eq!(last_words(&failure), Vec::<String>::new());
+        let long = (0..9).map(|n| format!("line {n}\u{1b}[2J\n\n")).collect::<String>();
+        let found = last_words(&failure.clone().with("logTail", long));
+        assert_eq!(found, ["line 4", "line 5", "line 6", "line 7", "line 8"]);
+        assert_eq!(last_words(&failure.with("stderrTail", json!(["one", " ", "two"]))), ["one", "two"]);
     }
 
     #[test]

@@ -257,3 +257,15 @@ fn processes_that_cannot_be_ended_in_time_are_named_and_ended_later() {
     assert_eq!(stopped["state"], Value::from("stopped"));
     sandbox.finish();
 }
+
+#[test]
+fn people_are_told_what_an_agent_said_before_it_ended() {
+    let mut sandbox = Sandbox::new();
+    sandbox.launcher("complains", script("echo 'no API key' >&2; exit 3"));
+    sandbox.init();
+    let output = sandbox.command("subagent").args(["worker", "start", "--launcher", "complains"]).run();
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(1), ""), "{output}");
+    assert!(output.stderr.starts_with("BACKEND_UNAVAILABLE: "), "{output}");
+    assert!(output.stderr.ends_with("\nAgent: no API key\n"), "{output}");
+    sandbox.finish();
+}

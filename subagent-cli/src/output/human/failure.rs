@@ -15,5 +15,8 @@ pub fn failure(failure: &Failure, terminal: Terminal) -> String {
     if let Some(command) = advice::command(failure) {
         page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();
     }
+    for line in advice::last_words(failure) {
+        page.text(Style::Attention, "Agent: ").word(Style::Plain, &line).end();
+    }
     page.take()
 }
