@@ -72,7 +72,7 @@ pub struct WaitRequest {
     /// How long without any event, in seconds; 0 for ever.
     #[serde(default)]
     pub no_progress_timeout_seconds: f64,
-    /// Also collect the agent's text of this turn after the cursor.
+    /// Also collect the agent's text of this turn after the cursor, and end with its failure whatever is waited for.
     #[serde(default)]
     pub collect_turn: Option<TurnId>,
 }

@@ -17,9 +17,6 @@ use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Format, Outcome, complain, text};
 
-/// How long it is looked whether something has happened already, in seconds.
-const LOOK: f64 = 0.001;
-
 /// How to wait after the turn was accepted.
 struct WaitFor {
     until: Option<String>,
@@ -137,27 +134,15 @@ fn send(
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
         };
-        let (found, failed) = match live_wait::wait(&mut client, live, waiting.clone()).await {
-            Ok(waited) => {
-                let failed = dispatch_error(&waited);
-                (Ok((accepted, Some(waited))), failed)
-            }
-            Err(failure) if failure.is(Code::WaitTimeout) || failure.is(Code::WaitNoProgress) => {
-                // It may have waited for something that such a turn never comes to.
-                let until = Some(EventType::TurnFailed.as_str().to_owned());
-                let look = Waiting { until, timeout: LOOK, no_progress: 0.0, ..waiting };
-                let failed = client.wait(look).await.ok();
-                (Err(failure), failed.as_ref().and_then(dispatch_error))
-            }
-            Err(failure) => (Err(failure), None),
-        };
-        match (found, failed) {
-            (_, Some(mut failure)) => {
+        let waited =
+            live_wait::wait(&mut client, live, waiting).await.map_err(|failure| of_turn(failure, &turn))?;
+        match dispatch_error(&waited) {
+            Some(mut failure) => {
                 // The same key is the same turn, for ever.
                 failure.retryable &= !keyed;
                 Err(of_turn(failure, &turn))
             }
-            (found, None) => found.map_err(|failure| of_turn(failure, &turn)),
+            None => Ok((accepted, Some(waited))),
         }
     })
 }

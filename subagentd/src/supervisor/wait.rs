@@ -70,7 +70,11 @@ impl Supervisor {
                     if !event.event_type.is_progress() {
                         meaningful = brief(event);
                     }
-                    if until.matches(event.event_type, event.kind.as_deref()) {
+                    // What a turn is waited for does not come any more when it has failed.
+                    let failed = event.event_type == EventType::TurnFailed
+                        && request.collect_turn.is_some()
+                        && event.turn_id == request.collect_turn;
+                    if failed || until.matches(event.event_type, event.kind.as_deref()) {
                         return self.matched(&row, event, collected).await;
                     }
                 }

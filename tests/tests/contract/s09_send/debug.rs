@@ -238,7 +238,7 @@ fn a_strict_message_starts_the_agent_of_a_debug_worker() {
     let shown = sandbox.show(worker);
     assert_eq!((&shown["state"], &shown["sessionId"]), (&json!("idle"), placeholder));
     assert!(shown["lastError"].as_str().unwrap().starts_with("BACKEND_LAUNCHER"), "{shown}");
-    let flags = ["--wait-until", "turn.completed", "--wait-timeout-seconds", "0.5"];
+    let flags = ["--wait-until", "turn.completed", "--wait-timeout-seconds", "0"];
     let never = sandbox.sending(worker, "hello").args(flags).run();
     never.error("BACKEND_LAUNCHER");
     // Installed later, into a folder of the PATH that the worker was started with.
