@@ -78,7 +78,9 @@ fn each_controller_is_shown_with_what_became_of_its_owner_the_newest_first() {
     let program = sandbox.executable("subagent");
     let path = std::path::Path::new(&program).parent().unwrap().to_str().unwrap();
     let path = format!("{path}:{}", std::env::var("PATH").unwrap());
-    let output = sandbox.command("sh").args(["-c", &format!("{action} --json")]).env("PATH", path).run();
+    // With `exec`, for a caller whose session has lost its leader: then the owner is whoever started the command, and a
+    // shell in between would be over with it.
+    let output = sandbox.command("sh").args(["-c", &format!("exec {action} --json")]).env("PATH", path).run();
     let attached = output.data_of("controller.attached");
     assert_eq!((&attached["workspaceKey"], &attached["owner"]["epoch"]), (&json!(folders[1]), &json!(2)));
     let now = sandbox.run(&["controller", "recover", "--cwd", &folders[1]]).data();
