@@ -1,5 +1,5 @@
 //! Managers that go on with their work while daemon, runtimes, guards and agents are killed under them, at random
-//! moments. `SUBAGENT_KILLS=N` kills N times as often, `SUBAGENT_TEST_SEED` repeats the order of a run.
+//! moments. `SUBAGENT_FAULTS=N` kills N times as often, `SUBAGENT_TEST_SEED` repeats the order of a run.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Random, Sandbox, wait_until, wait_while};
+use subagent_tests::harness::{Random, Sandbox, times, wait_until, wait_while};
 
 /// Each with a manager of its own.
 const WORKERS: usize = 8;
@@ -70,13 +70,12 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool, sent
 
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_is_killed() {
-    let factor: usize = std::env::var("SUBAGENT_KILLS").ok().map_or(1, |text| text.parse().unwrap());
     let mut random = Random::announced();
     let mut victims = Vec::new();
-    for (victim, times) in
+    for (victim, count) in
         [(Victim::Daemon, 40), (Victim::Runtime, 30), (Victim::Guard, 15), (Victim::Agent, 15)]
     {
-        victims.extend(std::iter::repeat_n(victim, times * factor));
+        victims.extend(std::iter::repeat_n(victim, times(count)));
     }
     random.shuffle(&mut victims);
     let sandbox = Sandbox::new();

@@ -17,6 +17,7 @@
 
 mod command;
 mod control;
+mod effort;
 mod executables;
 mod finish;
 mod http;
@@ -32,6 +33,7 @@ mod wait;
 
 pub use command::{Command, Running};
 pub use control::Gate;
+pub use effort::times;
 pub use executables::{Executables, executables};
 pub use finish::Finished;
 pub use http::{Response, request};
