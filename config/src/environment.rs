@@ -74,7 +74,8 @@ pub fn inherited_environment(
     vars.into_iter().collect()
 }
 
-fn passes_on(name: &OsStr) -> bool {
+/// Whether a variable is about more than the process that has it, so that what that process starts may have it too.
+pub fn passes_on(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     let about_caller = matches!(
         bytes,

@@ -105,7 +105,7 @@ impl RuntimeDir {
 
 /// 16 hex digits that stand for a state dir. SHA-256, which the project has anyway, because the name must be the same
 /// in every version of the program (the standard library's hasher promises nothing of the kind).
-fn hash(state_dir: &Path) -> String {
+pub fn hash(state_dir: &Path) -> String {
     let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -43,11 +43,42 @@ Examples:
   subagent daemon logs --lines 20
   subagent daemon logs --tail-bytes 1000000 --json")]
     Logs(DaemonLogs),
+    /// Have systemd keep this workspace's daemon: a unit of your own user manager
+    ///
+    /// Writes the unit and, where the manager can be reached, enables and starts
+    /// it; else it says what to type. Its workers go on when the unit is stopped
+    /// or restarted. Without `loginctl enable-linger` the manager ends everything
+    /// when you log out.
+    #[command(after_help = "\
+Examples:
+  subagent daemon install
+  subagent daemon install --print
+  subagent daemon install --cwd ~/src/thing --json")]
+    Install(DaemonInstall),
+    /// Remove the unit that `install` made; the daemon ends, its workers go on
+    #[command(after_help = "\
+Example:
+  subagent daemon uninstall --json")]
+    Uninstall(DaemonFlags),
 }
 
 /// Flags of commands that need nothing but the workspace.
 #[derive(Debug, Args)]
 pub struct DaemonFlags {
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Flags of `daemon install`.
+#[derive(Debug, Args)]
+pub struct DaemonInstall {
+    /// Only print the unit; nothing is written or started
+    #[arg(long)]
+    pub print: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
@@ -92,7 +123,10 @@ impl DaemonCommand {
     #[must_use]
     pub fn json(&self) -> bool {
         match self {
-            Self::Start(flags) | Self::Restart(flags) | Self::Status(flags) => flags.json.json,
+            Self::Start(flags) | Self::Restart(flags) | Self::Status(flags) | Self::Uninstall(flags) => {
+                flags.json.json
+            }
+            Self::Install(install) => install.json.json,
             Self::Stop(stop) => stop.json.json,
             Self::Logs(logs) => logs.json.json,
         }

@@ -11,6 +11,7 @@ mod idle;
 mod inotify;
 mod lock;
 mod log;
+mod notify;
 mod once;
 mod options;
 mod payload;
@@ -50,6 +51,7 @@ pub fn run(options: RunOptions) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             report.failed(&error);
+            notify::Manager::of(&options).failed(&error);
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,7 @@ use super::files::{Announcement, DAEMON_INFO};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
 use super::log::Log;
+use super::notify::Manager;
 use super::options::{Mode, RunOptions};
 use super::payload;
 use super::report::Report;
@@ -71,6 +72,8 @@ pub(super) async fn serve(
 
     let mut heartbeat = Heartbeat::begin(options, &supervisor, &info, began).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
+    let (manager, live) = (Manager::of(options), supervisor.live_workers());
+    manager.ready(*live.borrow());
     if options.mode == Mode::Background {
         log.take_over_output();
     }
@@ -90,7 +93,9 @@ pub(super) async fn serve(
         ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
         () = when_idle(options, &supervisor, &connections) => Reason::Idle,
         never = heartbeat.beat() => match never {},
+        never = manager.follow(live) => match never {},
     };
+    manager.stopping(&reason.to_string());
 
     let Surroundings { lock, socket, .. } = surroundings;
     let ending = Ending { supervisor, connections, stops, phases, stop_accepting, serving };

@@ -9,12 +9,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use subagent_config::environment::passes_on;
 use subagent_config::proc;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use tokio::io::unix::AsyncFd;
 
-/// What of our own variables a runtime gets. The rest of our environment it inherits and hands to nobody.
+/// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
 const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_LOG"];
 
 /// A runtime that was just started.
@@ -40,10 +41,10 @@ pub(super) fn start(
         .arg("run")
         .current_dir("/")
         .env_clear()
-        .envs(std::env::vars_os().filter(|(name, _)| {
-            let name = name.to_string_lossy();
-            !name.starts_with("SUBAGENT_") || PASSED_ON.contains(&&*name)
-        }))
+        .envs(
+            std::env::vars_os()
+                .filter(|(name, _)| passes_on(name) || PASSED_ON.iter().any(|passed| name == passed)),
+        )
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

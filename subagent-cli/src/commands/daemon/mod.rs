@@ -1,10 +1,14 @@
 //! `daemon ...`: the daemon of a workspace, as a person looks after it.
 
+mod install;
 mod logs;
 mod restart;
 mod start;
 mod status;
 mod stop;
+mod systemctl;
+mod uninstall;
+mod unit;
 
 use serde_json::{Map, Value, json};
 use subagent_protocol::api::DaemonShown;
@@ -26,6 +30,8 @@ pub(super) fn run(command: &DaemonCommand, context: &Context) -> Result<Outcome>
         DaemonCommand::Restart(flags) => restart::run(flags, context),
         DaemonCommand::Status(flags) => status::run(flags, context),
         DaemonCommand::Logs(logs) => logs::run(logs, context),
+        DaemonCommand::Install(install) => install::run(install, context),
+        DaemonCommand::Uninstall(flags) => uninstall::run(flags, context),
     }
 }
 

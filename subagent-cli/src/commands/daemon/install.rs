@@ -1,0 +1,102 @@
+//! `daemon install`: a systemd user unit that keeps this state dir's daemon.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use subagent_config::state_dir;
+
+use super::systemctl::{in_words, order, reload};
+use super::unit::{Unit, text};
+use crate::args::daemon::DaemonInstall;
+use crate::client::block_on;
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text as lines};
+
+pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
+    let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
+    let unit = Unit::of(&state_dir, &context.env)?;
+    let program = subagentd()?;
+    let text = text(&program, &state_dir)?;
+    let mut data = json!({
+        "unit": unit.name,
+        "unitPath": path_value(&unit.path),
+        "stateDir": path_value(&state_dir),
+        "program": path_value(&program),
+    });
+    if args.print {
+        data["text"] = text.as_str().into();
+        return Ok(Outcome::report("daemon.unit", data, text.trim_end().to_owned()));
+    }
+    // The unit wants it to be there.
+    state_dir::prepare(&state_dir)?;
+    write(&unit.path, &text).map_err(|error| unwritable(&unit.path, &error))?;
+    let enable = ["enable", "--now"];
+    let missing = block_on(async {
+        Ok(match reload(&context.env).await {
+            Ok(()) => order(&enable, &unit, &context.env).await.map(|()| None)?,
+            Err(why) => Some(why),
+        })
+    })?;
+    let left = match &missing {
+        None => vec![],
+        Some(_) => vec![in_words(&["daemon-reload"]), in_words(&["enable", "--now", &unit.name])],
+    };
+    Ok(report("daemon.installed", data, "enabled", missing, left))
+}
+
+/// The outcome of `install` and `uninstall`, with the commands that are left to type where no manager could be asked.
+pub(super) fn report(
+    kind: &'static str,
+    mut data: Value,
+    done: &str,
+    missing: Option<String>,
+    left: Vec<String>,
+) -> Outcome {
+    data[done] = missing.is_none().into();
+    let mut shown = lines::fields(&data, &["unit", "unitPath", done]);
+    if let Some(why) = &missing {
+        shown.push_str(&format!("\nsystemd: not reached ({})", why.replace('\n', " ")));
+    }
+    for command in &left {
+        shown.push_str(&format!("\ntype: {command}"));
+    }
+    data["problem"] = missing.into();
+    data["commands"] = left.into();
+    Outcome::report(kind, data, shown)
+}
+
+/// The daemon's program, beside this one.
+fn subagentd() -> Result<std::path::PathBuf> {
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::internal(format!("cannot find the own executable: {error}")))?;
+    let program = own.with_file_name("subagentd");
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(Failure::argument(format!("there is no {}", program.display()))
+        .with("program", path_value(&program))
+        .recommend("install subagent, subagentd and subagent-runtime into the same folder"))
+}
+
+/// Writes the unit as a whole or not at all.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// The error of a unit that cannot be written or removed.
+pub(super) fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::argument(format!("the unit {} cannot be changed: {error}", path.display()))
+        .with("unitPath", path_value(path))
+        .with("error", error.to_string())
+        .recommend("check the permissions of this folder, or write the text of `subagent daemon install --print` to a place of yours")
+}

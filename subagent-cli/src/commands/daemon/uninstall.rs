@@ -1,0 +1,55 @@
+//! `daemon uninstall`: removes the systemd user unit of this state dir. Its daemon ends, its workers go on.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::install::{report, unwritable};
+use super::systemctl::{in_words, order, reload};
+use super::unit::Unit;
+use crate::args::daemon::DaemonFlags;
+use crate::client::block_on;
+use crate::context::{Context, path_value};
+use crate::failure::Result;
+use crate::output::Outcome;
+
+pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+    let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
+    let unit = Unit::of(&state_dir, &context.env)?;
+    let was_there = unit.path.symlink_metadata().is_ok();
+    let missing = block_on(async {
+        if !was_there {
+            return Ok(None);
+        }
+        // The manager may never have read it.
+        let reached = reload(&context.env).await;
+        if reached.is_ok() {
+            order(&["disable", "--now"], &unit, &context.env).await?;
+        }
+        for path in [&unit.link(), &unit.path] {
+            remove(path).map_err(|error| unwritable(path, &error))?;
+        }
+        Ok(match reached {
+            // It has stopped; that its file is gone will be noticed at the latest at the next login.
+            Ok(()) => reload(&context.env).await.err(),
+            Err(why) => Some(why),
+        })
+    })?;
+    let left = match &missing {
+        None => vec![],
+        Some(_) => vec![in_words(&["stop", &unit.name]), in_words(&["daemon-reload"])],
+    };
+    let data = json!({
+        "unit": unit.name, "unitPath": path_value(&unit.path), "stateDir": path_value(&state_dir), "removed": was_there,
+    });
+    Ok(report("daemon.uninstalled", data, "disabled", missing, left))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

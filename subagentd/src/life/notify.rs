@@ -1,0 +1,123 @@
+//! Tells a service manager how the daemon is, by the protocol of systemd (`sd_notify`): ready, ending, and a line that
+//! `systemctl status` shows. Only a daemon in the foreground has a manager: one that a command started belongs to nobody,
+//! and its starter's `NOTIFY_SOCKET` is about the starter.
+//!
+//! Must not change what the daemon does: a manager that does not listen is a line in the log. The variable itself goes to
+//! nothing that the daemon starts (`supervisor::process`).
+
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use subagent_protocol::Error;
+use tokio::sync::watch;
+
+use super::options::{Mode, RunOptions};
+
+/// Names the manager's socket: a path, or `@` and a name in the abstract namespace.
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// A manager whose queue is full so long does not hear the message.
+const SEND_TIME: Duration = Duration::from_secs(2);
+
+/// Whoever watches over this process, if anybody does.
+#[derive(Debug)]
+pub(super) struct Manager {
+    socket: Option<OsString>,
+}
+
+impl Manager {
+    /// The manager of a daemon that was asked for in this way.
+    pub(super) fn of(options: &RunOptions) -> Self {
+        let watched = options.mode == Mode::Foreground && !options.once;
+        let socket = options.environment.var(NOTIFY_SOCKET).filter(|_| watched);
+        Self { socket: socket.map(OsStr::to_owned) }
+    }
+
+    /// The daemon serves.
+    pub(super) fn ready(&self, live: usize) {
+        self.tell(&format!("READY=1\nSTATUS={}", serving(live)));
+    }
+
+    /// Keeps the line about the workers true.
+    pub(super) async fn follow(&self, mut live: watch::Receiver<usize>) -> Infallible {
+        live.mark_unchanged();
+        while self.socket.is_some() && live.changed().await.is_ok() {
+            let now = *live.borrow_and_update();
+            self.tell(&format!("STATUS={}", serving(now)));
+        }
+        std::future::pending().await
+    }
+
+    /// The daemon ends in order.
+    pub(super) fn stopping(&self, reason: &str) {
+        self.tell(&format!("STOPPING=1\nSTATUS={}", one_line(&format!("ending: {reason}"))));
+    }
+
+    /// It ends with an error.
+    pub(super) fn failed(&self, error: &Error) {
+        self.tell(&format!("STATUS={}", one_line(&error.to_string())));
+    }
+
+    fn tell(&self, message: &str) {
+        let Some(socket) = &self.socket else { return };
+        if let Err(error) = send(socket, message.as_bytes()) {
+            tracing::warn!(?socket, %error, "the service manager cannot be told");
+        }
+    }
+}
+
+fn serving(live: usize) -> String {
+    match live {
+        1 => "1 live worker".to_owned(),
+        live => format!("{live} live workers"),
+    }
+}
+
+/// A line break would begin another message.
+fn one_line(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(socket)?,
+        _ => {
+            let why = "NOTIFY_SOCKET is neither an absolute path nor @ and a name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+    };
+    let sender = UnixDatagram::unbound()?;
+    sender.set_write_timeout(Some(SEND_TIME))?;
+    sender.send_to_addr(message, &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_message_stays_one_message() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n");
+        let listener = UnixDatagram::bind(&path).unwrap();
+        let manager = Manager { socket: Some(path.into_os_string()) };
+        manager.failed(&Error::new(Code::Internal, "a\nREADY=1"));
+        let mut buffer = [0; 256];
+        let length = listener.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"STATUS=INTERNAL_ERROR: a READY=1");
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_is_an_error() {
+        for socket in ["n", "vsock:2:1", "/nowhere/at/all"] {
+            assert!(send(OsStr::new(socket), b"READY=1").is_err(), "{socket}");
+        }
+    }
+}
