@@ -48,7 +48,8 @@ pub(super) fn text(program: &Path, state_dir: &Path) -> Result<String> {
     // Their workspace's paths are text: `Context::workspace` has seen to it.
     let state_dir = state_dir.to_string_lossy();
     let shown = one_line(&state_dir);
-    let condition = if shown == state_dir && shown.trim_end() == shown {
+    let kept = !state_dir.contains(char::is_control) && !state_dir.ends_with(['\\', ' ']);
+    let condition = if kept {
         format!(
             "# Without it there is nothing to serve, and it is not made anew at each login.\nConditionPathIsDirectory={shown}\n"
         )
@@ -150,6 +151,8 @@ mod tests {
         }
         let plain = text(Path::new("/bin/subagentd"), Path::new("/plain")).unwrap();
         assert!(plain.contains("\nConditionPathIsDirectory=/plain\n"), "{plain}");
+        let strange = text(Path::new("/bin/subagentd"), Path::new("/a %h")).unwrap();
+        assert!(strange.contains("\nConditionPathIsDirectory=/a %%h\n"), "{strange}");
     }
 
     #[test]
