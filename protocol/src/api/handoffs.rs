@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::approvals::PendingApproval;
 use super::workers::WorkerView;
+use crate::bytes64::Bytes64;
 use crate::event::EventType;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
 use crate::time::Timestamp;
@@ -126,10 +127,14 @@ pub struct HandoffReady {
 }
 
 /// `POST /v1/workers/{id}/restart`: another runtime for a worker, on the same session.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RestartWorker {
     /// Also when a turn is open; it is canceled.
     #[serde(default)]
     pub force: bool,
+    /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
+    /// no part of what the idempotency key stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<(Bytes64, Bytes64)>>,
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::bytes64::Bytes64;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 use crate::state::{WorkerState, words};
@@ -30,6 +31,10 @@ pub struct SendTurn {
     /// Only simulate the turn; no agent hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate: Option<Simulation>,
+    /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
+    /// no part of what the idempotency key stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<(Bytes64, Bytes64)>>,
 }
 
 /// Data of `turn.accepted`.

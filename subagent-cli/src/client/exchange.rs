@@ -53,6 +53,14 @@ impl Ask {
         Ok(Self::post(path, body)?.keyed(format!("{:032x}", u128::from_be_bytes(bytes))))
     }
 
+    /// The same request once more, with another body under the same key: of a request that was refused.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the body cannot be written as JSON.
+    pub fn once_more(&self, body: &impl Serialize) -> Result<Self> {
+        Ok(Self { key: self.key.clone(), limit: self.limit, ..Self::post(self.path.as_str(), body)? })
+    }
+
     /// With this idempotency key.
     #[must_use]
     pub fn keyed(mut self, key: String) -> Self {

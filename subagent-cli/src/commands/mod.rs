@@ -13,6 +13,7 @@ mod controller_recover;
 mod controller_release;
 mod controller_status;
 mod daemon;
+mod environment_again;
 mod git_status;
 mod launcher_list;
 mod launcher_probe;

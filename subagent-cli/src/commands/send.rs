@@ -1,5 +1,7 @@
 //! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::Code;
@@ -7,6 +9,7 @@ use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::event::EventType;
 use subagent_protocol::until::{self, Until};
 
+use super::environment_again::Agent;
 use super::live_wait::{self, Live};
 use super::text_source::{Text, TextSources};
 use super::{named_worker, text_risk};
@@ -75,7 +78,8 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
             Some(json) => parse_blocks(json)?,
             None => input.objects("blocks").unwrap_or_default(),
         };
-        send(message, blocks, waits.then_some(&wait), &workspace, context)
+        let place = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
+        send(message, blocks, waits.then_some(&wait), &workspace, place, context)
     });
     let warned = !risks.is_empty() && context.format == Format::Json;
     let (accepted, waited) = match sent {
@@ -106,12 +110,14 @@ fn send(
     blocks: Vec<Value>,
     wait: Option<&WaitFor>,
     workspace: &Workspace,
+    (config, cwd): (Option<&Path>, Option<&Path>),
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
     let Message { worker_id, text, simulate, key } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let mut ask = Ask::change(path, &SendTurn { text, blocks, simulate })?;
+    let turn = SendTurn { text, blocks, simulate, env: None };
+    let mut ask = Ask::change(path, &turn)?;
     let keyed = key.is_some();
     if let Some(key) = key {
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -122,7 +128,8 @@ fn send(
     let mut client = Client::new(context, workspace);
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
-        let accepted = client.ask(&ask).await?;
+        let agent = Agent { worker_id: &worker_id, config, cwd, context };
+        let accepted = agent.ask(&mut client, &ask, |env| SendTurn { env: Some(env), ..turn }).await?;
         let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;

@@ -122,6 +122,7 @@ async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_m
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
         simulate: debug_mode.then_some(Simulation::Turn),
+        env: None,
     };
     let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;
     client.ask(&ask).await.map_err(|failure| failure.with("workerId", worker_id))

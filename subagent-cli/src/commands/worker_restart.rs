@@ -2,6 +2,7 @@
 
 use subagent_protocol::api::RestartWorker;
 
+use super::environment_again::Agent;
 use super::named_worker;
 use crate::args::workers::WorkerRestart;
 use crate::client::{Ask, Client, block_on, segment};
@@ -11,11 +12,14 @@ use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
-    let path = format!("/v1/workers/{}/restart", segment(named_worker(&args.one.worker_id, &workspace)?));
+    let worker_id = named_worker(&args.one.worker_id, &workspace)?;
+    let path = format!("/v1/workers/{}/restart", segment(worker_id));
     // The daemon bounds it: it alone knows how long the launcher may take.
-    let ask = Ask::change(path, &RestartWorker { force: args.force })?.within(None);
+    let ask = Ask::change(path, &RestartWorker { force: args.force, env: None })?.within(None);
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
+    let agent = Agent { worker_id, config: None, cwd: args.one.cwd.cwd.as_deref(), context };
+    let with = |env| RestartWorker { force: args.force, env: Some(env) };
+    let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
     let shown = text::fields(&data, &["workerId", "state", "runtimePid"]);
     Ok(Outcome::report("worker.restarted", data, shown))
 }

@@ -211,7 +211,12 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
     })
 }
 
-fn environment(context: &Context, launcher: &model::Launcher, cwd: &Path) -> Vec<(Bytes64, Bytes64)> {
+/// What an agent of this launcher inherits from the caller.
+pub(super) fn environment(
+    context: &Context,
+    launcher: &model::Launcher,
+    cwd: &Path,
+) -> Vec<(Bytes64, Bytes64)> {
     let bytes = |text: OsString| Bytes64(text.into_vec());
     inherited_environment(context.env.vars.clone(), &launcher.env, cwd)
         .into_iter()

@@ -120,6 +120,15 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Writes how the worker is run from now on.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_spec(&self, id: RowId, spec: &str) -> Result<()> {
+        self.execute("UPDATE workers SET spec = ?2 WHERE id = ?1", params![id.0, spec])?;
+        Ok(())
+    }
+
     /// Writes the agent's session.
     ///
     /// # Errors

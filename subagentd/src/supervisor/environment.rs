@@ -41,11 +41,9 @@ pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
 /// `ENV_REQUIRED` when it is gone, as after a reboot.
 pub(super) fn read(path: &Path) -> Result<Variables> {
     let required = |why: String| {
-        Error::new(
-            Code::EnvRequired,
-            format!(
-                "the worker's environment is not kept any more ({why}); start a new worker from the right shell"
-            ),
+        let message = format!("the worker's environment is not kept any more ({why}), as after a reboot");
+        Error::new(Code::EnvRequired, message).recommend(
+            "send a message or restart the worker from the right shell, whose environment it gets then, or start a new one",
         )
     };
     let text = fs::read(path).map_err(|error| required(error.to_string()))?;

@@ -5,6 +5,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
+use super::environment::Variables;
 use super::worker::{Handle, Message, Order};
 use super::{Caller, Supervisor, worker};
 use crate::core::Input;
@@ -67,8 +68,31 @@ impl Supervisor {
         input: Input,
         respond: worker::Respond,
     ) -> Result<serde_json::Value> {
+        self.order_with(handle, owner, key, input, respond, None).await
+    }
+
+    /// The same for an order that may start an agent, with an environment for it.
+    ///
+    /// # Errors
+    /// Also `ENV_REQUIRED`, if an agent is to be started, the worker's environment is gone and none came along.
+    pub(super) async fn order_with(
+        &self,
+        handle: &Handle,
+        owner: Option<OwnerCheck>,
+        key: Option<(String, String)>,
+        input: Input,
+        respond: worker::Respond,
+        environment: Option<Variables>,
+    ) -> Result<serde_json::Value> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let order = Order { owner: owner.clone(), key: key.clone(), input: input.clone(), respond, reply };
+        let order = Order {
+            owner: owner.clone(),
+            key: key.clone(),
+            input: input.clone(),
+            respond,
+            environment,
+            reply,
+        };
         let sent = handle.send(Message::Order(Box::new(order)));
         if let (Ok(()), Ok(answer)) = (&sent, answer.await) {
             return answer;

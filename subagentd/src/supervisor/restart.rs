@@ -20,13 +20,14 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY{state}` for an open turn without `force`, `WORKER_STOPPED`,
-    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; then those of the agent's start.
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `ENV_REQUIRED`; then those of the agent's start.
     pub async fn restart_worker(
         &self,
         caller: Caller,
         worker: &str,
-        request: RestartWorker,
+        mut request: RestartWorker,
     ) -> Result<WorkerView> {
+        let environment = request.env.take();
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await? {
@@ -36,12 +37,15 @@ impl Supervisor {
                 let respond =
                     Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
                 let input = Input::Restart { force: request.force };
-                let response = self.order(&handle, Some(owner), key, input, respond).await.map_err(
-                    |error| match error.code {
-                        Code::WorkerBusy | Code::WorkerStopped => error.with("workerId", worker),
+                let response = self
+                    .order_with(&handle, Some(owner), key, input, respond, environment)
+                    .await
+                    .map_err(|error| match error.code {
+                        Code::WorkerBusy | Code::WorkerStopped | Code::EnvRequired => {
+                            error.with("workerId", worker)
+                        }
                         _ => error,
-                    },
-                )?;
+                    })?;
                 let mut snapshots = handle.snapshot.clone();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);

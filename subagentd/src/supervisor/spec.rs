@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::start::Timeouts;
 
+use super::environment::Variables;
 use crate::store::WorkerRow;
 
 /// The stored spec. Of the environment it holds the names only; the values are in [`super::environment`].
@@ -25,12 +26,20 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
 
 impl Spec {
     pub(super) fn of(request: &StartWorker) -> Self {
-        let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         Self {
             launcher: request.launcher.clone(),
             umask: request.umask,
             nofile: request.nofile,
-            environment: request.env.iter().map(|(key, _)| name(&key.0)).collect(),
+            environment: names(&request.env),
         }
     }
+
+    /// The same worker with another environment.
+    pub(super) fn with_environment(&self, variables: &Variables) -> Self {
+        Self { environment: names(variables), ..self.clone() }
+    }
+}
+
+fn names(variables: &Variables) -> Vec<String> {
+    variables.iter().map(|(name, _)| String::from_utf8_lossy(&name.0).into_owned()).collect()
 }

@@ -31,9 +31,12 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
-    /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `STORAGE_ERROR` for a worker
+    /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `ENV_REQUIRED{workerId}` if an agent must be started and
+    /// its environment is gone; `STORAGE_ERROR` for a worker
     /// that is set aside.
-    pub async fn send(&self, caller: Caller, worker: &str, request: SendTurn) -> Result<TurnAccepted> {
+    pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
+        // A repetition may come with it or without.
+        let environment = request.env.take();
         let row = self.row(worker).await?;
         if request.simulate.is_none() && request.text.trim().is_empty() && request.blocks.is_empty() {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
@@ -78,9 +81,11 @@ impl Supervisor {
             }
             response
         });
-        match self.order(&handle, Some(owner), key, input, respond).await {
+        match self.order_with(&handle, Some(owner), key, input, respond, environment).await {
             Ok(response) => read_response(response),
-            Err(error) if error.code == Code::WorkerStopped => Err(error.with("workerId", worker)),
+            Err(error) if matches!(error.code, Code::WorkerStopped | Code::EnvRequired) => {
+                Err(error.with("workerId", worker))
+            }
             Err(error) => Err(error),
         }
     }
@@ -390,7 +395,8 @@ mod tests {
 
     #[test]
     fn a_prompt_is_measured_as_it_is_sent() {
-        let check = |text: String, blocks| check_size(&SendTurn { text, blocks, simulate: None }, 1000);
+        let check =
+            |text: String, blocks| check_size(&SendTurn { text, blocks, simulate: None, env: None }, 1000);
         let most = 1000 - "[\"\",[]]".len();
         check("x".repeat(most), vec![]).unwrap();
         let error = check("x".repeat(most + 1), vec![]).unwrap_err();

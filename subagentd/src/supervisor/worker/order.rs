@@ -1,14 +1,19 @@
 //! A change that somebody asked for: checked, decided by the rules, and stored in one transaction.
 
+use std::path::Path;
+
 use serde_json::Value;
-use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use crate::core::{Input, Worker};
-use crate::store::{Durability, Once, OwnerCheck};
-use crate::supervisor::entropy;
+use crate::core::worker::{Link, Restart};
+use crate::core::{By, Input, Worker};
+use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
+use crate::supervisor::environment::Variables;
+use crate::supervisor::spec::Spec;
+use crate::supervisor::{entropy, environment};
 
 /// Makes the response from the new state and the events that were added.
 pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;
@@ -23,14 +28,16 @@ pub(in crate::supervisor) struct Order {
     pub(in crate::supervisor) input: Input,
     /// The response, which is stored under the key.
     pub(in crate::supervisor) respond: Respond,
+    /// An environment for the agent, in case that the worker's is not kept any more.
+    pub(in crate::supervisor) environment: Option<Variables>,
     /// Where the response goes.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
 
 impl Actor {
     pub(super) async fn carry_out(&mut self, order: Order) {
-        let Order { owner, key, input, respond, reply } = order;
-        let result = self.decide_and_store(owner, key, input, respond).await;
+        let Order { owner, key, input, respond, environment, reply } = order;
+        let result = self.decide_and_store(owner, key, input, respond, environment).await;
         // Whoever asked may have gone; the change stands.
         let _ = reply.send(result);
     }
@@ -41,8 +48,19 @@ impl Actor {
         key: Option<(String, String)>,
         input: Input,
         respond: Respond,
+        environment: Option<Variables>,
     ) -> Result<Value> {
+        let starts = matches!(input, Input::Restart { .. } | Input::Send { by: By::Runtime, .. });
         let step = self.worker.step(input);
+        let lacking = match &step {
+            Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
+            _ => None,
+        };
+        let given = match (&lacking, environment) {
+            (Some(_), Some(variables)) => Some((self.spec.with_environment(&variables), variables)),
+            _ => None,
+        };
+        let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
         let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
         let now = entropy::now();
         let next =
@@ -57,6 +75,11 @@ impl Actor {
                         tx.check_owner(owner, &controller)?;
                     }
                     let step = step?;
+                    match (given, lacking) {
+                        (Some((spec, variables)), _) => restore(tx, id, &spec, &file, &variables)?,
+                        (None, Some(required)) => return Err(required),
+                        (None, None) => {}
+                    }
                     added = tx.store_facts(id, &step.facts, None, now)?;
                     tx.update_worker(id, &step.worker, cursor, now)?;
                     Ok(respond(&step.worker, &added))
@@ -65,9 +88,25 @@ impl Actor {
             })
             .await?;
         if let (Once::Now, Some((worker, facts, actions))) = (once, next) {
+            if let Some(spec) = spec {
+                self.spec = spec;
+            }
             self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
             self.todo.extend(actions);
         }
         Ok(response)
     }
+}
+
+/// Whether the next thing to be done for this worker is to start a runtime, now or when the old one has ended.
+fn needs_runtime(next: &Worker) -> bool {
+    next.restart != Restart::None || matches!(next.link, Link::Starting | Link::Ending)
+}
+
+/// Keeps an environment again. The values go into the file only; a change that fails afterwards leaves it there, where it
+/// is right for the next.
+fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, variables: &Variables) -> Result<()> {
+    let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    environment::write(file, variables)?;
+    tx.update_spec(id, &names)
 }
