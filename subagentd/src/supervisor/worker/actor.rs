@@ -54,6 +54,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) journal: JournalReader,
     /// Whether the last record of the runtime was the guard's proof.
     pub(super) clean_end: bool,
+    /// Whether what it may have left without that proof was looked for.
+    pub(super) swept: bool,
     /// Whether a part of the journal of this runtime could not be read.
     pub(super) damaged: bool,
     pub(super) runtime: Option<Runtime>,
@@ -132,6 +134,7 @@ impl Actor {
             last_error: row.last_error.clone(),
             last_seq,
             clean_end: false,
+            swept: false,
             damaged: false,
             runtime: None,
             todo: VecDeque::new(),

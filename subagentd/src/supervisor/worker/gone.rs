@@ -75,14 +75,8 @@ impl Actor {
             Ok(lock) => lock.is_some(),
             Err(_) => !locks::directory_exists(&self.directory),
         };
-        if free && !self.clean_end {
-            // Nobody proved that nothing is left.
-            let killed = strays::end(strays::marker(self.worker_id.as_str(), self.incarnation)).await;
-            if killed > 0 {
-                tracing::warn!(worker = %self.worker_id, killed, "processes that runtime and guard left were ended");
-            }
-        }
         if free {
+            self.end_strays().await;
             // Only now: until then what is left is still the agent's, not the owner's.
             self.shared.set_guard(&self.worker_id, None);
             if matches!(self.worker.state, State::Stopping(_)) {
@@ -92,6 +86,19 @@ impl Actor {
             self.leftovers_pause =
                 (self.leftovers_pause * 2).clamp(Duration::from_millis(1), Duration::from_secs(1));
             self.leftovers = Some(Instant::now() + self.leftovers_pause);
+        }
+    }
+
+    /// Ends what the last runtime and its guard left if nobody proved that nothing is left. To be called when both locks
+    /// are free, and before the next runtime: its processes have another marker.
+    pub(super) async fn end_strays(&mut self) {
+        if self.clean_end || self.swept || self.incarnation == 0 {
+            return;
+        }
+        self.swept = true;
+        let killed = strays::end(strays::marker(self.worker_id.as_str(), self.incarnation)).await;
+        if killed > 0 {
+            tracing::warn!(worker = %self.worker_id, killed, "processes that runtime and guard left were ended");
         }
     }
 

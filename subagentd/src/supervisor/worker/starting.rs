@@ -45,13 +45,13 @@ impl Actor {
                     self.recall_proof().await;
                     self.gone().await;
                 } else {
-                    self.resume_without_runtime();
+                    self.resume_without_runtime().await;
                 }
             }
             Err(_) if !locks::directory_exists(&self.directory) && self.may_live => self.gone().await,
             Err(_) if !locks::directory_exists(&self.directory) => {
                 self.settled = true;
-                self.resume_without_runtime();
+                self.resume_without_runtime().await;
             }
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
@@ -86,7 +86,10 @@ impl Actor {
     }
 
     /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
-    fn resume_without_runtime(&mut self) {
+    async fn resume_without_runtime(&mut self) {
+        // The daemon may have died before it had ended what the last one left.
+        self.recall_proof().await;
+        self.check_leftovers().await;
         let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
         if unsent || self.worker.restart == Restart::Begun {
             self.worker.link = LinkState::Starting;
@@ -140,6 +143,7 @@ impl Actor {
         let lock = lock.ok_or_else(|| held("an earlier runtime"))?;
         let guard_lock = locks::lock_within(&self.directory, locks::GUARD, LEFTOVERS_TIMEOUT).await?;
         let guard_lock = guard_lock.ok_or_else(|| held("what an earlier agent left"))?;
+        self.end_strays().await;
         let env = environment::read(&self.environment)?;
         let program = program::find(&self.spec.launcher, &self.cwd, &env)?;
         let start = self.begin_incarnation(program, env).await?;
@@ -212,6 +216,7 @@ impl Actor {
         self.boot_id = Some(self.shared.boot_id.clone());
         self.may_live = true;
         self.clean_end = false;
+        self.swept = false;
         self.damaged = false;
         let launcher = &self.spec.launcher;
         Ok(RuntimeStart {

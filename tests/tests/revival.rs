@@ -1,0 +1,13 @@
+//! Workers that come back: after every death of an agent, a runtime or a guard, by a message, by `worker restart`, by a
+//! daemon that watches, by another worker that goes on, and after a reboot. The event says what became of the session.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+#[path = "revival/agent.rs"]
+mod agent;
+#[path = "revival/deaths.rs"]
+mod deaths;
+#[path = "revival/reboot.rs"]
+mod reboot;
+#[path = "revival/sessions.rs"]
+mod sessions;

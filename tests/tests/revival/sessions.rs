@@ -1,0 +1,155 @@
+//! What the event says of the session, for every agent, and starts that fail.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::agent::{gone, of_type, sandbox, say, works};
+
+/// What an agent offers and how it behaves, and what becomes of its session.
+struct Case {
+    words: &'static str,
+    session: &'static str,
+}
+
+const fn case(words: &'static str, session: &'static str) -> Case {
+    Case { words, session }
+}
+
+const CASES: [Case; 13] = [
+    case("resume load", "resumed"),
+    case("resume no-load", "resumed"),
+    case("resume", "resumed"),
+    case("resume load refuse-resume", "loaded"),
+    case("resume load refuse-resume refuse-load", "new"),
+    case("resume no-load refuse-resume", "new"),
+    case("resume refuse-resume", "loaded"),
+    case("load", "loaded"),
+    case("load refuse-load", "new"),
+    case("no-load", "new"),
+    case("no-load refuse-load", "new"),
+    // It says nothing, and is tried.
+    case("", "loaded"),
+    case("refuse-load", "new"),
+];
+
+/// By which a worker comes back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Send,
+    Restart,
+}
+
+#[track_caller]
+fn brought_back(sandbox: &Sandbox, worker: &str, way: Way) {
+    match way {
+        Way::Send => works(sandbox, worker),
+        Way::Restart => drop(sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted")),
+    }
+}
+
+#[test]
+fn the_event_says_what_became_of_the_session() {
+    let sandbox = sandbox("");
+    for way in [Way::Send, Way::Restart] {
+        for Case { words, session } in CASES {
+            say(&sandbox, words);
+            let worker = sandbox.start("words");
+            let started = of_type(&sandbox, &worker, "worker.started");
+            assert_eq!(started.len(), 1, "{words}");
+            let before = sandbox.show(&worker)["sessionId"].clone();
+            let _ = sandbox.send(&worker, "then: exit 0");
+            gone(&sandbox, &worker);
+            brought_back(&sandbox, &worker, way);
+            let restarted = of_type(&sandbox, &worker, "worker.restarted");
+            assert_eq!(restarted.len(), 1, "{words}: {restarted:?}");
+            let (data, after) = (&restarted[0]["data"], sandbox.show(&worker)["sessionId"].clone());
+            assert_eq!(
+                (&data["session"], &data["contextLost"]),
+                (&json!(session), &json!(session == "new")),
+                "{words}"
+            );
+            assert_eq!(after == before, session != "new", "{words}: {before} {after}");
+            // The next one is asked for the session that there is now.
+            let _ = sandbox.send(&worker, "then: kill");
+            gone(&sandbox, &worker);
+            say(&sandbox, "load");
+            brought_back(&sandbox, &worker, way);
+            assert_eq!(sandbox.show(&worker)["sessionId"], after, "{words}");
+            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+        }
+    }
+    sandbox.finish();
+}
+
+/// Fails by this way, and gives the error.
+#[track_caller]
+fn fails(sandbox: &Sandbox, worker: &str, way: Way) -> Value {
+    match way {
+        Way::Send => sandbox.sending(worker, "hello").run().any_error(),
+        Way::Restart => sandbox.run(&["worker", "restart", worker]).any_error(),
+    }
+}
+
+#[test]
+fn a_session_that_could_not_be_asked_for_is_not_given_up() {
+    let sandbox = sandbox("");
+    for way in [Way::Send, Way::Restart] {
+        for (offers, phase) in [("load", "load"), ("resume load", "resume"), ("load", "initialize")] {
+            for (what, code) in [
+                ("exit", "BACKEND_UNAVAILABLE"),
+                ("kill", "BACKEND_UNAVAILABLE"),
+                ("hang", "BACKEND_TIMEOUT"),
+            ] {
+                let title = format!("{what} in {phase} by {way:?}");
+                say(&sandbox, offers);
+                let worker = sandbox.start("words");
+                let session = sandbox.show(&worker)["sessionId"].clone();
+                let _ = sandbox.send(&worker, "then: exit 1");
+                gone(&sandbox, &worker);
+                say(&sandbox, &format!("{offers} {what}-in-{phase}"));
+                let error = fails(&sandbox, &worker, way);
+                assert_eq!(error["code"], code, "{title}: {error}");
+                let shown = sandbox.show(&worker);
+                assert_eq!(shown["state"], "idle", "{title}: it has a session still");
+                assert!(shown["lastError"].as_str().unwrap().starts_with(code), "{title}: {shown}");
+                assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
+                say(&sandbox, offers);
+                works(&sandbox, &worker);
+                let data = of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"].clone();
+                assert_eq!(data["contextLost"], json!(false), "{title}: {data}");
+                let shown = sandbox.show(&worker);
+                assert_eq!((&shown["sessionId"], &shown["lastError"]), (&session, &Value::Null), "{title}");
+                let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+            }
+        }
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_that_never_had_a_session_is_started_by_a_message_or_a_restart() {
+    let sandbox = sandbox("");
+    for way in [Way::Send, Way::Restart] {
+        for words in
+            ["exit-in-initialize", "kill-in-initialize", "hang-in-initialize", "exit-in-new", "refuse-new"]
+        {
+            let title = format!("{words} by {way:?}");
+            say(&sandbox, words);
+            let error = sandbox.run(&["worker", "start", "--launcher", "words"]).any_error();
+            let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
+            assert_eq!(sandbox.show(&worker)["state"], "error", "{title}");
+            // Not yet: it is as before, and can be tried as often as one likes.
+            let again = fails(&sandbox, &worker, way);
+            assert_eq!(again["code"], error["code"], "{title}");
+            say(&sandbox, "load");
+            brought_back(&sandbox, &worker, way);
+            let shown = sandbox.show(&worker);
+            assert_eq!((&shown["state"], &shown["lastError"]), (&json!("idle"), &Value::Null), "{title}");
+            let started = of_type(&sandbox, &worker, "worker.started");
+            assert_eq!(started.len(), 1, "{title}: its first session is a start");
+            assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
+            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+        }
+    }
+    sandbox.finish();
+}
