@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_protocol::Code;
-use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request};
+use subagent_tests::harness::{Launcher, Sandbox, assert_shape, request, wait_until};
 
 /// Codes that no test here gives, and why.
 const NOT_HERE: &[(Code, &str)] = &[
@@ -238,7 +238,13 @@ fn a_worker_whose_environment_is_gone_says_so() {
         }
     }
     sandbox.kill(&runtime);
-    let _ = sandbox.send_fails(&worker, "hello", "ENV_REQUIRED");
+    wait_until("the loss to be known", Duration::from_secs(20), || {
+        (sandbox.show(&worker)["runtimePid"] == Value::Null).then_some(())
+    });
+    // The command could not send one that is whole.
+    fs::write(sandbox.config_file(), "{}").unwrap();
+    let error = sandbox.run(&["send", "--worker-id", &worker, "--text", "hello"]).error("ENV_REQUIRED");
+    assert_eq!((&error["retryable"], &error["details"]["workerId"]), (&json!(false), &json!(worker)));
     sandbox.finish();
 }
 
