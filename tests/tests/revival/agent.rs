@@ -47,12 +47,15 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A sandbox with a controller and the launcher `words`, whose agent starts with these words.
+/// A sandbox with a controller and the launcher `words`, whose agent starts with these words. The same agent as `hasty`
+/// has little time for it.
 pub(crate) fn sandbox(words: &str) -> Sandbox {
     let mut sandbox = Sandbox::new();
     fs::write(sandbox.file("agent"), SCRIPT).unwrap();
     let args = [sandbox.file_name("agent"), sandbox.file_name("words")];
-    sandbox.launcher("words", Launcher::new("/bin/sh", args).startup_seconds(2.0));
+    let launcher = Launcher::new("/bin/sh", args);
+    sandbox.launcher("hasty", launcher.clone().startup_seconds(3.0));
+    sandbox.launcher("words", launcher);
     say(&sandbox, words);
     sandbox.init();
     sandbox

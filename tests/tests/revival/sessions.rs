@@ -48,35 +48,43 @@ fn brought_back(sandbox: &Sandbox, worker: &str, way: Way) {
 }
 
 #[test]
-fn the_event_says_what_became_of_the_session() {
+fn the_event_says_what_became_of_the_session_at_a_message() {
+    what_became_of_the_session(Way::Send);
+}
+
+#[test]
+fn the_event_says_what_became_of_the_session_at_a_restart() {
+    what_became_of_the_session(Way::Restart);
+}
+
+#[track_caller]
+fn what_became_of_the_session(way: Way) {
     let sandbox = sandbox("");
-    for way in [Way::Send, Way::Restart] {
-        for Case { words, session } in CASES {
-            say(&sandbox, words);
-            let worker = sandbox.start("words");
-            let started = of_type(&sandbox, &worker, "worker.started");
-            assert_eq!(started.len(), 1, "{words}");
-            let before = sandbox.show(&worker)["sessionId"].clone();
-            let _ = sandbox.send(&worker, "then: exit 0");
-            gone(&sandbox, &worker);
-            brought_back(&sandbox, &worker, way);
-            let restarted = of_type(&sandbox, &worker, "worker.restarted");
-            assert_eq!(restarted.len(), 1, "{words}: {restarted:?}");
-            let (data, after) = (&restarted[0]["data"], sandbox.show(&worker)["sessionId"].clone());
-            assert_eq!(
-                (&data["session"], &data["contextLost"]),
-                (&json!(session), &json!(session == "new")),
-                "{words}"
-            );
-            assert_eq!(after == before, session != "new", "{words}: {before} {after}");
-            // The next one is asked for the session that there is now.
-            let _ = sandbox.send(&worker, "then: kill");
-            gone(&sandbox, &worker);
-            say(&sandbox, "load");
-            brought_back(&sandbox, &worker, way);
-            assert_eq!(sandbox.show(&worker)["sessionId"], after, "{words}");
-            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-        }
+    for Case { words, session } in CASES {
+        say(&sandbox, words);
+        let worker = sandbox.start("words");
+        let started = of_type(&sandbox, &worker, "worker.started");
+        assert_eq!(started.len(), 1, "{words}");
+        let before = sandbox.show(&worker)["sessionId"].clone();
+        let _ = sandbox.send(&worker, "then: exit 0");
+        gone(&sandbox, &worker);
+        brought_back(&sandbox, &worker, way);
+        let restarted = of_type(&sandbox, &worker, "worker.restarted");
+        assert_eq!(restarted.len(), 1, "{words}: {restarted:?}");
+        let (data, after) = (&restarted[0]["data"], sandbox.show(&worker)["sessionId"].clone());
+        assert_eq!(
+            (&data["session"], &data["contextLost"]),
+            (&json!(session), &json!(session == "new")),
+            "{words}"
+        );
+        assert_eq!(after == before, session != "new", "{words}: {before} {after}");
+        // The next one is asked for the session that there is now.
+        let _ = sandbox.send(&worker, "then: kill");
+        gone(&sandbox, &worker);
+        say(&sandbox, "load");
+        brought_back(&sandbox, &worker, way);
+        assert_eq!(sandbox.show(&worker)["sessionId"], after, "{words}");
+        let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     }
     sandbox.finish();
 }
@@ -91,65 +99,80 @@ fn fails(sandbox: &Sandbox, worker: &str, way: Way) -> Value {
 }
 
 #[test]
-fn a_session_that_could_not_be_asked_for_is_not_given_up() {
+fn a_session_that_could_not_be_asked_for_is_not_given_up_by_a_message() {
+    not_given_up(Way::Send);
+}
+
+#[test]
+fn a_session_that_could_not_be_asked_for_is_not_given_up_by_a_restart() {
+    not_given_up(Way::Restart);
+}
+
+#[track_caller]
+fn not_given_up(way: Way) {
     let sandbox = sandbox("");
-    for way in [Way::Send, Way::Restart] {
-        for (offers, phase) in [("load", "load"), ("resume load", "resume"), ("load", "initialize")] {
-            for (what, code) in [
-                ("exit", "BACKEND_UNAVAILABLE"),
-                ("kill", "BACKEND_UNAVAILABLE"),
-                ("hang", "BACKEND_TIMEOUT"),
-            ] {
-                let title = format!("{what} in {phase} by {way:?}");
-                say(&sandbox, offers);
-                let worker = sandbox.start("words");
-                let session = sandbox.show(&worker)["sessionId"].clone();
-                let _ = sandbox.send(&worker, "then: exit 1");
-                gone(&sandbox, &worker);
-                say(&sandbox, &format!("{offers} {what}-in-{phase}"));
-                let error = fails(&sandbox, &worker, way);
-                assert_eq!(error["code"], code, "{title}: {error}");
-                let shown = sandbox.show(&worker);
-                assert_eq!(shown["state"], "idle", "{title}: it has a session still");
-                assert!(shown["lastError"].as_str().unwrap().starts_with(code), "{title}: {shown}");
-                assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
-                say(&sandbox, offers);
-                works(&sandbox, &worker);
-                let data = of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"].clone();
-                assert_eq!(data["contextLost"], json!(false), "{title}: {data}");
-                let shown = sandbox.show(&worker);
-                assert_eq!((&shown["sessionId"], &shown["lastError"]), (&session, &Value::Null), "{title}");
-                let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-            }
+    for (offers, phase) in [("load", "load"), ("resume load", "resume"), ("load", "initialize")] {
+        for (what, code) in
+            [("exit", "BACKEND_UNAVAILABLE"), ("kill", "BACKEND_UNAVAILABLE"), ("hang", "BACKEND_TIMEOUT")]
+        {
+            let title = format!("{what} in {phase} by {way:?}");
+            say(&sandbox, offers);
+            let worker = sandbox.start(if what == "hang" { "hasty" } else { "words" });
+            let session = sandbox.show(&worker)["sessionId"].clone();
+            let _ = sandbox.send(&worker, "then: exit 1");
+            gone(&sandbox, &worker);
+            say(&sandbox, &format!("{offers} {what}-in-{phase}"));
+            let error = fails(&sandbox, &worker, way);
+            assert_eq!(error["code"], code, "{title}: {error}");
+            let shown = sandbox.show(&worker);
+            assert_eq!(shown["state"], "idle", "{title}: it has a session still");
+            assert!(shown["lastError"].as_str().unwrap().starts_with(code), "{title}: {shown}");
+            assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
+            say(&sandbox, offers);
+            works(&sandbox, &worker);
+            let data = of_type(&sandbox, &worker, "worker.restarted").pop().unwrap()["data"].clone();
+            assert_eq!(data["contextLost"], json!(false), "{title}: {data}");
+            let shown = sandbox.show(&worker);
+            assert_eq!((&shown["sessionId"], &shown["lastError"]), (&session, &Value::Null), "{title}");
+            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
         }
     }
     sandbox.finish();
 }
 
 #[test]
-fn a_worker_that_never_had_a_session_is_started_by_a_message_or_a_restart() {
+fn a_worker_that_never_had_a_session_is_started_by_a_message() {
+    never_had_a_session(Way::Send);
+}
+
+#[test]
+fn a_worker_that_never_had_a_session_is_started_by_a_restart() {
+    never_had_a_session(Way::Restart);
+}
+
+#[track_caller]
+fn never_had_a_session(way: Way) {
     let sandbox = sandbox("");
-    for way in [Way::Send, Way::Restart] {
-        for words in
-            ["exit-in-initialize", "kill-in-initialize", "hang-in-initialize", "exit-in-new", "refuse-new"]
-        {
-            let title = format!("{words} by {way:?}");
-            say(&sandbox, words);
-            let error = sandbox.run(&["worker", "start", "--launcher", "words"]).any_error();
-            let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
-            assert_eq!(sandbox.show(&worker)["state"], "error", "{title}");
-            // Not yet: it is as before, and can be tried as often as one likes.
-            let again = fails(&sandbox, &worker, way);
-            assert_eq!(again["code"], error["code"], "{title}");
-            say(&sandbox, "load");
-            brought_back(&sandbox, &worker, way);
-            let shown = sandbox.show(&worker);
-            assert_eq!((&shown["state"], &shown["lastError"]), (&json!("idle"), &Value::Null), "{title}");
-            let started = of_type(&sandbox, &worker, "worker.started");
-            assert_eq!(started.len(), 1, "{title}: its first session is a start");
-            assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
-            let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
-        }
+    for words in
+        ["exit-in-initialize", "kill-in-initialize", "hang-in-initialize", "exit-in-new", "refuse-new"]
+    {
+        let title = format!("{words} by {way:?}");
+        say(&sandbox, words);
+        let launcher = if words.starts_with("hang") { "hasty" } else { "words" };
+        let error = sandbox.run(&["worker", "start", "--launcher", launcher]).any_error();
+        let worker = error["details"]["workerId"].as_str().unwrap().to_owned();
+        assert_eq!(sandbox.show(&worker)["state"], "error", "{title}");
+        // Not yet: it is as before, and can be tried as often as one likes.
+        let again = fails(&sandbox, &worker, way);
+        assert_eq!(again["code"], error["code"], "{title}");
+        say(&sandbox, "load");
+        brought_back(&sandbox, &worker, way);
+        let shown = sandbox.show(&worker);
+        assert_eq!((&shown["state"], &shown["lastError"]), (&json!("idle"), &Value::Null), "{title}");
+        let started = of_type(&sandbox, &worker, "worker.started");
+        assert_eq!(started.len(), 1, "{title}: its first session is a start");
+        assert!(of_type(&sandbox, &worker, "worker.restarted").is_empty(), "{title}");
+        let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     }
     sandbox.finish();
 }
