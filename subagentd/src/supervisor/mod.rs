@@ -7,6 +7,7 @@ mod controllers;
 mod depth;
 mod entropy;
 mod environment;
+mod examine;
 mod follow;
 mod handoffs;
 mod health;
