@@ -153,7 +153,8 @@ async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
 }
 
 /// Whether this process is a descendant of an agent.
-fn is_below_guard() -> bool {
+#[must_use]
+pub fn is_below_guard() -> bool {
     let chain = proc::ancestors(nix::unistd::getpid().as_raw()).unwrap_or_default();
     chain.iter().skip(1).any(|ancestor| ancestor.name == GUARD_NAME)
 }

@@ -24,7 +24,7 @@ mod roster;
 mod shared;
 mod spec;
 mod start;
-mod strays;
+pub mod strays;
 mod turns;
 mod views;
 mod wait;
