@@ -2,6 +2,7 @@
 
 use subagent_config::{discovery, launcher};
 
+use super::database::counted;
 use super::facts::Facts;
 use super::finding::{Finding, Group};
 
@@ -39,7 +40,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     }
     if found.len() == before {
         let count = loaded.config.launchers.len();
-        found.push(Finding::ok(GROUP, LAUNCHERS, format!("the commands of all {count} are installed")));
+        found.push(Finding::ok(GROUP, LAUNCHERS, format!("{}, all of them installed", counted(count, "launcher"))));
     }
     found
 }

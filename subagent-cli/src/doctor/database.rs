@@ -79,7 +79,7 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
         })
         .collect();
     if database.unreadable_workers > 0 {
-        let seen = format!("{} rows of workers cannot be read", database.unreadable_workers);
+        let seen = format!("{} rows of the table of workers cannot be read", database.unreadable_workers);
         found.push(Finding::problem(GROUP, WORKERS, seen).advise("look at `subagent daemon logs --lines 50`"));
     }
     for worker in workers.iter().filter(|worker| worker.misread > 0) {
@@ -90,9 +90,14 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
         );
     }
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, WORKERS, format!("{} workers, none set aside", workers.len())));
+        found.push(Finding::ok(GROUP, WORKERS, format!("{}, none set aside", counted(workers.len(), "worker"))));
     }
     found
+}
+
+/// So many of them, in words.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 /// What is missing stays missing: it is told for as long as the worker is there to be asked.
@@ -112,7 +117,7 @@ fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     if found.is_empty() {
         let seen = match stopped.len() {
             0 => "no record is missing".to_owned(),
-            count => format!("records are missing of {count} workers that are stopped"),
+            count => format!("records are missing of {} that are stopped", counted(count, "worker")),
         };
         found.push(Finding::ok(GROUP, GAPS, seen));
     }

@@ -148,7 +148,7 @@ fn strays(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (marker, pids) in stray_markers(facts) {
         let list: Vec<String> = pids.iter().map(i32::to_string).collect();
-        let seen = format!("{} left by runtime {marker}, which is gone (pid {})", counted(pids.len()), list.join(", "));
+        let seen = format!("{} left by runtime {marker}, which is gone (pid {})", if pids.len() == 1 { "a process".to_owned() } else { format!("{} processes", pids.len()) }, list.join(", "));
         found.push(if facts.fix {
             match strays::end_marked(marker) {
                 0 => Finding::ok(GROUP, STRAYS, format!("{seen}; gone by themselves")),
@@ -163,8 +163,4 @@ fn strays(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::ok(GROUP, STRAYS, seen));
     }
     found
-}
-
-fn counted(count: usize) -> String {
-    if count == 1 { "a process".to_owned() } else { format!("{count} processes") }
 }

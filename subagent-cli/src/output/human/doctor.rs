@@ -35,6 +35,6 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let (problems, warnings, fixed) = (count("problem"), count("warning"), count("fixed"));
     let style = if problems > 0 { Style::Bad } else { Style::Good };
     let summary = format!("{problems} problems, {warnings} warnings, {fixed} fixed");
-    view.page.word(style, &summary).word(Style::Dim, &format!("  in {}", word(data, "stateDir"))).end();
+    view.page.word(style, &summary).plain("  ").word(Style::Dim, word(data, "stateDir")).end();
     Some(())
 }
