@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use subagent_protocol::codec;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Launcher, On, Output, Sandbox, assert_shape, wait_until};
 
@@ -288,7 +289,8 @@ fn files_that_others_could_use_are_made_private() {
     }
     assert_eq!(fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
     let again = doctor(&sandbox, &[]);
-    for id in ["permissions.stateDir", "permissions.files", "permissions.socketDir", "permissions.gitignore"] {
+    for id in ["permissions.stateDir", "permissions.files", "permissions.socketDir", "permissions.gitignore"]
+    {
         assert_eq!(wrong(&again, id), [&Value::Null; 0], "{again:#}");
     }
     let _ = sandbox.send(&worker, "it still works");
@@ -391,27 +393,24 @@ fn records_that_are_missing_or_not_understood_are_told() {
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     sandbox.kill(&runtime);
-    // What stands behind the daemon's cursor is damaged, and another segment goes on behind a gap.
-    let folder = sandbox.state_dir().join("runtimes").join(&worker);
-    let journal = folder.join("1.journal");
+    // Behind the daemon's cursor: a record of a kind that nobody knows, and one whose predecessor is missing.
+    let journal = sandbox.state_dir().join("runtimes").join(&worker).join("1.journal");
     let mut bytes = fs::read(&journal).unwrap();
-    bytes.extend(b"00000000 00000003 {x}\n");
+    let last = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    for (number, body) in [(last + 1, json!({"dancing": true})), (last + 3, json!({"humming": true}))] {
+        let record = json!({"n": number, "at": 0, "t": "agentStarted", "b": body});
+        codec::encode(record.to_string().as_bytes(), &mut bytes);
+    }
     fs::write(&journal, bytes).unwrap();
     let _ = sandbox.send(&worker, "after");
     let found = doctor(&sandbox, &[]);
-    // The runtime after it numbers on from what was taken, so that a gap need not follow; damage alone is no problem.
     assert_eq!(found["healthy"], true, "{found:#}");
-    let row = "INSERT INTO events (seq, worker, at, type, internal, payload)
-               SELECT (SELECT max(seq) FROM events) + 1, id, 0, 'journal.gap', 0, '{\"firstMissing\": 1, \"lastMissing\": 2}' FROM workers";
-    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    database(&sandbox).execute(row, []).unwrap();
-    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
-    let found = doctor(&sandbox, &[]);
-    let finding = one(&found, "database.gaps", "warning");
-    assert!(finding["seen"].as_str().unwrap().contains(&worker), "{finding}");
-    obey(&sandbox, finding);
-    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    database(&sandbox).execute("DELETE FROM events WHERE type = 'journal.gap' AND at = 0", []).unwrap();
+    let misread = one(&found, "database.workers", "warning");
+    assert!(misread["seen"].as_str().unwrap().starts_with(&format!("2 records of {worker}")), "{misread}");
+    let gap = one(&found, "database.gaps", "warning");
+    assert!(gap["seen"].as_str().unwrap().contains(&worker), "{gap}");
+    obey(&sandbox, misread);
+    obey(&sandbox, gap);
     sandbox.finish();
 }
 

@@ -20,7 +20,7 @@ pub use controllers::{
 };
 pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};
-pub use examination::{ExaminedDatabase, ExaminedWorker, Examination};
+pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,

@@ -19,8 +19,7 @@ pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
         )
         .recommend("run it without --fix, and tell the person or program that manages this worker"));
     }
-    let found =
-        doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
+    let found = doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
     let count = |status| found.iter().filter(|finding| finding.status == status).count();
     let problems = count(Status::Problem);
     let data = json!({

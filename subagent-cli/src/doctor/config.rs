@@ -15,7 +15,8 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
         Ok(loaded) => loaded,
         Err(error) => {
             return vec![
-                Finding::problem(GROUP, FILE, error.message()).advise("correct it; docs/config.md has all keys"),
+                Finding::problem(GROUP, FILE, error.message())
+                    .advise("correct it; docs/config.md has all keys"),
             ];
         }
     };
@@ -33,14 +34,19 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
         if let Some(problem) = launcher::resolve(name, launcher, cwd, &facts.env).problem {
             let quoted = shell_words::quote(name).into_owned();
             found.push(
-                Finding::warning(GROUP, LAUNCHERS, format!("{name} cannot be started: {problem}"))
-                    .advise(format!("install it, or change its command; see `subagent launcher probe {quoted}`")),
+                Finding::warning(GROUP, LAUNCHERS, format!("{name} cannot be started: {problem}")).advise(
+                    format!("install it, or change its command; see `subagent launcher probe {quoted}`"),
+                ),
             );
         }
     }
     if found.len() == before {
         let count = loaded.config.launchers.len();
-        found.push(Finding::ok(GROUP, LAUNCHERS, format!("{}, all of them installed", counted(count, "launcher"))));
+        found.push(Finding::ok(
+            GROUP,
+            LAUNCHERS,
+            format!("{}, all of them installed", counted(count, "launcher")),
+        ));
     }
     found
 }

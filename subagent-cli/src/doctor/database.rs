@@ -1,7 +1,7 @@
 //! The database, as the daemon sees it: only it opens `state.db`.
 
 use subagent_protocol::Code;
-use subagent_protocol::api::{ExaminedDatabase, ExaminedWorker, Examination};
+use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
 
 use super::disk::size;
 use super::facts::{Daemon, Facts};
@@ -24,7 +24,10 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
         (Some(examination), _) => examined(examination),
         (None, Daemon::None) => {
             let seen = "not examined: only a daemon opens it, and none runs";
-            vec![Finding::ok(GROUP, SOUND, seen).advise("start one with `subagent daemon start`, then look again")]
+            vec![
+                Finding::ok(GROUP, SOUND, seen)
+                    .advise("start one with `subagent daemon start`, then look again"),
+            ]
         }
         (None, _) => vec![unexamined(facts)],
     };
@@ -54,7 +57,9 @@ fn examined(Examination { database, workers, .. }: &Examination) -> Vec<Finding>
 fn soundness(database: &ExaminedDatabase) -> Finding {
     let ExaminedDatabase { schema, problems, complete, .. } = database;
     match (problems.as_slice(), complete) {
-        ([], true) => Finding::ok(GROUP, SOUND, format!("schema {schema}; SQLite's checks find nothing wrong")),
+        ([], true) => {
+            Finding::ok(GROUP, SOUND, format!("schema {schema}; SQLite's checks find nothing wrong"))
+        }
         ([], false) => {
             let seen = "SQLite's checks were ended after 10 s; they had found nothing wrong so far";
             Finding::warning(GROUP, SOUND, seen).advise("look again when less is going on")
@@ -72,25 +77,31 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
     let aside = workers.iter().filter_map(|worker| Some((worker, worker.set_aside.as_ref()?)));
     let mut found: Vec<Finding> = aside
         .map(|(worker, why)| {
-            Finding::problem(GROUP, WORKERS, format!("{} is set aside: {why}", worker.worker_id)).advise(format!(
-                "nothing can be done with it any more; its events are in `subagent watch --worker-id {}`",
-                worker.worker_id
-            ))
+            Finding::problem(GROUP, WORKERS, format!("{} is set aside: {why}", worker.worker_id)).advise(
+                format!(
+                    "nothing can be done with it any more; its events are in `subagent watch --worker-id {}`",
+                    worker.worker_id
+                ),
+            )
         })
         .collect();
     if database.unreadable_workers > 0 {
         let seen = format!("{} rows of the table of workers cannot be read", database.unreadable_workers);
-        found.push(Finding::problem(GROUP, WORKERS, seen).advise("look at `subagent daemon logs --lines 50`"));
+        found
+            .push(Finding::problem(GROUP, WORKERS, seen).advise("look at `subagent daemon logs --lines 50`"));
     }
     for worker in workers.iter().filter(|worker| worker.misread > 0) {
         let seen = format!("{} records of {} were not understood", worker.misread, worker.worker_id);
-        found.push(
-            Finding::warning(GROUP, WORKERS, seen)
-                .advise("they are stored and change nothing; `subagent daemon logs --lines 50` says which they are"),
-        );
+        found.push(Finding::warning(GROUP, WORKERS, seen).advise(
+            "they are stored and change nothing; `subagent daemon logs --lines 50` says which they are",
+        ));
     }
     if found.is_empty() {
-        found.push(Finding::ok(GROUP, WORKERS, format!("{}, none set aside", counted(workers.len(), "worker"))));
+        found.push(Finding::ok(
+            GROUP,
+            WORKERS,
+            format!("{}, none set aside", counted(workers.len(), "worker")),
+        ));
     }
     found
 }

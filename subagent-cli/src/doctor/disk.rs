@@ -26,10 +26,12 @@ fn kind(facts: &Facts) -> Finding {
     match state_dir::check_file_system(&facts.state_dir) {
         Err(error) => Finding::problem(GROUP, ID, error.message())
             .advise("set SUBAGENT_STATE_DIR to a folder on a local disk"),
-        Ok(()) if name == "tmpfs" => {
-            Finding::warning(GROUP, ID, "the state dir is in memory (tmpfs): nothing of it survives the machine")
-                .advise("set SUBAGENT_STATE_DIR to a folder on a disk")
-        }
+        Ok(()) if name == "tmpfs" => Finding::warning(
+            GROUP,
+            ID,
+            "the state dir is in memory (tmpfs): nothing of it survives the machine",
+        )
+        .advise("set SUBAGENT_STATE_DIR to a folder on a disk"),
         Ok(()) => Finding::ok(GROUP, ID, format!("the state dir is on {name}")),
     }
 }
@@ -52,9 +54,7 @@ fn room(id: &'static str, folder: &Path) -> Finding {
 }
 
 fn judge(id: &'static str, folder: &Path, bytes: u64, files: Option<u64>) -> Finding {
-    let few = |limit: usize| {
-        bytes < FEW_BYTES[limit] || files.is_some_and(|files| files < FEW_FILES[limit])
-    };
+    let few = |limit: usize| bytes < FEW_BYTES[limit] || files.is_some_and(|files| files < FEW_FILES[limit]);
     let inodes = files.map_or_else(String::new, |files| format!(" and {files} inodes"));
     let seen = format!("{}{inodes} free for {}", size(bytes), folder.display());
     let advice = || format!("make room: see `df -h {0}` and `df -i {0}`", quoted(folder));

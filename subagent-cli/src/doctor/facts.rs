@@ -7,7 +7,7 @@ use subagent_config::{Environment, RuntimeDir};
 use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonShown, Examination};
 
-use super::holders::{self, Holder};
+use super::holders::{self, Holder, Role};
 use crate::client::{Ask, Client, block_on, read_info, running};
 use crate::failure::Failure;
 
@@ -76,6 +76,11 @@ impl Facts {
     }
 
     fn ask(&mut self) {
+        if self.holders.iter().any(|holder| holder.role == Role::Daemon && holder.stopped) {
+            let why = Failure::new(Code::DaemonUnresponsive, "the daemon is stopped by a signal");
+            self.daemon = Daemon::Fails(why);
+            return;
+        }
         let state_dir = self.state_dir.clone();
         let asked = block_on(async {
             let late = || Failure::new(Code::DaemonUnresponsive, "the daemon does not answer");
@@ -111,9 +116,10 @@ impl Facts {
 
     /// The command that mends.
     pub(super) fn fix_command(&self) -> String {
-        let place = self.cwd.as_ref().map_or_else(String::new, |cwd| {
-            format!(" --cwd {}", shell_words::quote(&cwd.to_string_lossy()))
-        });
+        let place = self
+            .cwd
+            .as_ref()
+            .map_or_else(String::new, |cwd| format!(" --cwd {}", shell_words::quote(&cwd.to_string_lossy())));
         format!("`subagent doctor --fix{place}`")
     }
 }

@@ -86,9 +86,8 @@ fn held(role: Role, path: &Path) -> Option<String> {
 /// Whether a process is stopped; false for one that is gone.
 pub(super) fn is_stopped(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, fields)| {
-        matches!(fields.split_ascii_whitespace().next(), Some("T" | "t"))
-    })
+    stat.rsplit_once(')')
+        .is_some_and(|(_, fields)| matches!(fields.split_ascii_whitespace().next(), Some("T" | "t")))
 }
 
 #[cfg(test)]

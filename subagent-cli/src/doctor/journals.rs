@@ -37,11 +37,16 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 fn backlog(facts: &Facts) -> Vec<Finding> {
     let Some(examination) = &facts.examination else {
         let bytes: u64 = folders(facts).iter().map(|folder| segments(&facts.runtimes().join(folder))).sum();
-        return vec![Finding::ok(GROUP, BACKLOG, format!("{} on disk; the next daemon takes them in", size(bytes)))];
+        return vec![Finding::ok(
+            GROUP,
+            BACKLOG,
+            format!("{} on disk; the next daemon takes them in", size(bytes)),
+        )];
     };
     let mut found = Vec::new();
     for worker in examination.workers.iter().filter(|worker| worker.unread_bytes > LARGE) {
-        let seen = format!("{} of {} are not in the database yet", size(worker.unread_bytes), worker.worker_id);
+        let seen =
+            format!("{} of {} are not in the database yet", size(worker.unread_bytes), worker.worker_id);
         let finding = if worker.unread_bytes >= FULL {
             Finding::problem(GROUP, BACKLOG, format!("{seen}; its agent is not read until they are"))
         } else {
@@ -78,8 +83,7 @@ fn segments(folder: &Path) -> u64 {
 /// a person removes them.
 fn unknown(facts: &Facts) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
-    let known: BTreeSet<&str> =
-        examination.workers.iter().map(|worker| worker.worker_id.as_str()).collect();
+    let known: BTreeSet<&str> = examination.workers.iter().map(|worker| worker.worker_id.as_str()).collect();
     let unreadable = examination.database.unreadable_workers > 0;
     let mut found = Vec::new();
     for worker in folders(facts).iter().filter(|worker| !known.contains(worker.as_str()) && !unreadable) {
@@ -117,7 +121,12 @@ fn left_files(facts: &Facts) -> Vec<Finding> {
             let is_socket = path.extension().is_some_and(|end| end == "sock");
             let owned = live.contains(worker.as_str()) || (!is_socket && needed(&worker));
             if !owned && is_settled(&path) {
-                found.push(left(facts, &path, if is_socket { "a socket" } else { "an environment" }, &worker));
+                found.push(left(
+                    facts,
+                    &path,
+                    if is_socket { "a socket" } else { "an environment" },
+                    &worker,
+                ));
             }
         }
         let (socket, daemon) = (folder.daemon_socket(), Role::Daemon);

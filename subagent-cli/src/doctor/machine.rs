@@ -45,7 +45,9 @@ fn boot() -> Finding {
     const ID: &str = "machine.boot";
     let kernel = text("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned());
     match proc::boot_id() {
-        Ok(boot) => Finding::ok(GROUP, ID, format!("kernel {kernel}, boot {boot}; no user namespaces are needed")),
+        Ok(boot) => {
+            Finding::ok(GROUP, ID, format!("kernel {kernel}, boot {boot}; no user namespaces are needed"))
+        }
         Err(error) => Finding::problem(GROUP, ID, format!("the id of this boot cannot be read: {error}"))
             .advise("mount /proc: without it no daemon starts"),
     }
@@ -82,7 +84,9 @@ fn peer_pidfd() -> Finding {
         Err(error) => Finding::ok(
             GROUP,
             ID,
-            format!("no SO_PEERPIDFD ({error}, before Linux 6.5): pid and start time are compared twice instead"),
+            format!(
+                "no SO_PEERPIDFD ({error}, before Linux 6.5): pid and start time are compared twice instead"
+            ),
         ),
     }
 }
@@ -144,7 +148,9 @@ fn cgroup() -> Finding {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
     let folder = path.map(|path| Path::new("/sys/fs/cgroup").join(path));
     let seen = match folder {
-        Some(folder) if access(&folder, AccessFlags::W_OK).is_ok() && folder.join("cgroup.procs").exists() => {
+        Some(folder)
+            if access(&folder, AccessFlags::W_OK).is_ok() && folder.join("cgroup.procs").exists() =>
+        {
             "cgroup v2, and this user may make groups; guards do without"
         }
         Some(_) => "cgroup v2, and this user may not make groups; guards do without",
@@ -160,7 +166,10 @@ fn landlock() -> Finding {
         ID,
         match landlock_version() {
             Some(version) => format!("Landlock, version {version} of its interface; nothing uses it so far"),
-            None => "no Landlock: an agent cannot be kept out of folders by the kernel; nothing uses it so far".to_owned(),
+            None => {
+                "no Landlock: an agent cannot be kept out of folders by the kernel; nothing uses it so far"
+                    .to_owned()
+            }
         },
     )
 }
@@ -170,6 +179,7 @@ fn landlock_version() -> Option<i64> {
     const VERSION: nix::libc::c_uint = 1;
     let nothing: *const nix::libc::c_void = std::ptr::null();
     // SAFETY: with this flag, no attributes and no size the call reads no memory and makes nothing; it only answers.
-    let answer = unsafe { nix::libc::syscall(nix::libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    let answer =
+        unsafe { nix::libc::syscall(nix::libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
     (answer > 0).then(|| i64::from(answer))
 }

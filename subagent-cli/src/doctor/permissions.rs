@@ -70,7 +70,8 @@ fn gitignore(facts: &Facts) -> Finding {
     }
     let seen = "the state dir has no .gitignore: a commit could take it in";
     if !facts.fix {
-        return Finding::warning(GROUP, GITIGNORE, seen).advise(format!("make one with {}", facts.fix_command()));
+        return Finding::warning(GROUP, GITIGNORE, seen)
+            .advise(format!("make one with {}", facts.fix_command()));
     }
     match state_dir::ignore_in_git(&facts.state_dir) {
         Ok(()) => Finding::fixed(GROUP, GITIGNORE, format!("{seen}; it was made")),
@@ -182,7 +183,8 @@ fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str
     }
     if !facts.fix {
         let command = chmod(path, meta);
-        return Finding::problem(GROUP, id, seen).advise(format!("run {command}, or {}", facts.fix_command()));
+        return Finding::problem(GROUP, id, seen)
+            .advise(format!("run {command}, or {}", facts.fix_command()));
     }
     match fs::set_permissions(path, Permissions::from_mode(private(meta))) {
         Ok(()) => Finding::fixed(GROUP, id, format!("{seen}; it is private now")),

@@ -40,7 +40,9 @@ fn daemon(facts: &Facts) -> Finding {
         }
         (_, Some(Holder { pid, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
-                .advise(format!("end it with `kill {pid}`; workers go on, the next command starts another one"))
+                .advise(format!(
+                    "end it with `kill {pid}`; workers go on, the next command starts another one"
+                ))
         }
         (Daemon::None | Daemon::Fails(_), None) => {
             Finding::ok(GROUP, DAEMON, "none runs; the next command that needs one starts it")
@@ -86,16 +88,19 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
         });
         if hangs {
             found.push(
-                Finding::problem(GROUP, RUNTIMES, format!("the runtime of {worker} lives and does not answer"))
-                    .advise(format!("start it anew with `subagent worker restart {worker} --force`")),
+                Finding::problem(
+                    GROUP,
+                    RUNTIMES,
+                    format!("the runtime of {worker} lives and does not answer"),
+                )
+                .advise(format!("start it anew with `subagent worker restart {worker} --force`")),
             );
         }
         if holders.iter().all(|holder| holder.role == Role::Guard && !holder.stopped) {
             let seen = format!("the guard of {worker} is still ending what the agent has started");
-            found.push(
-                Finding::warning(GROUP, RUNTIMES, seen)
-                    .advise("look again in a moment; what does not end hangs in the kernel or is another user's"),
-            );
+            found.push(Finding::warning(GROUP, RUNTIMES, seen).advise(
+                "look again in a moment; what does not end hangs in the kernel or is another user's",
+            ));
         }
     }
     if found.is_empty() {
@@ -113,10 +118,13 @@ fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&Holder]) -> Find
     let pids: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
     let seen = format!("a runtime of {worker} lives (pid {}), and that worker {why}", pids.join(", "));
     if !facts.fix {
-        return Finding::problem(GROUP, RUNTIMES, seen).advise(format!("end it with {}", facts.fix_command()));
+        return Finding::problem(GROUP, RUNTIMES, seen)
+            .advise(format!("end it with {}", facts.fix_command()));
     }
     match repair::end_runtime(holders) {
-        Ok(()) => Finding::fixed(GROUP, RUNTIMES, format!("{seen}; it was ended with all that it had started")),
+        Ok(()) => {
+            Finding::fixed(GROUP, RUNTIMES, format!("{seen}; it was ended with all that it had started"))
+        }
         Err(left) => Finding::problem(GROUP, RUNTIMES, format!("{seen}; it could not be ended: {left}"))
             .advise("look at these processes; what hangs in the kernel ends with the machine alone"),
     }
@@ -148,7 +156,11 @@ fn strays(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (marker, pids) in stray_markers(facts) {
         let list: Vec<String> = pids.iter().map(i32::to_string).collect();
-        let seen = format!("{} left by runtime {marker}, which is gone (pid {})", if pids.len() == 1 { "a process".to_owned() } else { format!("{} processes", pids.len()) }, list.join(", "));
+        let seen = format!(
+            "{} left by runtime {marker}, which is gone (pid {})",
+            if pids.len() == 1 { "a process".to_owned() } else { format!("{} processes", pids.len()) },
+            list.join(", ")
+        );
         found.push(if facts.fix {
             match strays::end_marked(marker) {
                 0 => Finding::ok(GROUP, STRAYS, format!("{seen}; gone by themselves")),

@@ -41,7 +41,9 @@ fn daemon(facts: &Facts) -> Finding {
             Finding::problem(GROUP, DAEMON, failure.message.clone())
                 .advise(advice.unwrap_or("use executables of one version").to_owned())
         }
-        Daemon::Fails(_) => Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon did not say")),
+        Daemon::Fails(_) => {
+            Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon did not say"))
+        }
         Daemon::None => Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; no daemon runs")),
     }
 }
@@ -70,11 +72,13 @@ fn replaced(facts: &Facts) -> Vec<Finding> {
         let (pid, worker) = (holder.pid, &holder.worker);
         found.push(match holder.role {
             Role::Daemon => {
-                let seen = format!("the executable of the daemon (pid {pid}) was replaced since it was started");
+                let seen =
+                    format!("the executable of the daemon (pid {pid}) was replaced since it was started");
                 Finding::warning(GROUP, REPLACED, seen).advise(restart(facts))
             }
             Role::Runtime => {
-                let seen = format!("the executable of the runtime of {worker} (pid {pid}) was replaced since");
+                let seen =
+                    format!("the executable of the runtime of {worker} (pid {pid}) was replaced since");
                 Finding::warning(GROUP, REPLACED, seen)
                     .advise(format!("when it is idle, replace it with `subagent worker restart {worker}`"))
             }

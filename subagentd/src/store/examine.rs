@@ -146,7 +146,8 @@ mod tests {
         let store = store(dir.path()).await;
         let other = Connection::open(dir.path().join("state.db")).unwrap();
         other.pragma_update(None, "foreign_keys", false).unwrap();
-        let sql = "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
+        let sql =
+            "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
                    VALUES ('hs_1', 99, 0, '', '', 0)";
         other.execute(sql, []).unwrap();
         let found = store.examine(Duration::from_secs(60)).await.unwrap();

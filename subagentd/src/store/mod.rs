@@ -27,8 +27,8 @@ use subagent_protocol::{Code, Result};
 
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
-pub(crate) use examine::gaps;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
+pub(crate) use examine::gaps;
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub(crate) use tx::recall;
 pub use tx::{Once, Tx};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use subagent_protocol::Result;
-use subagent_protocol::api::{ExaminedWorker, Examination};
+use subagent_protocol::api::{Examination, ExaminedWorker};
 use subagent_protocol::ids::WorkerId;
 
 use super::{Supervisor, journal};

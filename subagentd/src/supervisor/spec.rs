@@ -30,7 +30,10 @@ impl Spec {
             launcher: request.launcher.clone(),
             umask: request.umask,
             nofile: request.nofile,
-            environment: request.env.iter().map(|(key, _)| name(&key.0)).collect(),
+            environment: match subagent_failpoint::sabotaged("database.values") {
+                false => request.env.iter().map(|(key, _)| name(&key.0)).collect(),
+                true => request.env.iter().map(|(_, value)| name(&value.0)).collect(),
+            },
         }
     }
 }

@@ -10,9 +10,7 @@ const GROUPS: [&str; 8] =
 pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let findings = data["findings"].as_array()?;
     let of = |status: &'static str| findings.iter().filter(move |finding| finding["status"] == status);
-    for (status, style) in
-        [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)]
-    {
+    for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
         for finding in of(status) {
             view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
             view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
