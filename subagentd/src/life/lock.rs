@@ -120,7 +120,7 @@ fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Opt
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW })
+            .custom_flags(O_NOFOLLOW)
             .open(path)?;
         if !lock(&file)? {
             return Ok(None);
