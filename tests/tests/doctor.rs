@@ -172,7 +172,7 @@ fn strays_are_ended_by_exactly_their_marker() {
         // Of the runtime that lives, of another state dir, and of nobody.
         marked(&sandbox, &format!("{worker}.1")),
         marked(&sandbox, "w_0000000000.1"),
-        marked(&sandbox, &format!("{worker}")),
+        marked(&sandbox, &worker),
     ];
     let found = doctor(&sandbox, &[]);
     let finding = one(&found, "processes.strays", "problem");

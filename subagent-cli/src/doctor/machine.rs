@@ -175,11 +175,11 @@ fn landlock() -> Finding {
 }
 
 #[allow(unsafe_code)]
-fn landlock_version() -> Option<i64> {
+fn landlock_version() -> Option<nix::libc::c_long> {
     const VERSION: nix::libc::c_uint = 1;
     let nothing: *const nix::libc::c_void = std::ptr::null();
     // SAFETY: with this flag, no attributes and no size the call reads no memory and makes nothing; it only answers.
     let answer =
         unsafe { nix::libc::syscall(nix::libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
-    (answer > 0).then(|| i64::from(answer))
+    (answer > 0).then_some(answer)
 }

@@ -18,7 +18,7 @@ mod versions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use subagent_config::Environment;
@@ -78,10 +78,7 @@ fn within<T: Send + 'static>(time: Duration, look: impl FnOnce() -> T + Send + '
         // Nobody may wait for it any more.
         let _ = done.send(look());
     });
-    match result.recv_timeout(time) {
-        Ok(found) => Some(found),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-    }
+    result.recv_timeout(time).ok()
 }
 
 #[cfg(test)]
