@@ -406,7 +406,7 @@ fn records_that_are_missing_or_not_understood_are_told() {
     let found = doctor(&sandbox, &[]);
     assert_eq!(found["healthy"], true, "{found:#}");
     let misread = one(&found, "database.workers", "warning");
-    assert!(misread["seen"].as_str().unwrap().starts_with(&format!("2 records of {worker}")), "{misread}");
+    assert!(misread["seen"].as_str().unwrap().starts_with(&format!("{worker}: 2 records")), "{misread}");
     let gap = one(&found, "database.gaps", "warning");
     assert!(gap["seen"].as_str().unwrap().contains(&worker), "{gap}");
     obey(&sandbox, misread);

@@ -91,7 +91,11 @@ fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding>
             .push(Finding::problem(GROUP, WORKERS, seen).advise("look at `subagent daemon logs --lines 50`"));
     }
     for worker in workers.iter().filter(|worker| worker.misread > 0) {
-        let seen = format!("{} records of {} were not understood", worker.misread, worker.worker_id);
+        let seen = format!(
+            "{}: {} not understood",
+            worker.worker_id,
+            counted(usize::try_from(worker.misread).unwrap_or(usize::MAX), "record")
+        );
         found.push(Finding::warning(GROUP, WORKERS, seen).advise(
             "they are stored and change nothing; `subagent daemon logs --lines 50` says which they are",
         ));
