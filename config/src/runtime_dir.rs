@@ -56,6 +56,28 @@ impl RuntimeDir {
         Ok(dir)
     }
 
+    /// The folders that may hold files of this state dir: the one that its daemon has announced, the one that would be
+    /// chosen here and now, and the one in `/tmp` if such files are there. Looks only; none is made or verified.
+    pub fn existing(env: &Environment, announced: Option<&Path>, state_dir: &Path) -> Vec<Self> {
+        let uid = nix::unistd::geteuid().as_raw();
+        let in_xdg = env
+            .var("XDG_RUNTIME_DIR")
+            .map(Path::new)
+            .filter(|xdg| is_own_folder(xdg, uid))
+            .map(|xdg| xdg.join("subagent"));
+        let of = |folder| Self { folder, hash: hash(state_dir) };
+        let in_tmp = of(PathBuf::from(format!("/tmp/subagent-{uid}")));
+        let uses_tmp = in_xdg.is_none()
+            || in_tmp.daemon_socket().exists()
+            || in_tmp.worker_files().is_ok_and(|files| !files.is_empty());
+        let mut found: Vec<Self> = announced.map(Path::to_owned).into_iter().chain(in_xdg).map(of).collect();
+        found.extend(uses_tmp.then_some(in_tmp));
+        found.retain(|dir| dir.folder.symlink_metadata().is_ok());
+        found.sort_by(|one, other| one.folder.cmp(&other.folder));
+        found.dedup();
+        found
+    }
+
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.folder

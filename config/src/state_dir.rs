@@ -55,7 +55,11 @@ fn is_ours(state_dir: &Path) -> bool {
         || std::fs::read_dir(state_dir).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn ignore_in_git(state_dir: &Path) -> io::Result<()> {
+/// Makes git leave the folder alone, unless it has a rule of its own.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn ignore_in_git(state_dir: &Path) -> io::Result<()> {
     let path = state_dir.join(".gitignore");
     if path.symlink_metadata().is_ok() {
         return Ok(());

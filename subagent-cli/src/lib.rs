@@ -10,6 +10,7 @@ pub mod context;
 pub mod daemon;
 pub mod demo;
 pub mod demo_agent;
+pub mod doctor;
 pub mod failure;
 pub mod input;
 pub mod output;

@@ -47,6 +47,12 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     let (status, guard_status) = io::pipe()?;
     let mut command = Command::new(OWN_EXECUTABLE);
     command.arg0("subagent-runtime").arg("guard").arg("--umask").arg(format!("{:o}", agent.umask & 0o777));
+    if subagent_failpoint::sabotaged("argv.values") {
+        command.arg0(format!(
+            "subagent-runtime {:?}",
+            agent.env.iter().map(|(_, value)| String::from_utf8_lossy(&value.0)).collect::<Vec<_>>()
+        ));
+    }
     if let Some(nofile) = agent.nofile {
         command.arg("--nofile").arg(nofile.to_string());
     }

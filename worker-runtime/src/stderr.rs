@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::libc::O_NOFOLLOW;
+
 /// How much of it an error carries.
 const TAIL_CHARS: usize = 4000;
 /// A log is put aside once when it is longer.
@@ -57,7 +59,13 @@ impl Log {
     }
 
     fn reopen(&mut self) {
-        self.file = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path).ok();
+        self.file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(O_NOFOLLOW)
+            .open(&self.path)
+            .ok();
         self.bytes =
             self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
     }

@@ -7,6 +7,7 @@ mod approvals;
 mod controllers;
 mod daemon;
 mod envelope;
+mod examination;
 mod handoffs;
 mod turns;
 mod workers;
@@ -19,6 +20,7 @@ pub use controllers::{
 };
 pub use daemon::{CheckHealth, DaemonInfo, DaemonShown, StopDaemon};
 pub use envelope::{Envelope, header};
+pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,

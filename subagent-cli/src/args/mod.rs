@@ -6,6 +6,7 @@
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
+pub mod doctor;
 pub mod handoff;
 pub mod local;
 pub mod numbers;
@@ -25,6 +26,7 @@ use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, S
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
+use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
 use prompt::PromptCommand;
@@ -103,6 +105,7 @@ pub enum Command {
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]
     Daemon(DaemonCommand),
+    Doctor(Doctor),
     Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\

@@ -50,8 +50,13 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
 
 /// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
-    const KEPT: [&str; 4] =
-        ["SUBAGENT_LOG", "SUBAGENT_IDLE_EXIT_SECONDS", "SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE"];
+    const KEPT: [&str; 5] = [
+        "SUBAGENT_LOG",
+        "SUBAGENT_IDLE_EXIT_SECONDS",
+        "SUBAGENT_FAILPOINTS",
+        "SUBAGENT_FAILPOINTS_ONCE",
+        "SUBAGENT_SABOTAGE",
+    ];
     const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
     let passes = |name: &OsString| {
         let name = name.to_string_lossy();
@@ -153,7 +158,8 @@ async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
 }
 
 /// Whether this process is a descendant of an agent.
-fn is_below_guard() -> bool {
+#[must_use]
+pub fn is_below_guard() -> bool {
     let chain = proc::ancestors(nix::unistd::getpid().as_raw()).unwrap_or_default();
     chain.iter().skip(1).any(|ancestor| ancestor.name == GUARD_NAME)
 }

@@ -9,12 +9,19 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use nix::libc::O_NOFOLLOW;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
 pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(O_NOFOLLOW)
+        .open(path)?;
     match file.try_lock() {
         Ok(()) => return Ok(Some(file)),
         Err(TryLockError::WouldBlock) => {}

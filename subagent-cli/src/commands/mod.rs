@@ -14,6 +14,7 @@ mod controller_release;
 mod controller_status;
 mod daemon;
 mod environment_again;
+mod doctor;
 mod git_status;
 mod launcher_list;
 mod launcher_probe;
@@ -77,6 +78,7 @@ pub fn format(command: &Command) -> Format {
         Command::Approve(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
         Command::Daemon(command) => command.json(),
+        Command::Doctor(args) => args.json.json,
         Command::Completions(args) => args.json.json,
         Command::Demo => false,
     })
@@ -115,6 +117,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Approve(args) => approve::run(args, context),
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
+        Command::Doctor(args) => doctor::run(&args, context),
         Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }

@@ -53,6 +53,17 @@ pub enum Outcome {
         /// The same for people; empty prints nothing.
         text: String,
     },
+    /// A result that says whether all is well, in its exit code too (`doctor`).
+    Judged {
+        /// The envelope's `type`.
+        kind: &'static str,
+        /// The envelope's `data`.
+        data: Value,
+        /// The same for people.
+        text: String,
+        /// The exit code.
+        code: u8,
+    },
     /// Text that is the same in every form.
     Lines(String),
     /// A document without an envelope (`subagentd run` and `status`), with the exit code that belongs to it.
@@ -80,13 +91,8 @@ impl Outcome {
 #[must_use]
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (text, code) = match result {
-        Ok(Outcome::Report { kind, data, text }) => match format {
-            Format::Json => (document(success(kind, data)), 0),
-            Format::Text => match Terminal::of_stdout() {
-                Some(terminal) => (human::report(kind, &data, &text, terminal), 0),
-                None => (text, 0),
-            },
-        },
+        Ok(Outcome::Report { kind, data, text }) => (report(format, kind, data, text), 0),
+        Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text), code),
         Ok(Outcome::Lines(text)) => (harmless(text), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
             Format::Json => (self::document(document), code),
@@ -107,6 +113,16 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     match print(&text) {
         Ok(()) => ExitCode::from(code),
         Err(error) => unprintable(&error, code),
+    }
+}
+
+fn report(format: Format, kind: &str, data: Value, text: String) -> String {
+    match format {
+        Format::Json => document(success(kind, data)),
+        Format::Text => match Terminal::of_stdout() {
+            Some(terminal) => human::report(kind, &data, &text, terminal),
+            None => text,
+        },
     }
 }
 

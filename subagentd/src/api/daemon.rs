@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use serde_json::{Value, json};
-use subagent_protocol::api::{CheckHealth, DaemonShown, StopDaemon};
+use subagent_protocol::api::{CheckHealth, DaemonShown, Examination, StopDaemon};
 use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use subagent_protocol::api::Envelope;
 
 use super::Api;
 use super::body::Body;
-use super::caller::Owner;
+use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
 use crate::life::MOST_SECONDS;
 use crate::supervisor::Look;
@@ -23,6 +23,13 @@ use crate::supervisor::Look;
 pub(super) async fn show(State(api): State<Api>) -> Reply<DaemonShown> {
     let live_workers = *api.supervisor.live_workers().borrow();
     Reply("daemon.shown", DaemonShown { info: api.info.as_ref().clone(), live_workers })
+}
+
+/// `GET /v1/daemon/examination`: what only the daemon can see, for `subagent doctor`. From below a worker only that
+/// worker is shown.
+#[cfg_attr(test, utoipa::path(get, path = "/v1/daemon/examination", responses((status = 200, description = "`daemon.examined`", body = Envelope<Examination>))))]
+pub(super) async fn examine(State(api): State<Api>, reader: Reader) -> Outcome<Examination> {
+    Ok(Reply("daemon.examined", api.supervisor.examine(reader.only()).await?))
 }
 
 /// `POST /v1/daemon/health`: the `workerHealth` of the status file; dead runtimes are started again if that is wanted.

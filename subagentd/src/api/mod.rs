@@ -50,6 +50,7 @@ pub fn router(api: Api) -> Router {
     let control = api.control.clone();
     let routes = Router::new()
         .route("/v1/daemon", get(daemon::show))
+        .route("/v1/daemon/examination", get(daemon::examine))
         .route("/v1/daemon/health", post(daemon::health))
         .route(layers::STOP_PATH, post(daemon::stop))
         .route("/v1/controllers", get(controllers::recover).post(controllers::init))

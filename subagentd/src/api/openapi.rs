@@ -23,6 +23,7 @@ use super::{approvals, controllers, daemon, events, handoffs, turns, waits, work
     modifiers(&Errors),
     paths(
         daemon::show,
+        daemon::examine,
         daemon::health,
         daemon::stop,
         controllers::init,

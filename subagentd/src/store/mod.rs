@@ -6,6 +6,7 @@
 pub(crate) mod controllers;
 mod error;
 pub(crate) mod events;
+mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
 mod open;
@@ -27,6 +28,7 @@ use subagent_protocol::{Code, Result};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
+pub(crate) use examine::gaps;
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub(crate) use tx::recall;
 pub use tx::{Once, Tx};

@@ -192,6 +192,14 @@ pub(super) fn remove_before(directory: &Path, segment: u64) {
     }
 }
 
+/// How many bytes of the segments lie behind the cursor.
+pub(super) fn unread(directory: &Path, cursor: Cursor) -> u64 {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let behind = segments(directory).filter(|(number, _)| *number >= cursor.segment);
+    let taken = |number| if number == cursor.segment { cursor.offset } else { 0 };
+    behind.map(|(number, path)| length(&path).saturating_sub(taken(number))).sum()
+}
+
 /// Whether a runtime has begun this segment.
 pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
     segment_path(directory, segment).exists()

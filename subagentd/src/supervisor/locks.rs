@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::libc::O_NOFOLLOW;
 use subagent_protocol::{Code, Error, Result};
 
 /// The file whose lock lives as long as the runtime.
@@ -40,6 +41,7 @@ pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        .custom_flags(O_NOFOLLOW)
         .open(&path)
         .map_err(|error| failed(&path, &error))?;
     match file.try_lock() {

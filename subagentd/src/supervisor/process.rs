@@ -16,7 +16,8 @@ use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use tokio::io::unix::AsyncFd;
 
 /// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
-const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_LOG"];
+const PASSED_ON: &[&str] =
+    &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_SABOTAGE", "SUBAGENT_LOG"];
 
 /// A runtime that was just started.
 pub(super) struct Started {

@@ -41,5 +41,9 @@ impl Spec {
 }
 
 fn names(variables: &Variables) -> Vec<String> {
-    variables.iter().map(|(name, _)| String::from_utf8_lossy(&name.0).into_owned()).collect()
+    let values = subagent_failpoint::sabotaged("database.values");
+    let kept = |(name, value): &(Bytes64, Bytes64)| {
+        String::from_utf8_lossy(if values { &value.0 } else { &name.0 }).into_owned()
+    };
+    variables.iter().map(kept).collect()
 }

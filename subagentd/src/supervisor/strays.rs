@@ -29,7 +29,9 @@ pub(super) async fn end(marker: String) -> usize {
     tokio::task::spawn_blocking(move || end_marked(&marker)).await.unwrap_or(0)
 }
 
-fn end_marked(marker: &str) -> usize {
+/// Kills what carries the marker, now; says how many processes that were.
+#[must_use]
+pub fn end_marked(marker: &str) -> usize {
     let entry = format!("{MARKER}={marker}");
     let mut killed = BTreeSet::new();
     for _ in 0..LOOKS {
@@ -52,6 +54,26 @@ fn end_marked(marker: &str) -> usize {
     killed.len()
 }
 
+/// All processes with a marker of any worker, but for our own executables.
+#[must_use]
+pub fn marked() -> Vec<(i32, String)> {
+    let look = |pid: i32| {
+        let marker = marker_of(pid)?;
+        is_marked(pid, format!("{MARKER}={marker}").as_bytes()).then_some((pid, marker))
+    };
+    pids().filter_map(look).collect()
+}
+
+/// The marker in the environment of a process, whatever its executable is.
+#[must_use]
+pub fn marker_of(pid: i32) -> Option<String> {
+    let environ = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
+    let mut variables = environ.split(|byte| *byte == 0);
+    let prefix = format!("{MARKER}=");
+    let value = variables.find_map(|variable| variable.strip_prefix(prefix.as_bytes()))?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
 /// The processes below this one, for people who want to know what does not end.
 pub(super) fn below(ancestor: i32) -> Vec<i32> {
     let is_below = |pid: &i32| {
@@ -60,7 +82,8 @@ pub(super) fn below(ancestor: i32) -> Vec<i32> {
     pids().filter(is_below).collect()
 }
 
-fn pids() -> impl Iterator<Item = i32> {
+/// The numbers of all processes.
+pub fn pids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

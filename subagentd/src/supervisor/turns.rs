@@ -41,6 +41,9 @@ impl Supervisor {
         if request.simulate.is_none() && request.text.trim().is_empty() && request.blocks.is_empty() {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
         }
+        if subagent_failpoint::sabotaged("log.prompt") {
+            tracing::trace!(text = request.text, "sent");
+        }
         check_size(&request, MOST_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;

@@ -110,7 +110,7 @@ impl Supervisor {
         WorkerView {
             worker_id: row.worker_id.clone(),
             controller_id: row.controller_id.clone(),
-            label: row.label.clone(),
+            label: self.label(row),
             launcher: row.launcher.clone(),
             role: row.role.clone(),
             state,
@@ -126,6 +126,17 @@ impl Supervisor {
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.is_some_and(|snapshot| snapshot.unresponsive),
         }
+    }
+}
+
+impl Supervisor {
+    fn label(&self, row: &WorkerRow) -> String {
+        if subagent_failpoint::sabotaged("view.values") {
+            let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
+            let values = super::environment::read(&file).unwrap_or_default();
+            return values.iter().map(|(_, value)| String::from_utf8_lossy(&value.0)).collect();
+        }
+        row.label.clone()
     }
 }
 

@@ -14,7 +14,8 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 5] = ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent"];
+const NAMES: [&str; 6] =
+    ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent", "stranger"];
 
 /// Where the executables are.
 #[derive(Debug)]

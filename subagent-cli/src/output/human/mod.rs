@@ -4,6 +4,7 @@
 
 mod content;
 mod controllers;
+mod doctor;
 mod event;
 mod failure;
 mod registry;
@@ -46,6 +47,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.inspected" => workers::inspected(view, data),
         "controller.status" => controllers::status(view, data),
         "controller.recovered" => controllers::recovered(view, data),
+        "doctor.report" => doctor::report(view, data),
         "launcher.listed" => registry::launchers(view, data),
         "launcher.shown" => registry::launcher(view, data),
         "launcher.probed" => registry::probed(view, data),

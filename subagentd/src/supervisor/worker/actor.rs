@@ -58,6 +58,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) swept: bool,
     /// Whether a part of the journal of this runtime could not be read.
     pub(super) damaged: bool,
+    /// Records that were not understood since this daemon reads the journal.
+    pub(super) misread: u64,
     pub(super) runtime: Option<Runtime>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
@@ -110,6 +112,9 @@ impl Actor {
             had_runtime: row.incarnation > 0,
             revival: None,
             unresponsive: false,
+            runtime_version: None,
+            cursor: row.cursor,
+            misread: 0,
             settled: false,
         };
         Ok(Self {
@@ -136,6 +141,7 @@ impl Actor {
             clean_end: false,
             swept: false,
             damaged: false,
+            misread: 0,
             runtime: None,
             todo: VecDeque::new(),
             settled: false,
@@ -227,6 +233,9 @@ impl Actor {
             had_runtime: self.incarnation > 0,
             revival: self.revival.clone(),
             unresponsive: self.runtime.as_ref().is_some_and(|runtime| runtime.unresponsive),
+            runtime_version: self.runtime.as_ref().and_then(|runtime| runtime.version.clone()),
+            cursor: self.cursor,
+            misread: self.misread,
             settled: self.settled,
         };
         self.snapshots.send_replace(Arc::new(snapshot));

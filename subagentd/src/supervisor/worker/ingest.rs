@@ -54,6 +54,8 @@ struct Taken {
     guard: Option<ProcessId>,
     ended: bool,
     changed: bool,
+    /// How many records were not understood.
+    misread: u64,
 }
 
 impl Actor {
@@ -92,7 +94,7 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, session_id, guard, ended, changed } = taken;
+        let Taken { worker, drafts, actions, cursor, session_id, guard, ended, changed, misread } = taken;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
@@ -135,6 +137,7 @@ impl Actor {
             .await?;
         self.cursor = cursor;
         self.clean_end |= ended;
+        self.misread += misread;
         if session_id.is_some() {
             self.session_id = session_id;
         }
@@ -158,6 +161,7 @@ impl Actor {
             session_id: None,
             guard: None,
             ended: false,
+            misread: 0,
             changed: next.segment != self.cursor.segment,
         };
         let mut number = self.cursor.number;
@@ -168,6 +172,7 @@ impl Actor {
                 Err(error) => {
                     // The gap in the numbers that follows is journaled with the next record.
                     tracing::error!(worker = %self.worker_id, %error, "a record of the journal is not understood");
+                    taken.misread += 1;
                     continue;
                 }
             };
@@ -190,11 +195,13 @@ impl Actor {
                     }
                     Err(error) => {
                         tracing::error!(worker = %self.worker_id, n = record.n, %error, "the journal contradicts the rules");
+                        taken.misread += 1;
                     }
                 },
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(worker = %self.worker_id, n = record.n, %error, "a record's body is not understood");
+                    taken.misread += 1;
                 }
             }
             taken.drafts.push(Draft {

@@ -41,6 +41,8 @@ pub(super) struct Runtime {
     pub(super) unresponsive: bool,
     pub(super) child: Option<Child>,
     greeted: bool,
+    /// What it said in its hello.
+    pub(super) version: Option<String>,
     /// Commands without an answer.
     unanswered: HashMap<u64, Asked>,
     answer_by: Option<Instant>,
@@ -69,6 +71,7 @@ impl Actor {
             unresponsive: false,
             child,
             greeted: false,
+            version: None,
             unanswered: HashMap::new(),
             answer_by: None,
             reconnect_at: None,
@@ -176,6 +179,7 @@ impl Actor {
         let exit = ExitWatch::of(hello.process).ok().flatten();
         if let Some(runtime) = &mut self.runtime {
             runtime.greeted = true;
+            runtime.version = Some(hello.version.clone());
             if runtime.exit.is_none() {
                 runtime.exit = exit;
             }

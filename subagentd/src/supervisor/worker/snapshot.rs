@@ -5,6 +5,7 @@ use subagent_protocol::process::ProcessId;
 
 use super::Revival;
 use crate::core::Worker;
+use crate::store::Cursor;
 
 /// The committed state of a worker. A new one is published after each commit.
 #[derive(Debug, Clone)]
@@ -25,6 +26,12 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) revival: Option<Revival>,
     /// Whether the runtime lives and does not answer.
     pub(in crate::supervisor) unresponsive: bool,
+    /// The version of the runtime that lives, once it has said hello.
+    pub(in crate::supervisor) runtime_version: Option<String>,
+    /// How far the journal was taken.
+    pub(in crate::supervisor) cursor: Cursor,
+    /// Records that were not understood.
+    pub(in crate::supervisor) misread: u64,
     /// Whether the actor of an adopted worker knows how things stand.
     pub(in crate::supervisor) settled: bool,
 }

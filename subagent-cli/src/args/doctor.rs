@@ -1,0 +1,27 @@
+//! Flags of `doctor`.
+
+use clap::Args;
+
+use super::{CwdFlag, JsonFlag};
+
+/// Look for what is wrong here, and say what to do about it
+///
+/// It looks at processes, database, journals, versions, permissions, disk, config and the system itself, also without a
+/// daemon; it starts none and changes nothing. With --fix it ends processes that nobody knows of, removes sockets and
+/// environments that nobody owns, and makes private what should be. Exits with 0 when no problem is left, else with 1.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent doctor
+  subagent doctor --fix --json")]
+pub struct Doctor {
+    /// Mend what nobody has to judge
+    #[arg(long)]
+    pub fix: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

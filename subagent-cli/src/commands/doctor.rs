@@ -1,0 +1,65 @@
+//! `doctor`: looks at everything here and says what to do. Starts no daemon and makes no state dir.
+
+use serde_json::json;
+use subagent_protocol::Code;
+
+use crate::args::doctor::Doctor;
+use crate::client::is_below_guard;
+use crate::context::{Context, path_value};
+use crate::doctor::{self, Finding, Status};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    if args.fix && is_below_guard() {
+        return Err(Failure::new(
+            Code::ForbiddenFromWorker,
+            "doctor --fix is for the owner of the workers alone, not for an agent or anything that it started",
+        )
+        .recommend("run it without --fix, and tell the person or program that manages this worker"));
+    }
+    let found = doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
+    let count = |status| found.iter().filter(|finding| finding.status == status).count();
+    let problems = count(Status::Problem);
+    let data = json!({
+        "stateDir": path_value(&workspace.state_dir),
+        "healthy": problems == 0,
+        "counts": {
+            "problem": problems, "warning": count(Status::Warning),
+            "fixed": count(Status::Fixed), "ok": count(Status::Ok),
+        },
+        "findings": found,
+    });
+    let lines: Vec<String> = found.iter().map(line).collect();
+    let code = u8::from(problems > 0);
+    Ok(Outcome::Judged { kind: "doctor.report", data, text: lines.join("\n"), code })
+}
+
+/// A line for a script: status, id, what was seen, what to do.
+fn line(finding: &Finding) -> String {
+    let Finding { id, status, seen, action, .. } = finding;
+    let item = json!({"id": id, "status": status, "seen": seen, "action": action});
+    text::rows(&json!({"items": [item]}), &["status", "id", "seen", "action"], "").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::doctor::Group;
+    use crate::output::json as one_line;
+
+    #[test]
+    fn a_finding_is_one_line_and_its_json_names_everything() {
+        let finding = Finding::problem(Group::Disk, "disk.stateDir", "a\nb").advise("`c`");
+        assert_eq!(line(&finding), "problem\tdisk.stateDir\ta b\t`c`");
+        assert_eq!(line(&Finding::ok(Group::Disk, "disk.stateDir", "x")), "ok\tdisk.stateDir\tx");
+        let json: Value = serde_json::to_value(&finding).unwrap_or_default();
+        assert_eq!(
+            one_line::line(json),
+            r#"{"action": "`c`", "group": "disk", "id": "disk.stateDir", "seen": "a\nb", "status": "problem"}"#
+        );
+    }
+}

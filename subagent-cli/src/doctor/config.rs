@@ -1,0 +1,52 @@
+//! The config file, and whether what it names is installed.
+
+use subagent_config::{discovery, launcher};
+
+use super::database::counted;
+use super::facts::Facts;
+use super::finding::{Finding, Group};
+
+const GROUP: Group = Group::Config;
+const FILE: &str = "config.file";
+const LAUNCHERS: &str = "config.launchers";
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    let loaded = match discovery::load(None, facts.cwd.as_deref(), &facts.env) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            return vec![
+                Finding::problem(GROUP, FILE, error.message())
+                    .advise("correct it; docs/config.md has all keys"),
+            ];
+        }
+    };
+    let path = loaded.path.display();
+    if !loaded.loaded {
+        return vec![
+            Finding::ok(GROUP, FILE, format!("there is none ({path})"))
+                .advise("make one with `subagent config init`"),
+        ];
+    }
+    let mut found = vec![Finding::ok(GROUP, FILE, format!("{path} is loaded"))];
+    let cwd = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
+    let before = found.len();
+    for (name, launcher) in &loaded.config.launchers {
+        if let Some(problem) = launcher::resolve(name, launcher, cwd, &facts.env).problem {
+            let quoted = shell_words::quote(name).into_owned();
+            found.push(
+                Finding::warning(GROUP, LAUNCHERS, format!("{name} cannot be started: {problem}")).advise(
+                    format!("install it, or change its command; see `subagent launcher probe {quoted}`"),
+                ),
+            );
+        }
+    }
+    if found.len() == before {
+        let count = loaded.config.launchers.len();
+        found.push(Finding::ok(
+            GROUP,
+            LAUNCHERS,
+            format!("{}, all of them installed", counted(count, "launcher")),
+        ));
+    }
+    found
+}

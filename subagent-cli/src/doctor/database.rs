@@ -1,0 +1,155 @@
+//! The database, as the daemon sees it: only it opens `state.db`.
+
+use subagent_protocol::Code;
+use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
+
+use super::disk::size;
+use super::facts::{Daemon, Facts};
+use super::finding::{Finding, Group};
+
+const GROUP: Group = Group::Database;
+const SOUND: &str = "database.sound";
+const SIZE: &str = "database.size";
+const WORKERS: &str = "database.workers";
+const GAPS: &str = "database.gaps";
+
+/// A log of changes of this size is not taken over into the database: somebody keeps it busy.
+const LARGE_WAL: u64 = 256 * 1024 * 1024;
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    if !facts.has_state || !facts.state_dir.join("state.db").exists() {
+        return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
+    }
+    let mut found = match (&facts.examination, &facts.daemon) {
+        (Some(examination), _) => examined(examination),
+        (None, Daemon::None) => {
+            let seen = "not examined: only a daemon opens it, and none runs";
+            vec![
+                Finding::ok(GROUP, SOUND, seen)
+                    .advise("start one with `subagent daemon start`, then look again"),
+            ]
+        }
+        (None, _) => vec![unexamined(facts)],
+    };
+    found.push(sizes(facts));
+    found
+}
+
+fn unexamined(facts: &Facts) -> Finding {
+    match &facts.unexamined {
+        Some(failure) if failure.is(Code::InvalidArgument) => {
+            Finding::warning(GROUP, SOUND, "not examined: the daemon is of a version that cannot do that")
+                .advise("replace it with `subagent daemon restart`; workers go on")
+        }
+        Some(failure) => Finding::problem(GROUP, SOUND, format!("{}: {}", failure.code, failure.message))
+            .advise("look at `subagent daemon logs --lines 50`"),
+        None => Finding::warning(GROUP, SOUND, "not examined: the daemon does not answer"),
+    }
+}
+
+fn examined(Examination { database, workers, .. }: &Examination) -> Vec<Finding> {
+    let mut found = vec![soundness(database)];
+    found.extend(rows(database, workers));
+    found.extend(gaps(workers));
+    found
+}
+
+fn soundness(database: &ExaminedDatabase) -> Finding {
+    let ExaminedDatabase { schema, problems, complete, .. } = database;
+    match (problems.as_slice(), complete) {
+        ([], true) => {
+            Finding::ok(GROUP, SOUND, format!("schema {schema}; SQLite's checks find nothing wrong"))
+        }
+        ([], false) => {
+            let seen = "SQLite's checks were ended after 10 s; they had found nothing wrong so far";
+            Finding::warning(GROUP, SOUND, seen).advise("look again when less is going on")
+        }
+        (problems, _) => {
+            let seen = format!("{} found by SQLite: {}", problems.len(), problems.join("; "));
+            Finding::problem(GROUP, SOUND, seen).advise(
+                "stop everything with `subagent daemon stop --workers`, and put a copy of the state dir in its place",
+            )
+        }
+    }
+}
+
+fn rows(database: &ExaminedDatabase, workers: &[ExaminedWorker]) -> Vec<Finding> {
+    let aside = workers.iter().filter_map(|worker| Some((worker, worker.set_aside.as_ref()?)));
+    let mut found: Vec<Finding> = aside
+        .map(|(worker, why)| {
+            Finding::problem(GROUP, WORKERS, format!("{} is set aside: {why}", worker.worker_id)).advise(
+                format!(
+                    "nothing can be done with it any more; its events are in `subagent watch --worker-id {}`",
+                    worker.worker_id
+                ),
+            )
+        })
+        .collect();
+    if database.unreadable_workers > 0 {
+        let seen = format!("{} rows of the table of workers cannot be read", database.unreadable_workers);
+        found
+            .push(Finding::problem(GROUP, WORKERS, seen).advise("look at `subagent daemon logs --lines 50`"));
+    }
+    for worker in workers.iter().filter(|worker| worker.misread > 0) {
+        let seen = format!(
+            "{}: {} not understood",
+            worker.worker_id,
+            counted(usize::try_from(worker.misread).unwrap_or(usize::MAX), "record")
+        );
+        found.push(Finding::warning(GROUP, WORKERS, seen).advise(
+            "they are stored and change nothing; `subagent daemon logs --lines 50` says which they are",
+        ));
+    }
+    if found.is_empty() {
+        found.push(Finding::ok(
+            GROUP,
+            WORKERS,
+            format!("{}, none set aside", counted(workers.len(), "worker")),
+        ));
+    }
+    found
+}
+
+/// So many of them, in words.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// What is missing stays missing: it is told for as long as the worker is there to be asked.
+fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
+    let missing = workers.iter().filter(|worker| worker.gaps > 0);
+    let (stopped, open): (Vec<_>, Vec<_>) = missing.partition(|worker| worker.state == "stopped");
+    let mut found: Vec<Finding> = open
+        .into_iter()
+        .map(|worker| {
+            let seen = format!("records of {} are missing ({} times)", worker.worker_id, worker.gaps);
+            Finding::warning(GROUP, GAPS, seen).advise(format!(
+                "see which in `subagent worker inspect {} --event-type journal.gap`",
+                worker.worker_id
+            ))
+        })
+        .collect();
+    if found.is_empty() {
+        let seen = match stopped.len() {
+            0 => "no record is missing".to_owned(),
+            count => format!("records are missing of {} that are stopped", counted(count, "worker")),
+        };
+        found.push(Finding::ok(GROUP, GAPS, seen));
+    }
+    found
+}
+
+fn sizes(facts: &Facts) -> Finding {
+    let length = |name: &str| std::fs::metadata(facts.state_dir.join(name)).map_or(0, |found| found.len());
+    let (bytes, wal) = (length("state.db"), length("state.db-wal"));
+    let free = facts.examination.as_ref().map_or(0, |examination| {
+        examination.database.free_pages.saturating_mul(examination.database.page_bytes)
+    });
+    let seen = format!("{}, of that {} free; its WAL has {}", size(bytes), size(free), size(wal));
+    if wal > LARGE_WAL {
+        return Finding::warning(GROUP, SIZE, seen).advise(
+            "another program may keep state.db open (fuser or lsof names it); else `subagent daemon restart`",
+        );
+    }
+    Finding::ok(GROUP, SIZE, seen)
+}

@@ -1,0 +1,165 @@
+//! What runtimes wrote and nobody took, and the files of workers that nobody owns.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use subagent_protocol::ids::WorkerId;
+
+use super::disk::size;
+use super::facts::Facts;
+use super::finding::{Finding, Group};
+use super::holders::Role;
+
+const GROUP: Group = Group::Journals;
+const BACKLOG: &str = "journals.backlog";
+const UNKNOWN: &str = "journals.unknown";
+const LEFT: &str = "journals.leftFiles";
+
+/// More than this is more than a moment's work for the daemon.
+const LARGE: u64 = 64 * 1024 * 1024;
+/// From here on the agent is not read any more.
+const FULL: u64 = 1024 * 1024 * 1024;
+/// A file that is younger may belong to a worker that is only just being started.
+const SETTLED: Duration = Duration::from_secs(60);
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    if !facts.has_state {
+        return vec![Finding::ok(GROUP, BACKLOG, "there are none yet")];
+    }
+    let mut found = backlog(facts);
+    found.extend(unknown(facts));
+    found.extend(left_files(facts));
+    found
+}
+
+fn backlog(facts: &Facts) -> Vec<Finding> {
+    let Some(examination) = &facts.examination else {
+        let bytes: u64 = folders(facts).iter().map(|folder| segments(&facts.runtimes().join(folder))).sum();
+        return vec![Finding::ok(
+            GROUP,
+            BACKLOG,
+            format!("{} on disk; the next daemon takes them in", size(bytes)),
+        )];
+    };
+    let mut found = Vec::new();
+    for worker in examination.workers.iter().filter(|worker| worker.unread_bytes > LARGE) {
+        let seen =
+            format!("{} of {} are not in the database yet", size(worker.unread_bytes), worker.worker_id);
+        let finding = if worker.unread_bytes >= FULL {
+            Finding::problem(GROUP, BACKLOG, format!("{seen}; its agent is not read until they are"))
+        } else {
+            Finding::warning(GROUP, BACKLOG, seen)
+        };
+        found.push(finding.advise("see what holds it up in `subagent daemon logs --lines 50`"));
+    }
+    if found.is_empty() {
+        let bytes: u64 = examination.workers.iter().map(|worker| worker.unread_bytes).sum();
+        found.push(Finding::ok(GROUP, BACKLOG, format!("{} are not in the database yet", size(bytes))));
+    }
+    found
+}
+
+/// The folders of workers below `runtimes`.
+fn folders(facts: &Facts) -> Vec<String> {
+    let entries = fs::read_dir(facts.runtimes()).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.parse::<WorkerId>().is_ok())
+        .collect();
+    found.sort();
+    found
+}
+
+fn segments(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let journals = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "journal"));
+    journals.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum()
+}
+
+/// Journals of workers that the database does not know. They may be all that is left of something, so that nobody but
+/// a person removes them.
+fn unknown(facts: &Facts) -> Vec<Finding> {
+    let Some(examination) = facts.all_workers() else { return Vec::new() };
+    let known: BTreeSet<&str> = examination.workers.iter().map(|worker| worker.worker_id.as_str()).collect();
+    let unreadable = examination.database.unreadable_workers > 0;
+    let mut found = Vec::new();
+    for worker in folders(facts).iter().filter(|worker| !known.contains(worker.as_str()) && !unreadable) {
+        let folder = facts.runtimes().join(worker);
+        if segments(&folder) == 0 || !is_settled(&folder) {
+            continue;
+        }
+        let seen = format!("{} of {worker}, which the database does not know", size(segments(&folder)));
+        let quoted = shell_words::quote(&folder.to_string_lossy()).into_owned();
+        found.push(
+            Finding::warning(GROUP, UNKNOWN, seen)
+                .advise(format!("if nobody needs what it did, remove them with `rm -r {quoted}`")),
+        );
+    }
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, UNKNOWN, "each belongs to a worker that is known"));
+    }
+    found
+}
+
+/// Environments and sockets in the folder of the sockets that nobody owns: they are the rest of a crash.
+fn left_files(facts: &Facts) -> Vec<Finding> {
+    let live: BTreeSet<&str> = facts.holders.iter().map(|holder| holder.worker.as_str()).collect();
+    let needed = |worker: &str| match facts.all_workers() {
+        Some(all) => {
+            all.database.unreadable_workers > 0
+                || all.workers.iter().any(|known| known.worker_id == worker && known.state != "stopped")
+        }
+        // Without a daemon: one that was never started, or is gone.
+        None => facts.runtimes().join(worker).exists(),
+    };
+    let mut found = Vec::new();
+    for folder in &facts.runtime_dirs {
+        for (worker, path) in folder.worker_files().unwrap_or_default() {
+            let is_socket = path.extension().is_some_and(|end| end == "sock");
+            let owned = live.contains(worker.as_str()) || (!is_socket && needed(&worker));
+            if !owned && is_settled(&path) {
+                found.push(left(
+                    facts,
+                    &path,
+                    if is_socket { "a socket" } else { "an environment" },
+                    &worker,
+                ));
+            }
+        }
+        let (socket, daemon) = (folder.daemon_socket(), Role::Daemon);
+        let served = facts.holders.iter().any(|holder| holder.role == daemon);
+        if socket.exists() && !served && is_settled(&socket) {
+            found.push(left(facts, &socket, "a socket", "a daemon that is gone"));
+        }
+    }
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, LEFT, "no socket and no environment is left over"));
+    }
+    found
+}
+
+fn left(facts: &Facts, path: &Path, what: &str, of: &str) -> Finding {
+    let seen = format!("{what} of {of} is left over: {}", path.display());
+    if !facts.fix {
+        return Finding::warning(GROUP, LEFT, seen).advise(format!("remove it with {}", facts.fix_command()));
+    }
+    match fs::remove_file(path) {
+        Ok(()) => Finding::fixed(GROUP, LEFT, format!("{seen}; it was removed")),
+        Err(error) => Finding::problem(GROUP, LEFT, format!("{seen}; it cannot be removed: {error}"))
+            .advise(format!("remove it with `rm {}`", shell_words::quote(&path.to_string_lossy()))),
+    }
+}
+
+fn is_settled(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > SETTLED))
+}
+
+impl Facts {
+    fn runtimes(&self) -> PathBuf {
+        self.state_dir.join("runtimes")
+    }
+}

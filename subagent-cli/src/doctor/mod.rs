@@ -1,0 +1,105 @@
+//! `subagent doctor`: what is wrong here, and what to do about it.
+//!
+//! Looks without changing anything, starts nothing and waits for nobody for long; what the daemon knows it is asked
+//! for, if it runs. Only with `--fix` the few things are mended that nobody has to judge. Must not open the database.
+
+mod config;
+mod database;
+mod disk;
+mod facts;
+mod finding;
+mod holders;
+mod journals;
+mod machine;
+mod permissions;
+mod processes;
+mod repair;
+mod versions;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use subagent_config::Environment;
+
+use facts::Facts;
+pub use finding::{Finding, Group, Status};
+
+/// How long one look may take: a file system that hangs must not hang the rest.
+const LOOK: Duration = Duration::from_secs(20);
+/// The same for one that may have to end processes.
+const LOOK_AND_MEND: Duration = Duration::from_secs(90);
+/// For everything that is found out first: what runs, and what the daemon says.
+const GATHER: Duration = Duration::from_secs(40);
+
+type Look = fn(&Facts) -> Vec<Finding>;
+
+const LOOKS: [(Group, &str, Look); 8] = [
+    (Group::Processes, "processes.look", processes::look),
+    (Group::Database, "database.look", database::look),
+    (Group::Journals, "journals.look", journals::look),
+    (Group::Versions, "versions.look", versions::look),
+    (Group::Permissions, "permissions.look", permissions::look),
+    (Group::Disk, "disk.look", disk::look),
+    (Group::Config, "config.look", config::look),
+    (Group::Machine, "machine.look", machine::look),
+];
+
+/// Looks at everything; the worst comes first.
+#[must_use]
+pub fn examine(env: &Environment, cwd: Option<PathBuf>, state_dir: PathBuf, fix: bool) -> Vec<Finding> {
+    let env = env.clone();
+    let place = state_dir.display().to_string();
+    let Some(facts) = within(GATHER, move || Facts::gather(&env, cwd, state_dir, fix)) else {
+        let seen = format!("{place} cannot be looked at within {} s", GATHER.as_secs());
+        return vec![
+            Finding::problem(Group::Processes, "processes.look", seen)
+                .advise(format!("see whether its file system answers: `ls {}`", shell_words::quote(&place))),
+        ];
+    };
+    let facts = Arc::new(facts);
+    let time = if fix { LOOK_AND_MEND } else { LOOK };
+    let mut found: Vec<Finding> = Vec::new();
+    for (group, id, look) in LOOKS {
+        let facts = Arc::clone(&facts);
+        found.extend(within(time, move || look(&facts)).unwrap_or_else(|| {
+            vec![Finding::problem(group, id, format!("the look took more than {} s", time.as_secs()))]
+        }));
+    }
+    found.sort_by_key(|finding| (finding.status, finding.group));
+    found
+}
+
+/// Runs it on a thread of its own; `None` when it takes too long (it goes with the process), or panicked.
+fn within<T: Send + 'static>(time: Duration, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, result) = mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = done.send(look());
+    });
+    result.recv_timeout(time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_that_hangs_is_left_behind() {
+        let (_open, never) = mpsc::channel::<()>();
+        assert_eq!(within(Duration::from_millis(10), move || never.recv().is_ok()), None);
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+    }
+
+    #[test]
+    fn where_nothing_was_ever_done_nothing_is_made_and_nothing_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let env = Environment::new([("HOME".into(), base.clone().into())], &base);
+        let found = examine(&env, None, base.join(".subagent/state"), false);
+        let ours = |finding: &&Finding| !matches!(finding.group, Group::Machine | Group::Disk);
+        assert!(found.iter().filter(ours).all(|finding| finding.status == Status::Ok), "{found:#?}");
+        assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,232 @@
+//! Who may read and write what is ours. Looks at the names themselves: a link that leads elsewhere is told, not followed.
+
+use std::fs::{self, Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use subagent_config::state_dir;
+
+use super::facts::Facts;
+use super::finding::{Finding, Group};
+
+const GROUP: Group = Group::Permissions;
+const STATE_DIR: &str = "permissions.stateDir";
+const FILES: &str = "permissions.files";
+const SOCKET_DIR: &str = "permissions.socketDir";
+const PARENTS: &str = "permissions.parents";
+const GITIGNORE: &str = "permissions.gitignore";
+
+/// What is ours in a state dir; a user's own folder may hold more.
+const OURS: [&str; 10] = [
+    "state.db",
+    "state.db-wal",
+    "state.db-shm",
+    "daemon.lock",
+    "start.lock",
+    "daemon.json",
+    "subagentd-status.json",
+    "logs",
+    "runtimes",
+    "handoffs",
+];
+const OTHERS: u32 = 0o077;
+const OTHERS_MAY_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+/// How deep our own files lie.
+const DEPTH: usize = 4;
+/// No more are looked at, and of what is wrong no more is told.
+const MOST_FILES: usize = 20_000;
+const MOST_TOLD: usize = 20;
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    if !facts.has_state {
+        return vec![Finding::ok(GROUP, STATE_DIR, "there is no state dir yet")];
+    }
+    let mut found = vec![folder(facts), gitignore(facts)];
+    found.extend(parents(facts));
+    found.extend(files(facts));
+    found.extend(sockets(facts));
+    found
+}
+
+/// The state dir itself. One that a user made for something else keeps its mode: what we write into it is private.
+fn folder(facts: &Facts) -> Finding {
+    let own = facts.state_dir.ends_with(".subagent/state");
+    match fs::symlink_metadata(&facts.state_dir) {
+        Err(error) => Finding::problem(GROUP, STATE_DIR, format!("it cannot be looked at: {error}")),
+        Ok(meta) => match wrong(&meta) {
+            None => Finding::ok(GROUP, STATE_DIR, format!("{} is private", facts.state_dir.display())),
+            Some(why) if own => mend(facts, STATE_DIR, &facts.state_dir, &meta, &why),
+            Some(why) => Finding::warning(GROUP, STATE_DIR, format!("{}: {why}", facts.state_dir.display()))
+                .advise(format!("if nothing else is kept there, run {}", chmod(&facts.state_dir, &meta))),
+        },
+    }
+}
+
+fn gitignore(facts: &Facts) -> Finding {
+    let own = facts.state_dir.ends_with(".subagent/state");
+    if !own || facts.state_dir.join(".gitignore").symlink_metadata().is_ok() {
+        return Finding::ok(GROUP, GITIGNORE, "git leaves the state dir alone");
+    }
+    let seen = "the state dir has no .gitignore: a commit could take it in";
+    if !facts.fix {
+        return Finding::warning(GROUP, GITIGNORE, seen)
+            .advise(format!("make one with {}", facts.fix_command()));
+    }
+    match state_dir::ignore_in_git(&facts.state_dir) {
+        Ok(()) => Finding::fixed(GROUP, GITIGNORE, format!("{seen}; it was made")),
+        Err(error) => Finding::problem(GROUP, GITIGNORE, format!("{seen}, and none can be made: {error}")),
+    }
+}
+
+/// Whoever may write in a folder above can put another state dir into the place of ours.
+fn parents(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut child = fs::symlink_metadata(&facts.state_dir).ok();
+    for folder in facts.state_dir.ancestors().skip(1) {
+        let meta = fs::symlink_metadata(folder).ok();
+        if let (Some(folder_meta), Some(child)) = (&meta, &child)
+            && can_be_replaced(folder_meta.mode(), child.uid())
+        {
+            let seen = format!("everybody may write in {}, and so replace what is in it", folder.display());
+            let quoted = shell_words::quote(&folder.to_string_lossy()).into_owned();
+            found.push(
+                Finding::problem(GROUP, PARENTS, seen)
+                    .advise(format!("run `chmod o-w {quoted}`, or move the workspace")),
+            );
+        }
+        child = meta;
+    }
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, PARENTS, "nobody else can replace the state dir"));
+    }
+    found
+}
+
+/// Whether others may replace a child of this owner in a folder of this mode.
+fn can_be_replaced(folder_mode: u32, child_owner: u32) -> bool {
+    let protected = folder_mode & STICKY != 0 && (child_owner == own_uid() || child_owner == 0);
+    folder_mode & OTHERS_MAY_WRITE != 0 && !protected
+}
+
+fn files(facts: &Facts) -> Vec<Finding> {
+    let mut seen = Vec::new();
+    for name in OURS {
+        walk(&facts.state_dir.join(name), DEPTH, &mut seen);
+    }
+    let count = seen.len();
+    let mut found: Vec<Finding> = seen
+        .into_iter()
+        .filter_map(|(path, meta)| Some((wrong(&meta)?, path, meta)))
+        .take(MOST_TOLD)
+        .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
+        .collect();
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
+    }
+    found
+}
+
+fn sockets(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for folder in &facts.runtime_dirs {
+        let ours = folder.worker_files().unwrap_or_default().into_iter().map(|(_, path)| path);
+        for path in [folder.path().to_owned(), folder.daemon_socket()].into_iter().chain(ours) {
+            if let Ok(meta) = fs::symlink_metadata(&path)
+                && let Some(why) = wrong(&meta)
+            {
+                found.push(mend(facts, SOCKET_DIR, &path, &meta, &why));
+            }
+        }
+    }
+    found.truncate(MOST_TOLD);
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, SOCKET_DIR, "sockets and environments are private"));
+    }
+    found
+}
+
+fn walk(path: &Path, depth: usize, seen: &mut Vec<(PathBuf, Metadata)>) {
+    let Ok(meta) = fs::symlink_metadata(path) else { return };
+    if seen.len() >= MOST_FILES {
+        return;
+    }
+    let is_folder = meta.is_dir();
+    seen.push((path.to_owned(), meta));
+    if is_folder && depth > 0 {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            walk(&entry.path(), depth - 1, seen);
+        }
+    }
+}
+
+/// What is wrong with a file or folder of ours.
+fn wrong(meta: &Metadata) -> Option<String> {
+    if meta.uid() != own_uid() {
+        Some(format!("it belongs to user {}", meta.uid()))
+    } else if meta.is_symlink() {
+        Some("it is a symbolic link, which we never make here".to_owned())
+    } else if meta.mode() & OTHERS != 0 {
+        Some(format!("others may use it (mode {:04o})", meta.mode() & 0o7777))
+    } else {
+        None
+    }
+}
+
+/// A wrong mode is mended; whose file it is, and where a link leads, is for a person to judge.
+fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str) -> Finding {
+    let seen = format!("{}: {why}", path.display());
+    if meta.uid() != own_uid() || meta.is_symlink() {
+        let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
+        return Finding::problem(GROUP, id, seen)
+            .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"));
+    }
+    if !facts.fix {
+        let command = chmod(path, meta);
+        return Finding::problem(GROUP, id, seen)
+            .advise(format!("run {command}, or {}", facts.fix_command()));
+    }
+    match fs::set_permissions(path, Permissions::from_mode(private(meta))) {
+        Ok(()) => Finding::fixed(GROUP, id, format!("{seen}; it is private now")),
+        Err(error) => Finding::problem(GROUP, id, format!("{seen}, and that cannot be changed: {error}")),
+    }
+}
+
+fn private(meta: &Metadata) -> u32 {
+    meta.mode() & 0o700
+}
+
+fn chmod(path: &Path, meta: &Metadata) -> String {
+    format!("`chmod {:o} {}`", private(meta), shell_words::quote(&path.to_string_lossy()))
+}
+
+fn own_uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sticky_folder_protects_what_is_ours() {
+        let (own, other) = (own_uid(), own_uid() + 1);
+        assert!(!can_be_replaced(0o041_777, own) && can_be_replaced(0o041_777, other));
+        assert!(can_be_replaced(0o040_777, own) && !can_be_replaced(0o040_755, other));
+    }
+
+    #[test]
+    fn what_others_may_use_is_wrong_and_so_is_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let look = |path: &Path| wrong(&fs::symlink_metadata(path).unwrap());
+        for (mode, fine) in [(0o600, true), (0o700, true), (0o640, false), (0o604, false), (0o601, false)] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(look(&file).is_none(), fine, "{mode:o}");
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
+        assert!(look(&dir.path().join("link")).unwrap().contains("link"));
+    }
+}

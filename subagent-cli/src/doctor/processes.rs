@@ -1,0 +1,178 @@
+//! What runs for this state dir, and what runs without anybody who knows of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use subagent_protocol::Code;
+use subagent_protocol::ids::WorkerId;
+use subagentd::supervisor::strays;
+
+use super::facts::{Daemon, Facts};
+use super::finding::{Finding, Group};
+use super::holders::{Holder, Role};
+use super::repair;
+
+const GROUP: Group = Group::Processes;
+const DAEMON: &str = "processes.daemon";
+const RUNTIMES: &str = "processes.runtimes";
+const STRAYS: &str = "processes.strays";
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    let mut found = vec![daemon(facts)];
+    found.extend(runtimes(facts));
+    found.extend(strays(facts));
+    found
+}
+
+fn daemon(facts: &Facts) -> Finding {
+    let process = facts.holders.iter().find(|holder| holder.role == Role::Daemon);
+    match (&facts.daemon, process) {
+        (_, Some(Holder { pid, stopped: true, .. })) => {
+            Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) is stopped by a signal"))
+                .advise(format!("let it go on with `kill -CONT {pid}`"))
+        }
+        (Daemon::Answers(shown), _) => {
+            let pid = shown.info.process.pid;
+            Finding::ok(GROUP, DAEMON, format!("it runs (pid {pid}) and answers"))
+        }
+        (Daemon::Fails(failure), _) if !failure.is(Code::DaemonUnresponsive) => {
+            Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
+                .advise("end it with `subagent daemon stop`; workers go on")
+        }
+        (_, Some(Holder { pid, .. })) => {
+            Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
+                .advise(format!(
+                    "end it with `kill {pid}`; workers go on, the next command starts another one"
+                ))
+        }
+        (Daemon::None | Daemon::Fails(_), None) => {
+            Finding::ok(GROUP, DAEMON, "none runs; the next command that needs one starts it")
+        }
+    }
+}
+
+/// Why nobody knows of a runtime, if so.
+fn orphan(facts: &Facts, worker: &str) -> Option<&'static str> {
+    let known = facts.all_workers()?.workers.iter().find(|known| known.worker_id == worker);
+    match known {
+        None => Some("is unknown to the database"),
+        Some(known) if known.state == "stopped" => Some("is stopped"),
+        Some(_) => None,
+    }
+}
+
+fn runtimes(facts: &Facts) -> Vec<Finding> {
+    let mut by_worker: BTreeMap<&str, Vec<&Holder>> = BTreeMap::new();
+    for holder in facts.holders.iter().filter(|holder| holder.role != Role::Daemon) {
+        by_worker.entry(&holder.worker).or_default().push(holder);
+    }
+    let count = by_worker.len();
+    let mut found = Vec::new();
+    for (worker, holders) in by_worker {
+        if let Some(why) = orphan(facts, worker) {
+            // A worker is stored as stopped when its locks are free: one that was just ending is gone by now.
+            if holders.iter().any(|holder| holder.lives()) {
+                found.push(orphaned(facts, worker, why, &holders));
+            }
+            continue;
+        }
+        for holder in holders.iter().filter(|holder| holder.stopped) {
+            let what = if holder.role == Role::Runtime { "runtime" } else { "guard" };
+            let (pid, seen) = (holder.pid, format!("the {what} of {worker} is stopped by a signal"));
+            found.push(
+                Finding::problem(GROUP, RUNTIMES, format!("{seen} (pid {pid})"))
+                    .advise(format!("let it go on with `kill -CONT {pid}`")),
+            );
+        }
+        let hangs = facts.examination.iter().flat_map(|examination| &examination.workers).any(|known| {
+            known.worker_id == worker && known.unresponsive && !holders.iter().any(|holder| holder.stopped)
+        });
+        if hangs {
+            found.push(
+                Finding::problem(
+                    GROUP,
+                    RUNTIMES,
+                    format!("the runtime of {worker} lives and does not answer"),
+                )
+                .advise(format!("start it anew with `subagent worker restart {worker} --force`")),
+            );
+        }
+        if holders.iter().all(|holder| holder.role == Role::Guard && !holder.stopped) {
+            let seen = format!("the guard of {worker} is still ending what the agent has started");
+            found.push(Finding::warning(GROUP, RUNTIMES, seen).advise(
+                "look again in a moment; what does not end hangs in the kernel or is another user's",
+            ));
+        }
+    }
+    if found.is_empty() {
+        let seen = match (count, &facts.daemon) {
+            (0, _) => "no runtime lives".to_owned(),
+            (count, Daemon::None) => format!("{count} live; without a daemon they go on by themselves"),
+            (count, _) => format!("{count} live, each of a worker that is known"),
+        };
+        found.push(Finding::ok(GROUP, RUNTIMES, seen));
+    }
+    found
+}
+
+fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&Holder]) -> Finding {
+    let pids: Vec<String> = holders.iter().map(|holder| holder.pid.to_string()).collect();
+    let seen = format!("a runtime of {worker} lives (pid {}), and that worker {why}", pids.join(", "));
+    if !facts.fix {
+        return Finding::problem(GROUP, RUNTIMES, seen)
+            .advise(format!("end it with {}", facts.fix_command()));
+    }
+    match repair::end_runtime(holders) {
+        Ok(()) => {
+            Finding::fixed(GROUP, RUNTIMES, format!("{seen}; it was ended with all that it had started"))
+        }
+        Err(left) => Finding::problem(GROUP, RUNTIMES, format!("{seen}; it could not be ended: {left}"))
+            .advise("look at these processes; what hangs in the kernel ends with the machine alone"),
+    }
+}
+
+/// Processes with the marker of a runtime of this state dir that is gone, by marker.
+fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
+    let live: BTreeSet<&str> = facts.holders.iter().filter_map(|holder| holder.marker.as_deref()).collect();
+    // A runtime that has no guard yet, or lost it, ends or will end what is below it by itself.
+    let unguarded = |worker: &str| {
+        let of = |role| facts.holders.iter().any(|holder| holder.role == role && holder.worker == worker);
+        of(Role::Runtime) && !of(Role::Guard)
+    };
+    let mut found: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for (pid, marker) in &facts.marked {
+        let Some((worker, _)) = marker.rsplit_once('.') else { continue };
+        let ours = worker.parse::<WorkerId>().is_ok()
+            && facts.state_dir.join("runtimes").join(worker).is_dir()
+            && !live.contains(marker.as_str())
+            && !unguarded(worker);
+        if ours {
+            found.entry(marker).or_default().push(*pid);
+        }
+    }
+    found
+}
+
+fn strays(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (marker, pids) in stray_markers(facts) {
+        let list: Vec<String> = pids.iter().map(i32::to_string).collect();
+        let seen = format!(
+            "{} left by runtime {marker}, which is gone (pid {})",
+            if pids.len() == 1 { "a process".to_owned() } else { format!("{} processes", pids.len()) },
+            list.join(", ")
+        );
+        found.push(if facts.fix {
+            match strays::end_marked(marker) {
+                0 => Finding::ok(GROUP, STRAYS, format!("{seen}; gone by themselves")),
+                ended => Finding::fixed(GROUP, STRAYS, format!("{seen}; {ended} ended")),
+            }
+        } else {
+            Finding::problem(GROUP, STRAYS, seen).advise(format!("end them with {}", facts.fix_command()))
+        });
+    }
+    if found.is_empty() {
+        let seen = "no process carries the marker of a runtime that is gone";
+        found.push(Finding::ok(GROUP, STRAYS, seen));
+    }
+    found
+}

@@ -1,0 +1,93 @@
+//! Executables of different versions beside each other. That works; it should not stay so unnoticed.
+
+use subagent_protocol::Code;
+
+use super::facts::{Daemon, Facts};
+use super::finding::{Finding, Group};
+use super::holders::Role;
+
+const GROUP: Group = Group::Versions;
+const DAEMON: &str = "versions.daemon";
+const RUNTIMES: &str = "versions.runtimes";
+const REPLACED: &str = "versions.replaced";
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
+pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    let mut found = vec![daemon(facts)];
+    found.extend(runtimes(facts));
+    found.extend(replaced(facts));
+    found
+}
+
+/// How the daemon is replaced: one that somebody runs in the foreground is that person's.
+fn restart(facts: &Facts) -> &'static str {
+    match &facts.daemon {
+        Daemon::Answers(shown) if shown.info.mode != "background" => {
+            "end it with `subagent daemon stop` and start it where it was started; workers go on"
+        }
+        _ => "replace it with `subagent daemon restart`; workers and their turns go on",
+    }
+}
+
+fn daemon(facts: &Facts) -> Finding {
+    match &facts.daemon {
+        Daemon::Answers(shown) if shown.info.version != OWN => {
+            let seen = format!("the daemon is {}, this command is {OWN}", shown.info.version);
+            Finding::warning(GROUP, DAEMON, seen).advise(restart(facts))
+        }
+        Daemon::Answers(_) => Finding::ok(GROUP, DAEMON, format!("command and daemon are {OWN}")),
+        Daemon::Fails(failure) if failure.is(Code::DaemonTooOld) || failure.is(Code::DaemonTooNew) => {
+            let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
+            Finding::problem(GROUP, DAEMON, failure.message.clone())
+                .advise(advice.unwrap_or("use executables of one version").to_owned())
+        }
+        Daemon::Fails(_) => {
+            Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon did not say"))
+        }
+        Daemon::None => Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; no daemon runs")),
+    }
+}
+
+fn runtimes(facts: &Facts) -> Vec<Finding> {
+    let workers = facts.examination.iter().flat_map(|examination| &examination.workers);
+    let versions = workers.filter_map(|worker| Some((&worker.worker_id, worker.runtime_version.as_ref()?)));
+    let mut found: Vec<Finding> = versions
+        .filter(|(_, version)| *version != OWN)
+        .map(|(worker, version)| {
+            let seen = format!("the runtime of {worker} is {version}, this command is {OWN}");
+            Finding::warning(GROUP, RUNTIMES, seen)
+                .advise(format!("when it is idle, replace it with `subagent worker restart {worker}`"))
+        })
+        .collect();
+    if found.is_empty() {
+        let seen = "no runtime is known to be of another version";
+        found.push(Finding::ok(GROUP, RUNTIMES, seen));
+    }
+    found
+}
+
+fn replaced(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for holder in facts.holders.iter().filter(|holder| holder.replaced) {
+        let (pid, worker) = (holder.pid, &holder.worker);
+        found.push(match holder.role {
+            Role::Daemon => {
+                let seen =
+                    format!("the executable of the daemon (pid {pid}) was replaced since it was started");
+                Finding::warning(GROUP, REPLACED, seen).advise(restart(facts))
+            }
+            Role::Runtime => {
+                let seen =
+                    format!("the executable of the runtime of {worker} (pid {pid}) was replaced since");
+                Finding::warning(GROUP, REPLACED, seen)
+                    .advise(format!("when it is idle, replace it with `subagent worker restart {worker}`"))
+            }
+            // It has the executable of its runtime.
+            Role::Guard => continue,
+        });
+    }
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, REPLACED, "what runs has the executables that are installed"));
+    }
+    found
+}

@@ -1,0 +1,38 @@
+//! The report of `doctor`: what is wrong first, each with what to do; what is well in one line for each group.
+
+use serde_json::Value;
+
+use super::{Style, View, word};
+
+const GROUPS: [&str; 8] =
+    ["processes", "database", "journals", "versions", "permissions", "disk", "config", "machine"];
+
+pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
+    let findings = data["findings"].as_array()?;
+    let of = |status: &'static str| findings.iter().filter(move |finding| finding["status"] == status);
+    for (status, style) in [("problem", Style::Bad), ("warning", Style::Attention), ("fixed", Style::Good)] {
+        for finding in of(status) {
+            view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
+            view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
+            if let Some(action) = finding["action"].as_str() {
+                view.page.plain("         ").word(Style::Dim, "-> ").word(Style::Plain, action).end();
+            }
+        }
+    }
+    for group in GROUPS {
+        let own = || of("ok").filter(|finding| finding["group"] == group);
+        if own().next().is_some() {
+            view.page.word(Style::Good, "ok").fill("ok", 9).word(Style::Plain, group);
+            view.page.fill(group, 13);
+            let looks: Vec<&str> =
+                own().filter_map(|finding| word(finding, "id").split('.').nth(1)).collect();
+            view.page.word(Style::Dim, &looks.join(", ")).end();
+        }
+    }
+    let count = |status: &str| data["counts"][status].as_u64().unwrap_or(0);
+    let (problems, warnings, fixed) = (count("problem"), count("warning"), count("fixed"));
+    let style = if problems > 0 { Style::Bad } else { Style::Good };
+    let summary = format!("{problems} problems, {warnings} warnings, {fixed} fixed");
+    view.page.word(style, &summary).plain("  ").word(Style::Dim, word(data, "stateDir")).end();
+    Some(())
+}

@@ -1,0 +1,71 @@
+//! What only the daemon can see, for `subagent doctor`: the database, and each worker beside its files.
+//!
+//! Looks only.
+
+use std::time::Duration;
+
+use subagent_protocol::Result;
+use subagent_protocol::api::{Examination, ExaminedWorker};
+use subagent_protocol::ids::WorkerId;
+
+use super::{Supervisor, journal};
+use crate::store::{Cursor, WorkerRow, gaps, workers};
+
+/// How long SQLite's checks may take; a large database is then reported as not wholly examined.
+const CHECKS: Duration = Duration::from_secs(10);
+
+/// What is stored of a worker besides its row.
+struct Stored {
+    row: WorkerRow,
+    gaps: u64,
+    set_aside: Option<String>,
+}
+
+impl Supervisor {
+    /// The examination; of all workers, or of one alone.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn examine(&self, only: Option<&WorkerId>) -> Result<Examination> {
+        let database = self.shared.store.examine(CHECKS).await?;
+        let stored = self.shared.store.read(|connection| {
+            let look = |row: WorkerRow| {
+                let unusable = workers::load(connection, &row).err().map(|error| error.message);
+                let set_aside = if row.state == "stopped" { None } else { unusable };
+                Ok(Stored { gaps: gaps(connection, row.id)?, set_aside, row })
+            };
+            workers::list(connection, None)?.into_iter().map(look).collect::<Result<Vec<_>>>()
+        });
+        let seen = |stored: &Stored| only.is_none_or(|only| *only == stored.row.worker_id);
+        let seen: Vec<Stored> = stored.await?.into_iter().filter(seen).collect();
+        Ok(Examination {
+            database,
+            workers: seen.into_iter().map(|stored| self.examined(stored)).collect(),
+            all_workers: only.is_none(),
+        })
+    }
+
+    fn examined(&self, Stored { row, gaps, set_aside }: Stored) -> ExaminedWorker {
+        let id = row.worker_id.as_str();
+        // Not waited for: one that is not settled yet is as it was stored.
+        let live = self.roster.live(id).ok().map(|handle| handle.snapshot.borrow().clone());
+        // One whose start was cut short has no actor until somebody asks for it.
+        let has_actor = live.is_some() || row.state == "stopped" || row.incarnation == 0;
+        let directory = self.shared.setup.state_dir.join("runtimes").join(id);
+        let cursor: Cursor = live.as_ref().map_or(row.cursor, |live| live.cursor);
+        let unsettled = (!has_actor).then(|| "it was set aside when the daemon started".to_owned());
+        ExaminedWorker {
+            worker_id: id.to_owned(),
+            state: live
+                .as_ref()
+                .map_or_else(|| row.state.clone(), |live| live.worker.public_state().as_str().to_owned()),
+            set_aside: set_aside.or(unsettled),
+            runtime: live.as_ref().and_then(|live| live.runtime),
+            runtime_version: live.as_ref().and_then(|live| live.runtime_version.clone()),
+            unresponsive: live.as_ref().is_some_and(|live| live.unresponsive),
+            unread_bytes: journal::unread(&directory, cursor),
+            gaps,
+            misread: live.as_ref().map_or(0, |live| live.misread),
+        }
+    }
+}
