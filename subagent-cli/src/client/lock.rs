@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
 pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
+    subagent_failpoint::check("start_lock.before_take")?;
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => return Ok(Some(file)),

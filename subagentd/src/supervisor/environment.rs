@@ -27,12 +27,15 @@ pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
         )
     };
     let text = serde_json::to_vec(variables).map_err(|error| failed(error.into()))?;
+    subagent_failpoint::check("environment.before_write").map_err(failed)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    file.write_all(&text).map_err(failed)
+    file.write_all(&text).map_err(failed)?;
+    subagent_failpoint::hit("environment.after_write");
+    Ok(())
 }
 
 /// Reads the file.
@@ -83,7 +86,7 @@ pub(super) async fn remove_strays(shared: &Shared) {
 
 /// Removes the file.
 pub(super) fn remove(path: &Path) {
-    match fs::remove_file(path) {
+    match subagent_failpoint::check("environment.before_unlink").and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), %error, "a worker's file could not be removed");
         }

@@ -17,6 +17,7 @@
 
 mod command;
 mod control;
+mod crowd;
 mod effort;
 mod executables;
 mod finish;
@@ -28,11 +29,13 @@ pub mod process;
 mod random;
 mod sandbox;
 mod shape;
+mod stubborn;
 mod terminal;
 mod wait;
 
 pub use command::{Command, Running};
 pub use control::Gate;
+pub use crowd::crowd;
 pub use effort::times;
 pub use executables::{Executables, executables};
 pub use finish::Finished;
@@ -42,5 +45,6 @@ pub use output::Output;
 pub use random::Random;
 pub use sandbox::Sandbox;
 pub use shape::assert_shape;
+pub use stubborn::Stubborn;
 pub use terminal::{AtTerminal, On, Screen};
 pub use wait::{wait_until, wait_while};

@@ -42,6 +42,8 @@ impl Actor {
         input: Input,
         respond: Respond,
     ) -> Result<Value> {
+        let (before, after) = points(&input);
+        subagent_failpoint::hit(before);
         let step = self.worker.step(input);
         let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
         let now = entropy::now();
@@ -64,10 +66,22 @@ impl Actor {
                 Ok((response, added, once))
             })
             .await?;
+        subagent_failpoint::hit(after);
         if let (Once::Now, Some((worker, facts, actions))) = (once, next) {
             self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
             self.todo.extend(actions);
         }
         Ok(response)
+    }
+}
+
+/// The failpoints around the commit of an order.
+const fn points(input: &Input) -> (&'static str, &'static str) {
+    match input {
+        Input::Decide { .. } => ("decision.before_commit", "decision.after_commit"),
+        Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
+        Input::Stop => ("stop.before_commit", "stop.after_commit"),
+        Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
+        _ => ("turn.before_commit", "turn.after_commit"),
     }
 }

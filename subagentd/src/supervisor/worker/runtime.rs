@@ -115,6 +115,12 @@ impl Actor {
             Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
             Command::Terminate { .. } => Asked::Terminate,
         };
+        subagent_failpoint::hit(match &command {
+            Command::Prompt { .. } => "dispatch.before_send",
+            Command::Answer { .. } => "answer.before_send",
+            Command::Cancel { .. } => "cancel.before_send",
+            Command::Terminate { .. } => "terminate.before_send",
+        });
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
         runtime.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
@@ -314,6 +320,7 @@ impl Actor {
             runtime.kill_at = None;
             if let Some(exit) = &runtime.exit {
                 tracing::warn!(worker = %self.worker_id, "a runtime did not end in time and is killed");
+                subagent_failpoint::hit("runtime.before_kill");
                 exit.kill();
             }
         }

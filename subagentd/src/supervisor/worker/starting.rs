@@ -143,7 +143,6 @@ impl Actor {
         let env = environment::read(&self.environment)?;
         let program = program::find(&self.spec.launcher, &self.cwd, &env)?;
         let start = self.begin_incarnation(program, env).await?;
-        subagent_failpoint::hit("spawn.before");
         let failed = |error: std::io::Error| {
             Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
                 .with("reasonCategory", "worker")
@@ -176,6 +175,7 @@ impl Actor {
             }
         };
         self.runtime = Some(self.new_runtime(exit, Some(child)));
+        subagent_failpoint::hit("listening.after_heard");
         let id = self.id;
         let stored = self
             .shared
@@ -206,6 +206,7 @@ impl Actor {
                 tx.update_cursor(id, cursor)
             })
             .await?;
+        subagent_failpoint::hit("incarnation.after_commit");
         journal::remove_before(&self.directory, cursor.segment);
         self.incarnation = incarnation;
         self.cursor = cursor;
