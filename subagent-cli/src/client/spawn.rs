@@ -60,16 +60,18 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
     })?;
     keep_descriptors_here();
     let checked = subagent_failpoint::check("daemon.before_spawn");
-    let spawned = checked.and_then(|()| Command::new(program)
-        .args(["run", "--background", "--state-dir"])
-        .arg(&place.state_dir)
-        .env_clear()
-        .envs(place.vars.iter().map(|(name, value)| (name, value)))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn());
+    let spawned = checked.and_then(|()| {
+        Command::new(program)
+            .args(["run", "--background", "--state-dir"])
+            .arg(&place.state_dir)
+            .env_clear()
+            .envs(place.vars.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+    });
     let mut child = spawned.map_err(|error| {
         start_failed(format!("cannot start {}: {error}", program.display()))
             .with("program", program.to_string_lossy().into_owned())

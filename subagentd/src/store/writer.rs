@@ -242,9 +242,10 @@ impl WriterState {
     /// A FULL commit that covers the progress before it: syncing the WAL syncs all of it.
     fn sync(&mut self) {
         let checked = check("sync.before_commit");
-        let result = checked.and_then(|()| set_synchronous(&self.connection, Durability::Full)).and_then(|()| {
-            self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'syncs'", [])
-        });
+        let result =
+            checked.and_then(|()| set_synchronous(&self.connection, Durability::Full)).and_then(|()| {
+                self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'syncs'", [])
+            });
         match result {
             Ok(_) => {
                 self.unsynced = None;

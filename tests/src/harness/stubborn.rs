@@ -136,7 +136,8 @@ impl<'a> Stubborn<'a> {
         }
         let request = event["data"]["requestId"].as_str().unwrap();
         let approve = ["approve", "--worker-id", worker, "--request", request, "--decision", "allow"];
-        let over = |error: &Value| error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND";
+        let over =
+            |error: &Value| error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND";
         self.repeat("approve", || match self.ask(&approve) {
             // Lost with its runtime, or the answer of an earlier attempt came through.
             Err(error) if over(&error) => Ok(error),

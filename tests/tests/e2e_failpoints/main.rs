@@ -47,7 +47,7 @@ impl Case {
 }
 
 /// So many at the same time: a case mostly waits for processes that start.
-const WIDTH: usize = 8;
+const WIDTH: usize = 16;
 
 fn cases(fault: Fault) -> Vec<Case> {
     let can = |kind: Kind| fault != Fault::Error || kind == Kind::Check;

@@ -11,6 +11,8 @@ pub(crate) enum Job {
     Cancel,
     /// The same with a runtime that is stopped by a signal when it is to end.
     Frozen,
+    /// The same with a pause in the first turn, until progress is synced.
+    Pause,
 }
 
 /// What can happen at a point.
@@ -22,7 +24,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Work};
+use Job::{Cancel, Flood, Frozen, Pause, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -52,8 +54,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("transaction.before_begin", Check, Work),
     ("store.before_commit", Check, Work),
     ("store.after_commit", Hit, Work),
-    ("sync.before_commit", Check, Work),
-    ("sync.after_commit", Hit, Work),
+    ("sync.before_commit", Check, Pause),
+    ("sync.after_commit", Hit, Pause),
     ("checkpoint.before_write", Check, Flood),
     ("checkpoint.after_write", Hit, Flood),
     ("last_checkpoint.before_write", Check, Work),

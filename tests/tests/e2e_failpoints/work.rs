@@ -16,6 +16,8 @@ use super::{Case, Fault};
 
 /// More than a segment of the journal holds, and than the WAL before a checkpoint.
 const FLOOD: &str = "!flood 300 65536";
+/// Progress with nothing behind it that would be synced with it.
+const PAUSE: &str = "!say so far\n!sleep 500\n!say further";
 /// `subagentd status` waits 10 s for a sign of life.
 const STATUS_DEADLINE: Duration = Duration::from_secs(20);
 /// A request that changes something has 30 s, starting a daemon for it as many, and so has the daemon before.
@@ -137,13 +139,20 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
 fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str, number: u32) {
     let was_over = trouble.is_over();
     let file = format!("touched-{number}");
-    let flood = if trouble.case.job == Job::Flood && number == 1 { FLOOD } else { "" };
-    let prompt = format!("!touch {}\n!ask execute it\n{flood}\n!say done", sandbox.file_name(&file));
+    let more = match trouble.case.job {
+        Job::Flood if number == 1 => FLOOD.to_owned(),
+        Job::Pause if number == 1 => format!("{PAUSE}\n!wait-file {}", trouble.once.display()),
+        _ => String::new(),
+    };
+    let prompt = format!("!touch {}\n!ask execute it\n{more}\n!say done", sandbox.file_name(&file));
     let end = manager.turn(worker, &format!("key-{number}"), &prompt);
     let completed = end["type"] == "turn.completed";
     let times = sandbox.touches(&file);
     assert!(if completed { times == 1 } else { times <= 1 }, "executed {times} times: {end}");
-    assert!(completed || (!was_over && trouble.is_reached()), "nothing was in the way of turn {number}: {end}");
+    assert!(
+        completed || (!was_over && trouble.is_reached()),
+        "nothing was in the way of turn {number}: {end}"
+    );
 }
 
 fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {

@@ -81,7 +81,8 @@ impl SegmentFile {
                 return Err(error);
             }
         }
-        let written = subagent_failpoint::check("journal.before_write").and_then(|()| self.file.write_all(bytes));
+        let written =
+            subagent_failpoint::check("journal.before_write").and_then(|()| self.file.write_all(bytes));
         if let Err(error) = written {
             self.cut();
             return Err(error);

@@ -315,6 +315,7 @@ impl Actor {
             self.revive_at = None;
             self.demand(Duration::ZERO);
         }
+        let ends = self.desired() == Desired::Stop || self.worker.restart == Restart::Wanted;
         let Some(runtime) = &mut self.runtime else { return };
         if due(runtime.kill_at) {
             runtime.kill_at = None;
@@ -329,7 +330,8 @@ impl Actor {
             runtime.unresponsive = true;
             // Orders are taken all the same: they are stored, and said to the runtime when it answers.
             self.settled = true;
-            if runtime.kill_at.is_some() {
+            // A daemon that has died may have told it to end, and this one cannot.
+            if runtime.kill_at.is_some() || ends {
                 runtime.kill_at = Some(now + TERMINATE_UNRESPONSIVE_TIMEOUT);
             }
             tracing::warn!(worker = %self.worker_id, "a runtime lives and does not answer");

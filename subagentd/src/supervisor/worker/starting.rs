@@ -7,6 +7,7 @@ use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::{Cursor, Durability, workers};
@@ -100,7 +101,14 @@ impl Actor {
             // It is still there; its hello or its end decides.
             return;
         }
+        let before = self.incarnation;
         if let Err(error) = self.try_start_runtime().await {
+            if self.incarnation != before
+                && let Err(error) = self.ingest(Goal::End).await
+            {
+                // It is no more than the head of a journal: it had not started anything.
+                tracing::warn!(worker = %self.worker_id, %error, "what a runtime wrote that did not start is not taken");
+            }
             self.may_live = false;
             self.runtime = None;
             // One that was killed while it started may have made it.
