@@ -157,8 +157,10 @@ pub(crate) unsafe extern "C" fn openat(
     flags: c_int,
     mode: c_uint,
 ) -> c_int {
-    match on_path(Op::Open, folder, path) {
-        Verdict::Fail(errno) => fail(errno),
+    let changes = flags & (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) != 0;
+    let change = if changes { on_path(Op::Change, folder, path) } else { Verdict::GoOn };
+    match (change, on_path(Op::Open, folder, path)) {
+        (Verdict::Fail(errno), _) | (_, Verdict::Fail(errno)) => fail(errno),
         // SAFETY: the caller's own arguments.
         _ => narrow(unsafe { libc::syscall(libc::SYS_openat, folder, path, flags, mode) }),
     }

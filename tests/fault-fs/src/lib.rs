@@ -4,11 +4,12 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `op` | `open`, `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`: what the call does, whatever its name |
+//! | `op` | `open`, `change` (an `open` that could change something), `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`: what the call does, whatever its name |
 //! | `path` | the whole path, with `*` for anything; for a call on a descriptor that of its file |
 //! | `nth` | the first call that fails, from 1; counted over all processes |
 //! | `count` | how many fail from there on (default 1) |
-//! | `errno` | `EIO`, `ENOSPC` or `EACCES` |
+//! | `errno` | `EIO`, `ENOSPC`, `EACCES` or `EROFS` |
+//! | `while` | instead of `nth` and `count`: every call fails while this file is there |
 //! | `short` | with `1` the first of them is not failed but does half of its work, and the next ones fail |
 //!
 //! `FAULT_FS_COUNTERS` names a file with 16 zero bytes for each rule, where all processes count: calls that matched, and

@@ -2,7 +2,7 @@
 //!
 //! Allocates only while the library is loaded: a child between fork and exec may call anything here.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::OnceLock;
@@ -14,6 +14,8 @@ use nix::libc::{self, c_char, c_int};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Open,
+    /// Opening for writing, or making.
+    Change,
     Write,
     Sync,
     Truncate,
@@ -36,6 +38,8 @@ struct Rule {
     path: Vec<u8>,
     nth: u64,
     count: u64,
+    /// Counts only while this file is there.
+    gate: Option<CString>,
     errno: c_int,
     short: bool,
     /// Calls that matched, and faults: in memory that all processes share.
@@ -70,6 +74,7 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
     Some(Rule {
         op: match value("op")? {
             "open" => Op::Open,
+            "change" => Op::Change,
             "write" => Op::Write,
             "sync" => Op::Sync,
             "truncate" => Op::Truncate,
@@ -79,12 +84,14 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
             _ => return None,
         },
         path: value("path")?.as_bytes().to_vec(),
-        nth: number("nth")?,
+        nth: number("nth").unwrap_or(1),
         count: number("count").unwrap_or(1),
+        gate: value("while").and_then(|path| CString::new(path).ok()),
         errno: match value("errno")? {
             "EIO" => libc::EIO,
             "ENOSPC" => libc::ENOSPC,
             "EACCES" => libc::EACCES,
+            "EROFS" => libc::EROFS,
             _ => return None,
         },
         short: value("short") == Some("1"),
@@ -94,7 +101,7 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
 
 /// The file's memory, shared with every process that maps it.
 fn counters(path: &[u8], rules: usize) -> Option<&'static [[AtomicU64; 2]]> {
-    let path = std::ffi::CString::new(path).ok()?;
+    let path = CString::new(path).ok()?;
     let length = rules * size_of::<[AtomicU64; 2]>();
     // SAFETY: a path that ends with NUL; the descriptor is ours. The mapping has the length of the file, which whoever
     // set `FAULT_FS_COUNTERS` made as long as this, is aligned to a page, and is never taken back.
@@ -113,6 +120,14 @@ impl Rule {
     fn judge(&self, op: Op, path: &[u8]) -> Verdict {
         if self.op != op || !matches(&self.path, path) {
             return Verdict::GoOn;
+        }
+        if let Some(gate) = &self.gate {
+            // SAFETY: a path that ends with NUL.
+            if unsafe { libc::access(gate.as_ptr(), libc::F_OK) } != 0 {
+                return Verdict::GoOn;
+            }
+            self.counters[1].fetch_add(1, Ordering::Relaxed);
+            return Verdict::Fail(self.errno);
         }
         let number = self.counters[0].fetch_add(1, Ordering::Relaxed) + 1;
         let begins_to_fail = self.nth + u64::from(self.short);

@@ -16,6 +16,44 @@ const fn target(path: &'static str, op: &'static str, errnos: &'static [&'static
     Target { path, op, errnos, calls }
 }
 
+/// Several things that fail together, or again and again.
+pub(crate) const TOGETHER: &[(&str, &[&str])] = &[
+    // What a failed write left cannot be removed: the segment is broken, and another one is begun.
+    (
+        "a torn record that stays",
+        &[
+            "op=write;path=*/runtimes/*.journal;errno=ENOSPC;short=1;nth=5;count=1",
+            "op=truncate;path=*/runtimes/*.journal;errno=EIO;nth=1;count=1",
+        ],
+    ),
+    (
+        "a torn record that stays, and no other segment at first",
+        &[
+            "op=write;path=*/runtimes/*.journal;errno=EIO;short=1;nth=4;count=1",
+            "op=truncate;path=*/runtimes/*.journal;errno=EIO;nth=1;count=1",
+            "op=open;path=*/runtimes/*/2.journal;errno=ENOSPC;nth=1;count=2",
+        ],
+    ),
+    ("a journal that fails five times", &["op=write;path=*/runtimes/*.journal;errno=EIO;nth=4;count=5"]),
+    ("a WAL that is full six times", &["op=write;path=*/state.db-wal;errno=ENOSPC;nth=20;count=6"]),
+    ("a WAL that cannot be synced five times", &["op=sync;path=*/state.db-wal;errno=EIO;nth=5;count=5"]),
+    (
+        "a checkpoint that fails, and the next start's",
+        &[
+            "op=write;path=*/state.db;errno=EIO;nth=3;count=8",
+            "op=sync;path=*/state.db;errno=EIO;nth=2;count=2",
+        ],
+    ),
+    (
+        "an announcement that cannot be taken away, nor the socket",
+        &[
+            "op=unlink;path=*/daemon.json;errno=EACCES;nth=1;count=3",
+            "op=unlink;path=*.sock;errno=EACCES;nth=1;count=3",
+        ],
+    ),
+    ("a log that never can be written", &["op=write;path=*/logs/*;errno=EIO;nth=1;count=1000000"]),
+];
+
 /// `ENOSPC` with half of the bytes before it.
 pub(crate) const SHORT: &str = "ENOSPC;short=1";
 
