@@ -4,8 +4,9 @@
 //! Must not exist in an ordinary build: without the feature `enabled` every call compiles to nothing. With it,
 //! `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the environment of the process arms them;
 //! with `SUBAGENT_FAILPOINTS_ONCE=FILE` beside it, only the process that can make that file carries anything out, so
-//! that the one that is started afterwards lives.
+//! that the one that is started afterwards lives; its pid is in the file. `hang` stops the thread that comes there.
 
+use std::ffi::OsString;
 use std::io;
 
 /// Carries out whatever is armed under this name. Nothing can fail here: `error` is for [`check`].
@@ -43,9 +44,20 @@ pub fn sabotaged(name: &str) -> bool {
     }
 }
 
+/// What a process must be given by whoever starts it with an environment of its own, so that what is armed is armed
+/// in it too. Nothing in an ordinary build.
+pub fn armed_with() -> impl Iterator<Item = (OsString, OsString)> {
+    #[cfg(feature = "enabled")]
+    let names: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_SABOTAGE"];
+    #[cfg(not(feature = "enabled"))]
+    let names: &[&str] = &[];
+    names.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)))
+}
+
 #[cfg(feature = "enabled")]
 mod armed {
     use std::fs::OpenOptions;
+    use std::io::Write as _;
 
     pub(crate) const EIO: i32 = 5;
 
@@ -68,10 +80,12 @@ mod armed {
             .find(|(armed, _)| armed.trim() == name)
             .map(|(_, action)| action.trim());
         let Some(action) = action else { return Outcome::GoOn };
-        if let Some(file) = std::env::var_os("SUBAGENT_FAILPOINTS_ONCE")
-            && OpenOptions::new().write(true).create_new(true).open(file).is_err()
-        {
-            return Outcome::GoOn;
+        if let Some(file) = std::env::var_os("SUBAGENT_FAILPOINTS_ONCE") {
+            let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(file) else {
+                return Outcome::GoOn;
+            };
+            // Who reads it waits for the end of the line.
+            let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
         }
         match action {
             "abort" => std::process::abort(),

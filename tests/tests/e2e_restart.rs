@@ -353,3 +353,19 @@ fn what_runtime_and_guard_left_when_both_were_killed_in_one_stroke_is_found_by_i
     assert_eq!(sandbox.send(&worker, "again")["assistantText"], "again");
     sandbox.finish();
 }
+
+#[test]
+fn a_stop_that_a_dead_daemon_had_begun_for_a_silent_runtime_is_finished_by_the_next() {
+    let mut sandbox = Sandbox::new();
+    // After the wish is stored, before anything is told.
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "terminate.before_send=abort");
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("aborted"));
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let runtime = sandbox.runtime(&worker);
+    runtime.signal(Signal::SIGSTOP);
+    let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    assert!(sandbox.file("aborted").exists() && !runtime.lives());
+    sandbox.finish();
+}

@@ -60,7 +60,7 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     command.env_clear().envs(agent.env.iter().map(|(name, value)| {
         (std::ffi::OsString::from_vec(name.0.clone()), std::ffi::OsString::from_vec(value.0.clone()))
     }));
-    command.env(MARKER, marker).current_dir(&agent.cwd);
+    command.envs(subagent_failpoint::armed_with()).env(MARKER, marker).current_dir(&agent.cwd);
     command
         .stdin(Stdio::from(agent_input))
         .stdout(Stdio::from(agent_output))
@@ -73,7 +73,9 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
             mapping(guard_lock, guard::LOCK_FD),
         ])
         .map_err(io::Error::other)?;
+    subagent_failpoint::check("guard.before_spawn")?;
     let guard = command.spawn()?;
+    subagent_failpoint::hit("guard.after_spawn");
     Ok(AgentIo {
         guard,
         input: Some(sender(input)?),

@@ -58,8 +58,10 @@ pub(crate) fn take() -> io::Result<Startup> {
 /// # Errors
 /// When `/dev/null` cannot be opened. That nobody reads the pipe any more is none: a runtime outlives its daemon.
 pub(crate) fn say_listening() -> io::Result<()> {
+    subagent_failpoint::hit("listening.before_tell");
     let _ = io::stdout().write_all(b"listening\n").and_then(|()| io::stdout().flush());
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    subagent_failpoint::hit("listening.after_tell");
     Ok(())
 }
 

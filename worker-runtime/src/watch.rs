@@ -1,7 +1,7 @@
 //! Notices without polling that our files went away: the worker's directory, its lock, the command socket.
 //!
-//! Must not judge: it only says "look again". The files themselves are watched, not the directories that many workers
-//! share, so that nobody is woken for somebody else's file.
+//! Must not judge: it only says "look again". The files themselves are watched; of the folders that many
+//! workers share only that they are moved, so that nobody is woken for somebody else's file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -56,6 +56,13 @@ impl Watch {
     pub(crate) fn add(&self, path: &Path) -> io::Result<()> {
         self.inotify.get_ref().0.add_watch(path, GONE)?;
         Ok(())
+    }
+
+    /// Watches whether one of the folders that the path lies in is moved. Those that cannot be watched are not.
+    pub(crate) fn add_folders_of(&self, path: &Path) {
+        for folder in path.ancestors().skip(1) {
+            let _ = self.inotify.get_ref().0.add_watch(folder, AddWatchFlags::IN_MOVE_SELF);
+        }
     }
 
     /// Waits until something changed.

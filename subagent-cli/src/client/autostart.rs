@@ -111,6 +111,7 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
     if locked.is_none() {
         return Err(start_failed("another command has been starting the daemon for too long"));
     }
+    subagent_failpoint::hit("start_lock.after_take");
     let program = crate::beside("subagentd")?;
     let mut last = start_failed("the daemon ended as soon as it had started");
     for _ in 0..MOST_STARTS {

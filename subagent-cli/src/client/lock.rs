@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
 pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
+    subagent_failpoint::check("start_lock.before_take")?;
     let file = OpenOptions::new()
         .write(true)
         .create(true)

@@ -60,22 +60,26 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
         .with("error", error.to_string())
     })?;
     keep_descriptors_here();
-    let spawned = Command::new(program)
-        .args(["run", "--background", "--state-dir"])
-        .arg(&place.state_dir)
-        .env_clear()
-        .envs(place.vars.iter().map(|(name, value)| (name, value)))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn();
+    let checked = subagent_failpoint::check("daemon.before_spawn");
+    let spawned = checked.and_then(|()| {
+        Command::new(program)
+            .args(["run", "--background", "--state-dir"])
+            .arg(&place.state_dir)
+            .env_clear()
+            .envs(place.vars.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+    });
     let mut child = spawned.map_err(|error| {
         start_failed(format!("cannot start {}: {error}", program.display()))
             .with("program", program.to_string_lossy().into_owned())
             .with("error", error.to_string())
             .recommend("install subagent, subagentd and subagent-runtime into the same folder")
     })?;
+    subagent_failpoint::hit("daemon.after_spawn");
     let Some(stdout) = child.stdout.take() else {
         return Err(start_failed("the daemon has no readiness pipe"));
     };

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use subagent_config::Workspace;
 use subagent_config::controller_hint::{self, ControllerHint};
 use subagent_config::proc::{self, Process};
+use subagent_config::{ConfigError, Workspace};
 use subagent_protocol::api::{ControllerChoice, ControllerInitialized};
 use subagent_protocol::process::ProcessId;
 
@@ -94,9 +94,14 @@ fn leave_hint(granted: &ControllerInitialized, root: &Path) -> PathBuf {
     };
     // The caller owns the workspace now, and this answer is the only one that holds the token. Without the hint the
     // daemon finds the controller by its workspace.
-    controller_hint::write(&workspace, &hint).unwrap_or_else(|error| {
+    let path = || controller_hint::path(&workspace);
+    let checked = subagent_failpoint::check("hint.before_write")
+        .map_err(|cause| ConfigError::ControllerHintUnwritable { path: path(), cause });
+    let written = checked.and_then(|()| controller_hint::write(&workspace, &hint));
+    subagent_failpoint::hit("hint.after_write");
+    written.unwrap_or_else(|error| {
         complain(&format!("Warning: {error}"));
-        controller_hint::path(&workspace)
+        path()
     })
 }
 

@@ -32,6 +32,7 @@ pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Resul
         .custom_flags(if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW })
         .open(&beside)
         .and_then(|mut file| file.write_all(content))
+        .and_then(|()| subagent_failpoint::check("announcement.before_rename"))
         .and_then(|()| fs::rename(&beside, state_dir.join(name)));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
@@ -54,7 +55,9 @@ impl Announcement {
     /// When the state dir cannot be written.
     pub(super) fn write(state_dir: &Path, info: &DaemonInfo) -> io::Result<Self> {
         let content = serde_json::to_vec_pretty(info)?;
+        subagent_failpoint::check("announcement.before_write")?;
         replace(state_dir, DAEMON_INFO, &content)?;
+        subagent_failpoint::hit("announcement.after_rename");
         Ok(Self { state_dir: state_dir.to_owned(), content })
     }
 

@@ -49,6 +49,13 @@ impl Inotify {
         Ok(())
     }
 
+    /// Watches whether one of the folders that the path lies in is moved. Those that cannot be watched are not.
+    pub(super) fn watch_folders_of(&self, path: &Path) {
+        for folder in path.ancestors().skip(1) {
+            let _ = self.0.get_ref().0.add_watch(folder, AddWatchFlags::IN_MOVE_SELF);
+        }
+    }
+
     /// Waits until something has happened since the last call.
     ///
     /// # Errors

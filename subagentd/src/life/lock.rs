@@ -90,6 +90,7 @@ impl FileLock {
     /// When the file cannot be written.
     pub(super) fn write_note(&self, note: &Note) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;
+        subagent_failpoint::check("daemon_lock.before_note")?;
         self.file.set_len(0)?;
         self.file.write_all_at(&text, 0)?;
         (&self.file).flush()
@@ -113,6 +114,7 @@ impl Note {
 }
 
 fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Option<FileLock>> {
+    subagent_failpoint::check("daemon_lock.before_take")?;
     for _ in 0..MOST_TRIES {
         let file = OpenOptions::new()
             .read(true)
@@ -126,6 +128,7 @@ fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Opt
             return Ok(None);
         }
         if leads_to(path, &file)? {
+            subagent_failpoint::hit("daemon_lock.after_take");
             return Ok(Some(FileLock { file, path: path.to_owned() }));
         }
     }

@@ -72,6 +72,7 @@ pub(super) async fn serve(
         error::at_path("it cannot be announced in", &options.state_dir.join(DAEMON_INFO), &cause)
     })?;
 
+    subagent_failpoint::hit("ready.before_tell");
     let mut heartbeat = Heartbeat::begin(options, &supervisor, &info, began).await;
     report.ready(&heartbeat.payload(), &format!("subagentd running (pid={})", process.pid));
     let (manager, live) = (Manager::of(options), supervisor.live_workers());
@@ -79,6 +80,7 @@ pub(super) async fn serve(
     if options.mode == Mode::Background {
         log.take_over_output();
     }
+    subagent_failpoint::hit("ready.after_tell");
     drop(starting);
     tracing::info!(generation = info.generation, socket = %info.socket.display(), "ready");
 
@@ -111,6 +113,7 @@ pub(super) async fn serve(
     socket.remove();
     // Without the lock the state dir is gone or somebody else's.
     if lock.is_own() {
+        subagent_failpoint::hit("announcement.before_unlink");
         let _ = std::fs::remove_file(options.state_dir.join(DAEMON_INFO));
         heartbeat.end();
     }

@@ -27,6 +27,7 @@ impl SocketFile {
         if !lock.is_own() {
             return Err(io::Error::other("daemon.lock is not this daemon's any more"));
         }
+        subagent_failpoint::check("socket.before_bind")?;
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -38,6 +39,7 @@ impl SocketFile {
             path.parent().map_or(Ok(()), |dir| fs::set_permissions(dir, Permissions::from_mode(0o755)))?;
         }
         let identity = identity(path)?;
+        subagent_failpoint::hit("socket.after_bind");
         Ok((listener, Self { path: path.to_owned(), identity }))
     }
 
@@ -54,6 +56,7 @@ impl SocketFile {
     /// Removes it, unless it is somebody else's by now.
     pub(super) fn remove(&self) {
         if self.is_in_place() {
+            subagent_failpoint::hit("socket.before_unlink");
             let _ = fs::remove_file(&self.path);
         }
     }

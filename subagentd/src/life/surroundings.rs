@@ -1,7 +1,7 @@
 //! The files around a running daemon: its lock must stay its own, or it ends; its socket and `daemon.json` are made
 //! again if they vanish.
-//! Nothing is polled: inotify tells, and each new connection is a reason to look as well (a workspace that was moved
-//! as a whole is not told of).
+//! Nothing is polled: inotify tells, also of a move of the state dir or of any folder above it, and each new connection is
+//! a reason to look as well.
 
 use std::fs;
 use std::path::Path;
@@ -42,6 +42,9 @@ impl Surroundings {
         surroundings.watch(surroundings.lock.path());
         surroundings.watch(surroundings.socket.path());
         surroundings.watch(&surroundings.announcement.path());
+        if let Some(inotify) = &surroundings.inotify {
+            inotify.watch_folders_of(surroundings.lock.path());
+        }
         surroundings
     }
 

@@ -144,9 +144,12 @@ impl WriterState {
         if self.unsynced.is_some() {
             self.sync();
         }
-        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        let checked = check("last_checkpoint.before_write");
+        let truncate = |()| self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = checked.and_then(truncate) {
             tracing::warn!(%error, "the last checkpoint failed; the next start recovers from the WAL");
         }
+        subagent_failpoint::hit("last_checkpoint.after_write");
     }
 
     /// Commits `first` and what else has arrived. Says whether nothing is waiting any more.
@@ -191,6 +194,7 @@ impl WriterState {
         finishes: &mut Vec<Finish>,
     ) -> rusqlite::Result<()> {
         self.reserve()?;
+        check("transaction.before_begin")?;
         set_synchronous(&self.connection, durability)?;
         let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         while !jobs.is_empty() {
@@ -210,7 +214,7 @@ impl WriterState {
                 savepoint.commit()?;
             }
         }
-        subagent_failpoint::hit("store.before_commit");
+        check("store.before_commit")?;
         tx.commit()?;
         subagent_failpoint::hit("store.after_commit");
         match durability {
@@ -227,19 +231,26 @@ impl WriterState {
             return Ok(());
         }
         let reserved = self.next_seq + SEQ_BLOCK;
+        check("reserve.before_commit")?;
         set_synchronous(&self.connection, Durability::Full)?;
         self.connection.execute("UPDATE meta SET value = ?1 WHERE key = 'seq_reserved'", [reserved])?;
         self.reserved = reserved;
+        subagent_failpoint::hit("reserve.after_commit");
         Ok(())
     }
 
     /// A FULL commit that covers the progress before it: syncing the WAL syncs all of it.
     fn sync(&mut self) {
-        let result = set_synchronous(&self.connection, Durability::Full).and_then(|()| {
-            self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'syncs'", [])
-        });
+        let checked = check("sync.before_commit");
+        let result =
+            checked.and_then(|()| set_synchronous(&self.connection, Durability::Full)).and_then(|()| {
+                self.connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'syncs'", [])
+            });
         match result {
-            Ok(_) => self.unsynced = None,
+            Ok(_) => {
+                self.unsynced = None;
+                subagent_failpoint::hit("sync.after_commit");
+            }
             Err(error) => {
                 tracing::error!(%error, "progress could not be synced; the next attempt follows");
                 self.unsynced = Some(Instant::now());
@@ -250,12 +261,23 @@ impl WriterState {
     fn checkpoint(&self, idle: bool) {
         let pages = wal_pages(&self.connection);
         if pages > CHECKPOINT_PAGES_ALWAYS || (idle && pages > CHECKPOINT_PAGES_IDLE) {
-            let result = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            let checked = check("checkpoint.before_write");
+            let passive = |()| self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            let result = checked.and_then(passive);
             if let Err(error) = result {
                 tracing::warn!(%error, "a checkpoint failed; the WAL grows until the next one");
             }
+            subagent_failpoint::hit("checkpoint.after_write");
         }
     }
+}
+
+/// A failpoint in front of something that SQLite does: `error` there is an I/O error of its own.
+fn check(name: &str) -> rusqlite::Result<()> {
+    subagent_failpoint::check(name).map_err(|error| {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+        rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
+    })
 }
 
 fn rolled_back() -> rusqlite::Error {

@@ -1,6 +1,6 @@
 //! The environment of a worker's agent, kept for restarts: a 0600 file beside the sockets, on a file system that
-//! does not outlive a reboot, never inside a checkout. Removed when the worker stops, or, where a crash came between, at
-//! the daemon's next start.
+//! does not outlive a reboot, never inside a checkout. Removed when the worker stops, or, where a crash or an error
+//! came between, at the daemon's end or next start.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -27,12 +27,15 @@ pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
         )
     };
     let text = serde_json::to_vec(variables).map_err(|error| failed(error.into()))?;
+    subagent_failpoint::check("environment.before_write").map_err(failed)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-    file.write_all(&text).map_err(failed)
+    file.write_all(&text).map_err(failed)?;
+    subagent_failpoint::hit("environment.after_write");
+    Ok(())
 }
 
 /// Reads the file.
@@ -50,8 +53,9 @@ pub(super) fn read(path: &Path) -> Result<Variables> {
     serde_json::from_slice(&text).map_err(|error| required(error.to_string()))
 }
 
-/// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while no
-/// request is served: a worker's environment is written before the worker is stored.
+/// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while
+/// nothing is stored, before requests are served or after the store is closed: a worker's environment is written before
+/// the worker is stored.
 pub(super) async fn remove_strays(shared: &Shared) {
     let files = match shared.setup.runtime_dir.worker_files() {
         Ok(files) if files.is_empty() => return,
@@ -81,7 +85,7 @@ pub(super) async fn remove_strays(shared: &Shared) {
 
 /// Removes the file.
 pub(super) fn remove(path: &Path) {
-    match fs::remove_file(path) {
+    match subagent_failpoint::check("environment.before_unlink").and_then(|()| fs::remove_file(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), %error, "a worker's file could not be removed");
         }

@@ -83,7 +83,9 @@ impl Supervisor {
             Err(error) => return Err(Error::new(Code::Internal, error.to_string())),
         }
         subagent_failpoint::hit("handoff.before_commit");
-        self.commit(row, new, ready, owner, key, folder).await
+        let ready = self.commit(row, new, ready, owner, key, folder).await;
+        subagent_failpoint::hit("handoff.after_commit");
+        ready
     }
 
     async fn commit(

@@ -186,9 +186,11 @@ fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
 /// Removes the segments before `segment`: everything in them is stored.
 pub(super) fn remove_before(directory: &Path, segment: u64) {
     for (_, path) in segments(directory).filter(|(number, _)| *number < segment) {
-        if let Err(error) = std::fs::remove_file(&path) {
+        let checked = subagent_failpoint::check("segment.before_unlink");
+        if let Err(error) = checked.and_then(|()| std::fs::remove_file(&path)) {
             tracing::warn!(path = %path.display(), %error, "a journal segment could not be removed");
         }
+        subagent_failpoint::hit("segment.after_unlink");
     }
 }
 

@@ -23,7 +23,8 @@ pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) fn make_directory(directory: &Path) -> Result<()> {
-    match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
+    let checked = subagent_failpoint::check("worker_folder.before_create");
+    match checked.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(directory)) {
         Ok(()) => Ok(()),
         Err(error) => Err(failed(directory, &error)),
     }
@@ -35,6 +36,11 @@ pub(super) fn make_directory(directory: &Path) -> Result<()> {
 /// `STORAGE_ERROR` when the file cannot be opened.
 pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
     let path = directory.join(name);
+    match name {
+        GUARD => subagent_failpoint::check("guard_lock.before_take"),
+        _ => subagent_failpoint::check("worker_lock.before_take"),
+    }
+    .map_err(|error| failed(&path, &error))?;
     let file = OpenOptions::new()
         .read(true)
         .write(true)

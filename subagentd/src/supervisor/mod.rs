@@ -127,6 +127,8 @@ impl Supervisor {
         let stopped = if stop_workers { self.stop_all().await } else { Ok(()) };
         self.shared.ending.send_replace(true);
         self.shared.store.close().await;
+        // Nothing is stored any more: an environment that could not be removed before is nobody's now.
+        environment::remove_strays(&self.shared).await;
         stopped
     }
 

@@ -55,6 +55,7 @@ pub(super) fn start(
         ])
         .map_err(io::Error::other)?;
     let introduction = serde_json::to_vec(start).map_err(io::Error::other)?;
+    subagent_failpoint::check("spawn.before")?;
     let mut child = command.spawn()?;
     // Drops our copies of the locks.
     drop(command);
@@ -85,6 +86,7 @@ impl Started {
     /// # Errors
     /// `Interrupted` if a signal ended it, `UnexpectedEof` if it ended by itself; it is reaped then.
     pub(super) fn wait_until_listening(mut self) -> io::Result<Child> {
+        subagent_failpoint::hit("introduction.before_write");
         // A runtime that does not read it has ended, or does not say that it listens either.
         if let Some(mut stdin) = self.child.stdin.take() {
             let _ = stdin.write_all(&self.introduction);

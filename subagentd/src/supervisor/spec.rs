@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
+use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 
 use super::environment::Variables;

@@ -70,6 +70,7 @@ impl Supervisor {
                 })
             })
             .await;
+        subagent_failpoint::hit("worker.after_commit");
         if !matches!(stored, Ok((_, Once::Now))) {
             // Of a repetition the worker of the first request counts.
             environment::remove(&file);

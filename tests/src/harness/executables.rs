@@ -14,8 +14,8 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 6] =
-    ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent", "stranger"];
+const NAMES: [&str; 7] =
+    ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent", "stranger", "libsubagent_fault_fs.so"];
 
 /// Where the executables are.
 #[derive(Debug)]
@@ -89,6 +89,7 @@ fn cargo_build(profile_dir: &Path) -> Result<(), String> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo
         .args(["build", "--quiet", "--package", "subagent-cli", "--package", "subagent-tests", "--bins"])
+        .args(["--package", "subagent-fault-fs", "--lib"])
         .args(["--features", "subagent-cli/failpoints", "--profile", profile, "--target-dir"])
         .arg(profile_dir.parent().unwrap())
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());

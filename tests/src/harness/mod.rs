@@ -17,8 +17,10 @@
 
 mod command;
 mod control;
+mod crowd;
 mod effort;
 mod executables;
+mod faults;
 mod finish;
 mod http;
 mod launchers;
@@ -28,13 +30,16 @@ pub mod process;
 mod random;
 mod sandbox;
 mod shape;
+mod stubborn;
 mod terminal;
 mod wait;
 
 pub use command::{Command, Running};
 pub use control::Gate;
+pub use crowd::crowd;
 pub use effort::times;
 pub use executables::{Executables, executables};
+pub use faults::Faults;
 pub use finish::Finished;
 pub use http::{Response, request};
 pub use launchers::Launcher;
@@ -42,5 +47,6 @@ pub use output::Output;
 pub use random::Random;
 pub use sandbox::Sandbox;
 pub use shape::assert_shape;
+pub use stubborn::Stubborn;
 pub use terminal::{AtTerminal, On, Screen};
 pub use wait::{wait_until, wait_while};

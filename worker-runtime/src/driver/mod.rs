@@ -160,6 +160,7 @@ impl Driver {
         for path in [&start.directory, &startup::lock_path(&start.directory), &start.socket] {
             watch.add(path)?;
         }
+        watch.add_folders_of(&start.directory);
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
             cwd: start.agent.cwd.to_string_lossy().into_owned(),

@@ -30,7 +30,13 @@ pub(super) fn agent(options: &Options) -> io::Result<i32> {
     let mut command = Command::new(&options.command);
     command.args(&options.args).process_group(0);
     before_exec(&mut command, options);
+    // What is armed is armed in the guard, not in what an agent may run.
+    for (name, _) in subagent_failpoint::armed_with() {
+        command.env_remove(name);
+    }
+    subagent_failpoint::check("agent.before_spawn")?;
     let child = command.spawn()?;
+    subagent_failpoint::hit("agent.after_spawn");
     i32::try_from(child.id()).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 

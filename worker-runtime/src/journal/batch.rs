@@ -140,6 +140,10 @@ impl Batch {
             (RecordType::Dispatching, "dispatch.before_record"),
             (RecordType::AnswerWritten, "answer.before_record"),
             (RecordType::TurnEnd, "turn_end.before_record"),
+            (RecordType::CancelRequested, "cancel.before_record"),
+            (RecordType::ApprovalRequested, "question.before_record"),
+            (RecordType::Terminating, "terminate.before_record"),
+            (RecordType::Ended, "ended.before_record"),
         ]);
     }
 
@@ -148,10 +152,14 @@ impl Batch {
             (RecordType::Dispatching, "dispatch.after_record"),
             (RecordType::AnswerWritten, "answer.after_record"),
             (RecordType::TurnEnd, "turn_end.after_record"),
+            (RecordType::CancelRequested, "cancel.after_record"),
+            (RecordType::ApprovalRequested, "question.after_record"),
+            (RecordType::Terminating, "terminate.after_record"),
+            (RecordType::Ended, "ended.after_record"),
         ]);
     }
 
-    fn hit(&self, points: [(RecordType, &str); 3]) {
+    fn hit<const N: usize>(&self, points: [(RecordType, &str); N]) {
         for (t, name) in points {
             if self.types & bit(t) != 0 {
                 subagent_failpoint::hit(name);

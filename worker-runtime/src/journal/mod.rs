@@ -91,7 +91,7 @@ impl Journal {
             return Ok(());
         }
         self.batch.hit_before();
-        subagent_failpoint::hit("journal.before_append");
+        subagent_failpoint::check("journal.before_append")?;
         self.make_next()?;
         if let Err(error) = self.file.append(self.batch.bytes(), self.batch.is_critical()) {
             if self.file.is_broken() {
@@ -114,7 +114,9 @@ impl Journal {
 
     /// Ends the segment and tries to begin the next one. What fails is tried again at the next [`Self::commit`].
     fn seal(&mut self) {
-        subagent_failpoint::hit("journal.before_seal");
+        if subagent_failpoint::check("journal.before_seal").is_err() {
+            return;
+        }
         let segment = self.file.number() + 1;
         self.batch.push_body(RecordType::Sealed, None, &Sealed { next: segment });
         if self.file.append(self.batch.bytes(), true).is_err() {
@@ -124,6 +126,7 @@ impl Journal {
         }
         self.last = self.batch.next() - 1;
         self.batch.clear();
+        subagent_failpoint::hit("journal.after_seal");
         self.file.release_reserve();
         self.next = Some(NextSegment { segment, first_record: self.batch.skip() });
         let _ = self.make_next();

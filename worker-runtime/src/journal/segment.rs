@@ -41,13 +41,16 @@ impl SegmentFile {
     pub(super) fn create(directory: &Path, number: u64, head: &[u8]) -> io::Result<Self> {
         let path = path(directory, number);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        subagent_failpoint::check("segment.before_create").map_err(named)?;
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(named)?;
         let mut segment = Self { file, number, offset: 0, reserved: Reserved::UpTo(0), broken: false };
+        subagent_failpoint::hit("segment.after_create");
         if let Err(error) = segment.append(head, false) {
             // Ours, made a moment ago, and nobody was told of it.
             let _ = std::fs::remove_file(&path);
             return Err(named(error));
         }
+        subagent_failpoint::hit("segment.after_head");
         Ok(segment)
     }
 
@@ -78,7 +81,9 @@ impl SegmentFile {
                 return Err(error);
             }
         }
-        if let Err(error) = self.file.write_all(bytes) {
+        let written =
+            subagent_failpoint::check("journal.before_write").and_then(|()| self.file.write_all(bytes));
+        if let Err(error) = written {
             self.cut();
             return Err(error);
         }
@@ -125,6 +130,7 @@ impl SegmentFile {
     }
 
     fn allocate(&self, up_to: u64) -> Result<u64, Errno> {
+        subagent_failpoint::check("journal.before_allocate").map_err(|_| Errno::EIO)?;
         let offset = off_t::try_from(self.offset).map_err(|_| Errno::EFBIG)?;
         let length = off_t::try_from(up_to - self.offset).map_err(|_| Errno::EFBIG)?;
         loop {

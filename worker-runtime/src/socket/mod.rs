@@ -32,6 +32,7 @@ impl Endpoint {
     /// The system's, with the path.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        subagent_failpoint::check("runtime_socket.before_bind").map_err(named)?;
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
             _ => {}
@@ -41,6 +42,7 @@ impl Endpoint {
         let options = ListenerOptions::new().name(name).mode(0o600).reclaim_name(false);
         let listener = options.create_tokio().map_err(named)?;
         let metadata = fs::symlink_metadata(path).map_err(named)?;
+        subagent_failpoint::hit("runtime_socket.after_bind");
         Ok(Self { path: path.to_owned(), listener, file: (metadata.dev(), metadata.ino()) })
     }
 
@@ -52,6 +54,7 @@ impl Endpoint {
     /// Removes its file.
     pub(crate) fn remove(&self) {
         if self.is_there() {
+            subagent_failpoint::hit("runtime_socket.before_unlink");
             // It may be gone in this moment; that is what was wanted.
             let _ = fs::remove_file(&self.path);
         }

@@ -27,8 +27,9 @@ pub(super) fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), (Path
     let unfinished = parent.join(format!("{UNFINISHED}{}", name.to_string_lossy()));
     DirBuilder::new().mode(0o700).create(&unfinished).map_err(at(&unfinished))?;
     let done = fill(&unfinished, files).and_then(|()| {
-        subagent_failpoint::hit("handoff.before_rename");
+        subagent_failpoint::check("handoff.before_rename").map_err(at(folder))?;
         fs::rename(&unfinished, folder).map_err(at(folder))?;
+        subagent_failpoint::hit("handoff.after_rename");
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(at(parent))
     });
     if done.is_err() {
@@ -42,8 +43,10 @@ fn fill(folder: &Path, files: &[(&str, String)]) -> Result<(), (PathBuf, io::Err
         let path = folder.join(name);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
-        let written = options.open(&path).and_then(|mut file| {
+        let checked = subagent_failpoint::check("handoff.before_write");
+        let written = checked.and_then(|()| options.open(&path)).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
+            subagent_failpoint::check("handoff.before_sync")?;
             file.sync_all()
         });
         written.map_err(|error| (path, error))?;

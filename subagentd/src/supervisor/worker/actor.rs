@@ -217,6 +217,7 @@ impl Actor {
             }
         }
         if self.worker.state == State::Stopped {
+            subagent_failpoint::hit("stopped.after_commit");
             environment::remove(&self.environment);
         }
         self.publish();

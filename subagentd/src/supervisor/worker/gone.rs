@@ -54,6 +54,7 @@ impl Actor {
             return;
         }
         // Before anybody is told, and before a daemon that is started anew would not look for it any more.
+        subagent_failpoint::hit("gone.before_unlink");
         let _ = std::fs::remove_file(&self.socket);
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
@@ -61,6 +62,7 @@ impl Actor {
         // What cannot be read may have been the record of a prompt, as after a reboot.
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
+        subagent_failpoint::hit("gone.after_commit");
         self.check_leftovers().await;
         self.plan_revival();
     }

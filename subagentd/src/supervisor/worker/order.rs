@@ -50,6 +50,8 @@ impl Actor {
         respond: Respond,
         environment: Option<Variables>,
     ) -> Result<Value> {
+        let (before, after) = points(&input);
+        subagent_failpoint::hit(before);
         let starts = matches!(input, Input::Restart { .. } | Input::Send { by: By::Runtime, .. });
         let step = self.worker.step(input);
         let lacking = match &step {
@@ -87,6 +89,7 @@ impl Actor {
                 Ok((response, added, once))
             })
             .await?;
+        subagent_failpoint::hit(after);
         if let (Once::Now, Some((worker, facts, actions))) = (once, next) {
             if let Some(spec) = spec {
                 self.spec = spec;
@@ -109,4 +112,15 @@ fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, variables: &Var
     let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
     environment::write(file, variables)?;
     tx.update_spec(id, &names)
+}
+
+/// The failpoints around the commit of an order.
+const fn points(input: &Input) -> (&'static str, &'static str) {
+    match input {
+        Input::Decide { .. } => ("decision.before_commit", "decision.after_commit"),
+        Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
+        Input::Stop => ("stop.before_commit", "stop.after_commit"),
+        Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
+        _ => ("turn.before_commit", "turn.after_commit"),
+    }
 }

@@ -118,6 +118,12 @@ impl Actor {
             Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
             Command::Terminate { .. } => Asked::Terminate,
         };
+        subagent_failpoint::hit(match &command {
+            Command::Prompt { .. } => "dispatch.before_send",
+            Command::Answer { .. } => "answer.before_send",
+            Command::Cancel { .. } => "cancel.before_send",
+            Command::Terminate { .. } => "terminate.before_send",
+        });
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
         runtime.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
@@ -313,11 +319,13 @@ impl Actor {
             self.revive_at = None;
             self.demand(Duration::ZERO);
         }
+        let ends = self.desired() == Desired::Stop || self.worker.restart == Restart::Wanted;
         let Some(runtime) = &mut self.runtime else { return };
         if due(runtime.kill_at) {
             runtime.kill_at = None;
             if let Some(exit) = &runtime.exit {
                 tracing::warn!(worker = %self.worker_id, "a runtime did not end in time and is killed");
+                subagent_failpoint::hit("runtime.before_kill");
                 exit.kill();
             }
         }
@@ -326,7 +334,8 @@ impl Actor {
             runtime.unresponsive = true;
             // Orders are taken all the same: they are stored, and said to the runtime when it answers.
             self.settled = true;
-            if runtime.kill_at.is_some() {
+            // A daemon that has died may have told it to end, and this one cannot.
+            if runtime.kill_at.is_some() || ends {
                 runtime.kill_at = Some(now + TERMINATE_UNRESPONSIVE_TIMEOUT);
             }
             tracing::warn!(worker = %self.worker_id, "a runtime lives and does not answer");

@@ -7,6 +7,7 @@ use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::{Cursor, Durability, workers};
@@ -103,7 +104,14 @@ impl Actor {
             // It is still there; its hello or its end decides.
             return;
         }
+        let before = self.incarnation;
         if let Err(error) = self.try_start_runtime().await {
+            if self.incarnation != before
+                && let Err(error) = self.ingest(Goal::End).await
+            {
+                // It is no more than the head of a journal: it had not started anything.
+                tracing::warn!(worker = %self.worker_id, %error, "what a runtime wrote that did not start is not taken");
+            }
             self.may_live = false;
             self.runtime = None;
             // One that was killed while it started may have made it.
@@ -147,7 +155,6 @@ impl Actor {
         let env = environment::read(&self.environment)?;
         let program = program::find(&self.spec.launcher, &self.cwd, &env)?;
         let start = self.begin_incarnation(program, env).await?;
-        subagent_failpoint::hit("spawn.before");
         let failed = |error: std::io::Error| {
             Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
                 .with("reasonCategory", "worker")
@@ -180,6 +187,7 @@ impl Actor {
             }
         };
         self.runtime = Some(self.new_runtime(exit, Some(child)));
+        subagent_failpoint::hit("listening.after_heard");
         let id = self.id;
         let stored = self
             .shared
@@ -210,6 +218,7 @@ impl Actor {
                 tx.update_cursor(id, cursor)
             })
             .await?;
+        subagent_failpoint::hit("incarnation.after_commit");
         journal::remove_before(&self.directory, cursor.segment);
         self.incarnation = incarnation;
         self.cursor = cursor;

@@ -1,0 +1,61 @@
+//! Many cases of one suite at the same time: most of their time is waiting, so more of them run than there are cores.
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// With this set only the cases run whose name contains it.
+const ONLY: &str = "SUBAGENT_TEST_CASE";
+/// A case that takes so long is mentioned: the suite may wait for it.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// Runs every case, `width` at a time, and says in one line how many there were. What failed is told by its name.
+///
+/// # Panics
+/// When a case does, after all of them were run.
+#[track_caller]
+pub fn crowd<C: Sync>(
+    suite: &str,
+    width: usize,
+    cases: &[C],
+    name: impl Fn(&C) -> String + Sync,
+    run: impl Fn(&C) + Sync,
+) {
+    let only = std::env::var(ONLY).unwrap_or_default();
+    let begun = Instant::now();
+    let cases: Vec<(String, &C)> =
+        cases.iter().map(|case| (name(case), case)).filter(|(name, _)| name.contains(&only)).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let begun = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(case)));
+            if begun.elapsed() > SLOW {
+                say(&format!("slow: {suite}, {name}: {:.0} s", begun.elapsed().as_secs_f32()));
+            }
+            if outcome.is_err() {
+                // Where the reason stands: the panic was printed when it happened.
+                say(&format!("^^^ the case {name} of {suite}"));
+                failed.lock().unwrap().push(name.clone());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..width {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    let (count, seconds) = (cases.len(), begun.elapsed().as_secs_f32());
+    say(&format!("{suite}: {count} cases, {} failed, in {seconds:.0} s", failed.len()));
+    assert!(failed.is_empty(), "{suite}: failed ({ONLY} runs one alone): {failed:#?}");
+}
+
+/// Where it is seen although the test is content.
+fn say(line: &str) {
+    // Nobody may be reading.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}

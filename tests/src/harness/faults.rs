@@ -1,0 +1,51 @@
+//! Calls on files that fail: rules for the library in `tests/fault-fs`, and what it has counted.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::sandbox::Sandbox;
+
+/// Bytes of the counters of one rule.
+const COUNTERS: usize = 16;
+
+/// The rules of a sandbox.
+#[derive(Debug)]
+pub struct Faults {
+    counters: PathBuf,
+}
+
+impl Faults {
+    /// Arms these rules in everything that this sandbox starts from now on.
+    ///
+    /// # Panics
+    /// When the counters cannot be made.
+    #[must_use]
+    pub fn arm(sandbox: &mut Sandbox, rules: &[String]) -> Self {
+        let counters = sandbox.file("counters");
+        fs::write(&counters, vec![0; COUNTERS * rules.len()]).unwrap();
+        let library = sandbox.executable("libsubagent_fault_fs.so");
+        for (name, value) in [("LD_PRELOAD", library), ("FAULT_FS", rules.join("|"))] {
+            sandbox.set_env(name, value);
+        }
+        sandbox.set_env("FAULT_FS_COUNTERS", &counters);
+        Self { counters }
+    }
+
+    /// Takes them from what is started later. What runs keeps them.
+    pub fn disarm(&self, sandbox: &mut Sandbox) {
+        for name in ["LD_PRELOAD", "FAULT_FS", "FAULT_FS_COUNTERS"] {
+            sandbox.remove_env(name);
+        }
+    }
+
+    /// How many calls a rule was about, and how many of them were made to fail.
+    ///
+    /// # Panics
+    /// When the counters are gone.
+    #[must_use]
+    pub fn counted(&self, rule: usize) -> (u64, u64) {
+        let bytes = fs::read(&self.counters).unwrap();
+        let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        (number(rule * COUNTERS), number(rule * COUNTERS + 8))
+    }
+}

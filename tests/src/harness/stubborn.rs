@@ -1,0 +1,156 @@
+//! A manager that does not give up: whatever fails once is asked again, also when the command itself was killed. It
+//! notes what it was told, and holds every error against the contract.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::output::Output;
+use super::sandbox::Sandbox;
+
+/// For one thing to be done, whatever happens in between.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// More failures of one command than this are no passing fault.
+const MOST_FAILURES: usize = 400;
+/// How a turn ends.
+const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
+
+/// The manager of one sandbox.
+#[derive(Debug)]
+pub struct Stubborn<'a> {
+    sandbox: &'a Sandbox,
+    told: RefCell<Vec<String>>,
+}
+
+impl<'a> Stubborn<'a> {
+    /// The manager of this sandbox.
+    #[must_use]
+    pub fn new(sandbox: &'a Sandbox) -> Self {
+        Self { sandbox, told: RefCell::default() }
+    }
+
+    /// The codes of all errors so far, `killed` for a command that was.
+    #[must_use]
+    pub fn told(&self) -> Vec<String> {
+        self.told.borrow().clone()
+    }
+
+    /// Runs a command once: its output, or the code of its error.
+    ///
+    /// # Errors
+    /// The code that a script would see.
+    ///
+    /// # Panics
+    /// When its output is against the contract, or its error says nothing but that something is wrong inside.
+    #[track_caller]
+    pub fn ask(&self, args: &[&str]) -> Result<Value, Value> {
+        self.judge(&self.sandbox.subagent(args).deadline(DEADLINE).run())
+    }
+
+    /// The data of a success, or the error.
+    #[track_caller]
+    fn judge(&self, output: &Output) -> Result<Value, Value> {
+        match output.status.code() {
+            Some(0) => Ok(output.data()),
+            Some(_) => {
+                let error = output.any_error();
+                assert_ne!(error["code"], "INTERNAL_ERROR", "{output}");
+                self.told.borrow_mut().push(error["code"].as_str().unwrap().to_owned());
+                Err(error)
+            }
+            None => {
+                self.told.borrow_mut().push("killed".to_owned());
+                Err(Value::Null)
+            }
+        }
+    }
+
+    /// Runs a command until it succeeds; gives its data.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn get(&self, args: &[&str]) -> Value {
+        self.repeat(&args.join(" "), || self.ask(args))
+    }
+
+    #[track_caller]
+    fn repeat(&self, what: &str, mut ask: impl FnMut() -> Result<Value, Value>) -> Value {
+        let begun = Instant::now();
+        for _ in 0..MOST_FAILURES {
+            match ask() {
+                Ok(data) => return data,
+                Err(error) => assert!(begun.elapsed() < DEADLINE, "{what} fails again and again: {error}"),
+            }
+        }
+        panic!("{what} fails again and again: {:?}", self.told());
+    }
+
+    /// Makes the controller, or takes it over when the answer of the first attempt was lost.
+    #[track_caller]
+    pub fn init(&self) {
+        let mut first = true;
+        self.repeat("controller init", || {
+            let made = match std::mem::take(&mut first) {
+                true => self.ask(&["controller", "init"]),
+                false => self.ask(&["controller", "attach", "--takeover"]),
+            };
+            made.or_else(|_| self.ask(&["controller", "init"]))
+        });
+    }
+
+    /// Starts a worker of the launcher `demo`, another one if the first cannot be.
+    ///
+    /// # Panics
+    /// When none can be started.
+    #[must_use]
+    #[track_caller]
+    pub fn start(&self) -> String {
+        let started = self.get(&["worker", "start", "--launcher", "demo"]);
+        started["workerId"].as_str().unwrap().to_owned()
+    }
+
+    /// Gets one turn done under this key, and gives the event that ended it. Permissions are given.
+    ///
+    /// # Panics
+    /// When it does not come to an end.
+    #[must_use]
+    #[track_caller]
+    pub fn turn(&self, worker: &str, key: &str, prompt: &str) -> Value {
+        let send = || {
+            let sending = self.sandbox.sending(worker, prompt).args(["--turn-id", key]).deadline(DEADLINE);
+            match self.judge(&sending.run()) {
+                // Its turn has failed: that is an outcome.
+                Err(error) if error["details"]["eventId"].is_string() => Ok(error),
+                other => other,
+            }
+        };
+        let mut seen = self.repeat(&format!("send {key}"), send);
+        if seen["matchedEvent"].is_null() {
+            return self.end(worker, seen["details"]["acceptedEventId"].as_str().unwrap());
+        }
+        let event = seen["matchedEvent"].take();
+        if event["type"] != "approval.requested" {
+            return event;
+        }
+        let request = event["data"]["requestId"].as_str().unwrap();
+        let approve = ["approve", "--worker-id", worker, "--request", request, "--decision", "allow"];
+        let over =
+            |error: &Value| error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND";
+        self.repeat("approve", || match self.ask(&approve) {
+            // Lost with its runtime, or the answer of an earlier attempt came through.
+            Err(error) if over(&error) => Ok(error),
+            other => other,
+        });
+        self.end(worker, event["eventId"].as_str().unwrap())
+    }
+
+    /// The end of a turn behind this cursor.
+    #[must_use]
+    #[track_caller]
+    pub fn end(&self, worker: &str, cursor: &str) -> Value {
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", ENDS];
+        self.get(&[&wait[..], &["--timeout-seconds", "30"]].concat())
+    }
+}

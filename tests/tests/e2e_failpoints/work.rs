@@ -1,0 +1,189 @@
+//! A manager's work with one fault in the middle of it, and what must be true of it then.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use subagent_tests::harness::process::Process;
+use subagent_tests::harness::{Sandbox, Stubborn, times, wait_until};
+
+use super::points::Job;
+use super::{Case, Fault};
+
+/// More than a segment of the journal holds, and than the WAL before a checkpoint.
+const FLOOD: &str = "!flood 300 65536";
+/// Progress with nothing behind it that would be synced with it.
+const PAUSE: &str = "!say so far\n!sleep 500\n!say further";
+/// `subagentd status` waits 10 s for a sign of life.
+const STATUS_DEADLINE: Duration = Duration::from_secs(20);
+/// A request that changes something has 30 s, starting a daemon for it as many, and so has the daemon before.
+const CLIENT_DEADLINE: Duration = Duration::from_secs(100);
+/// For a point to be reached.
+const DEADLINE: Duration = Duration::from_secs(200);
+
+/// The one fault of a run.
+struct Trouble<'a> {
+    case: &'a Case,
+    once: PathBuf,
+    /// What hung was killed.
+    killed: AtomicBool,
+    /// The work is over: nothing more will happen.
+    done: AtomicBool,
+}
+
+impl Trouble<'_> {
+    fn is_reached(&self) -> bool {
+        self.once.exists()
+    }
+
+    /// Whether nothing more can go wrong.
+    fn is_over(&self) -> bool {
+        match self.case.fault {
+            Fault::Hang => self.killed.load(Ordering::Relaxed),
+            Fault::Abort | Fault::Error => self.is_reached(),
+        }
+    }
+
+    /// Waits until a process hangs, sees that others are answered all the same, and kills it.
+    fn keep_watch(&self, sandbox: &Sandbox) {
+        let hanging = wait_until("the point to be reached, or the end", DEADLINE, || {
+            let text = fs::read_to_string(&self.once).unwrap_or_default();
+            match text.strip_suffix('\n') {
+                Some(pid) => Some(Some(pid.parse().unwrap())),
+                None => self.done.load(Ordering::Relaxed).then_some(None),
+            }
+        });
+        let Some(pid) = hanging else { return };
+        let process = Process::find(pid).unwrap();
+        let status = sandbox.command("subagentd").args(["status", "--json"]).deadline(STATUS_DEADLINE).run();
+        assert!(matches!(status.status.code(), Some(0 | 1)), "{status}");
+        if status.document()["ok"] == false {
+            status.error("DAEMON_UNRESPONSIVE");
+        }
+        if times(1) > 1 {
+            // In the long run a command may use up all of its time.
+            let listed = sandbox.subagent(&["worker", "list"]).deadline(CLIENT_DEADLINE).run();
+            assert!(listed.status.success() || listed.any_error()["code"] != "INTERNAL_ERROR", "{listed}");
+        }
+        assert!(process.lives(), "what hangs stays until it is killed");
+        process.signal(Signal::SIGKILL);
+        wait_until("the hanging process to be gone", Duration::from_secs(10), || {
+            (!process.lives()).then_some(())
+        });
+        self.killed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs one case.
+pub(crate) fn run(case: &Case) {
+    let mut sandbox = Sandbox::new();
+    let once = sandbox.file("reached");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", case.name());
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    let trouble = Trouble { case, once, killed: AtomicBool::new(false), done: AtomicBool::new(false) };
+    thread::scope(|scope| {
+        let watching = (case.fault == Fault::Hang).then(|| scope.spawn(|| trouble.keep_watch(&sandbox)));
+        let work = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&trouble, &sandbox)));
+        trouble.done.store(true, Ordering::Relaxed);
+        watching.map_or(Ok(()), thread::ScopedJoinHandle::join).unwrap();
+        work.unwrap();
+    });
+    assert!(trouble.is_reached(), "{} was never reached", case.point);
+    // Everything goes on.
+    sandbox.remove_env("SUBAGENT_FAILPOINTS");
+    let manager = Stubborn::new(&sandbox);
+    let worker = manager.start();
+    let last = manager.turn(&worker, "last", "well");
+    assert_eq!(last["type"], "turn.completed", "{last}");
+    sandbox.finish();
+}
+
+fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
+    let manager = Stubborn::new(sandbox);
+    let job = trouble.case.job;
+    // What comes after the fault and another turn is done in the long run only.
+    let enough = || trouble.is_over() && times(1) == 1;
+    manager.init();
+    let worker = manager.start();
+    turn(trouble, sandbox, &manager, &worker, 1);
+    if job == Job::Cancel {
+        cancel(sandbox, &manager, &worker);
+    }
+    if job == Job::Frozen {
+        sandbox.runtime(&worker).signal(Signal::SIGSTOP);
+    }
+    if !enough() {
+        let restarted = manager.get(&["worker", "restart", &worker]);
+        assert_eq!(restarted["state"], "idle");
+        turn(trouble, sandbox, &manager, &worker, 2);
+    }
+    if !enough() {
+        hand_off(sandbox, &manager, &worker);
+    }
+    sandbox.check();
+    assert_eq!(manager.get(&["worker", "stop", &worker])["state"], "stopped");
+    if !enough() {
+        stop_daemon(sandbox);
+    }
+    if trouble.case.fault == Fault::Error {
+        let told = manager.told();
+        assert!(told.len() <= 3, "one fault, and so many errors: {told:?}");
+    }
+}
+
+/// A turn with a question. It is completed unless the fault comes in the middle of it.
+fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str, number: u32) {
+    let was_over = trouble.is_over();
+    let file = format!("touched-{number}");
+    let more = match trouble.case.job {
+        Job::Flood if number == 1 => FLOOD.to_owned(),
+        Job::Pause if number == 1 => format!("{PAUSE}\n!wait-file {}", trouble.once.display()),
+        _ => String::new(),
+    };
+    let prompt = format!("!touch {}\n!ask execute it\n{more}\n!say done", sandbox.file_name(&file));
+    let end = manager.turn(worker, &format!("key-{number}"), &prompt);
+    let completed = end["type"] == "turn.completed";
+    let times = sandbox.touches(&file);
+    assert!(if completed { times == 1 } else { times <= 1 }, "executed {times} times: {end}");
+    assert!(
+        completed || (!was_over && trouble.is_reached()),
+        "nothing was in the way of turn {number}: {end}"
+    );
+}
+
+fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    let gate = sandbox.gate("never");
+    let prompt = format!("!say begun\n{}", gate.directive());
+    let accepted = sandbox.send_no_wait(worker, &prompt);
+    let _ = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
+    let canceled = manager.get(&["cancel", "--worker-id", worker]);
+    assert!(canceled["turnId"] == accepted["turnId"] || canceled["turnId"].is_null(), "{canceled}");
+    let end = manager.end(worker, accepted["acceptedEventId"].as_str().unwrap());
+    assert_eq!(end["type"], "turn.canceled", "{end}");
+}
+
+fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    let handoff = manager.get(&["worker", "handoff", "--worker-id", worker]);
+    let look = manager.get(&["worker", "inspect", worker]);
+    let path = |value: &Value| value.as_str().is_some_and(|path| Path::new(path).is_file());
+    assert!(path(&handoff["handoffPath"]) && path(&handoff["checkpointPath"]), "{handoff}");
+    assert!(!look["latestHandoff"]["snapshotId"].is_null(), "{look}");
+    let folders = fs::read_dir(sandbox.state_dir().join("handoffs").join(worker)).unwrap();
+    let names: Vec<String> =
+        folders.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect();
+    // One whose answer was lost was confirmed to nobody, but it is whole.
+    assert!(names.iter().all(|name| !name.starts_with('.')) && names.len() <= 2, "{names:?}");
+}
+
+/// Ends the daemon; one that dies of a fault at its end has ended, too.
+fn stop_daemon(sandbox: &Sandbox) {
+    let stopped = sandbox.command("subagentd").args(["stop", "--json"]).deadline(CLIENT_DEADLINE).run();
+    if !stopped.status.success() {
+        let error = stopped.any_error();
+        assert_ne!(error["code"], "INTERNAL_ERROR", "{stopped}");
+    }
+}
