@@ -17,6 +17,8 @@ use crate::guard;
 
 /// The variable that marks the processes of one runtime.
 const MARKER: &str = "SUBAGENT_MARKER";
+/// A guard that is told this word by a test lets what it guards live.
+pub(crate) const SPARE: &str = "guard.spare";
 /// The executable of this process, whatever became of its path meanwhile.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
@@ -55,6 +57,10 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
         (std::ffi::OsString::from_vec(name.0.clone()), std::ffi::OsString::from_vec(value.0.clone()))
     }));
     command.env(MARKER, marker).current_dir(&agent.cwd);
+    if subagent_failpoint::sabotaged(SPARE) {
+        // Of our own variables a guard hears nothing otherwise.
+        command.env("SUBAGENT_SABOTAGE", SPARE);
+    }
     command
         .stdin(Stdio::from(agent_input))
         .stdout(Stdio::from(agent_output))

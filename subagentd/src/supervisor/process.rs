@@ -15,7 +15,8 @@ use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use tokio::io::unix::AsyncFd;
 
 /// What of our own variables a runtime gets. The rest of our environment it inherits and hands to nobody.
-const PASSED_ON: &[&str] = &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_LOG"];
+const PASSED_ON: &[&str] =
+    &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_SABOTAGE", "SUBAGENT_LOG"];
 
 /// A runtime that was just started.
 pub(super) struct Started {

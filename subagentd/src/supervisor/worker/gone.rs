@@ -47,6 +47,10 @@ impl Actor {
 
     /// No runtime lives: what it wrote is taken, and what was open is ended.
     pub(super) async fn gone(&mut self) {
+        if subagent_failpoint::sabotaged("gone.ignore") {
+            self.runtime = None;
+            return;
+        }
         if let Some(child) = self.runtime.take().and_then(|mut runtime| runtime.child.take()) {
             process::reap_later(child);
         }
