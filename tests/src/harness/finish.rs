@@ -59,8 +59,7 @@ impl Sandbox {
         if workers || self.find_daemon().is_some() {
             let args: &[&str] = if workers { &["stop", "--workers", "--json"] } else { &["stop", "--json"] };
             let mut stopped = self.command("subagentd").args(args).run();
-            if !stopped.status.success()
-                && stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE"
+            if !stopped.status.success() && stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE"
             {
                 stopped = self.owned_anew().args(args).run();
             }

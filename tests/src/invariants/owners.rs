@@ -32,9 +32,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
          WHERE c.controller_id = ?1 AND o.epoch = ?2",
     )?;
     for granted in &evidence.acknowledged.granted {
-        let stored: Option<String> = owner
-            .query_row(params![granted.controller, granted.epoch], |row| row.get(0))
-            .optional()?;
+        let stored: Option<String> =
+            owner.query_row(params![granted.controller, granted.epoch], |row| row.get(0)).optional()?;
         if stored.as_deref() != Some(granted.instance.as_str()) {
             violations.push(format!("{granted:?} was granted, stored is {stored:?}"));
         }
