@@ -37,7 +37,7 @@ pub use control::Gate;
 pub use effort::times;
 pub use executables::{Executables, executables};
 pub use finish::Finished;
-pub use http::{Response, request};
+pub use http::{Response, request, try_request};
 pub use launchers::Launcher;
 pub use lookout::Lookout;
 pub use output::Output;

@@ -12,6 +12,7 @@ mod kills;
 mod one_stroke;
 mod owners;
 mod red;
+mod requests;
 mod soak;
 mod starts;
 mod stops;
