@@ -150,6 +150,11 @@ impl Post {
         Self { path, line: format!("POST {target} HTTP/1.1"), body, same, effect }
     }
 
+    /// Changes a member of its body.
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        self.body[name] = value;
+    }
+
     /// Sends it with these headers; `None` if no daemon answered.
     pub(crate) fn send(&self, sandbox: &Sandbox, headers: &[String]) -> Option<Response> {
         let head: Vec<&str> = std::iter::once(self.line.as_str()).chain(headers.iter().map(String::as_str)).collect();
