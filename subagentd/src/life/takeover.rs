@@ -124,9 +124,7 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
 fn serves(state_dir: &Path) -> bool {
     daemon_info(state_dir).is_some_and(|info| {
         let answer = client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME);
-        !answer.is_err_and(|error| {
-            matches!(error.code, Code::DaemonNotRunning | Code::DaemonUnresponsive)
-        })
+        !answer.is_err_and(|error| matches!(error.code, Code::DaemonNotRunning | Code::DaemonUnresponsive))
     })
 }
 

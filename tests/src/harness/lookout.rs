@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,6 +25,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Lookout {
     over: mpsc::Sender<()>,
+    seen: Arc<AtomicBool>,
     thread: JoinHandle<Report>,
 }
 
@@ -45,17 +48,25 @@ impl Sandbox {
     #[must_use]
     pub fn lookout(&self) -> Lookout {
         let (over, heard) = mpsc::channel();
+        let seen = Arc::new(AtomicBool::new(false));
         let place = Place {
+            seen: Arc::clone(&seen),
             evidence: self.evidence(false),
             id: self.id.clone(),
             root: self.path().to_owned(),
             executables: self.executables.folder().to_owned(),
         };
-        Lookout { over, thread: thread::spawn(move || place.look_until(&heard)) }
+        Lookout { over, seen, thread: thread::spawn(move || place.look_until(&heard)) }
     }
 }
 
 impl Lookout {
+    /// Whether something has lasted too long by now.
+    #[must_use]
+    pub fn seen(&self) -> bool {
+        self.seen.load(Ordering::Relaxed)
+    }
+
     /// Ends it.
     ///
     /// # Panics
@@ -79,6 +90,7 @@ impl Lookout {
 }
 
 struct Place {
+    seen: Arc<AtomicBool>,
     evidence: Evidence,
     id: String,
     root: PathBuf,
@@ -100,6 +112,7 @@ impl Place {
                 }
                 if now - begun > GRACE {
                     report.violations.insert(what);
+                    self.seen.store(true, Ordering::Relaxed);
                 }
             }
             report.looks += 1;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use subagent_tests::harness::{Random, Sandbox, times};
+use subagent_tests::harness::{Random, Sandbox, times, wait_until};
 
 use super::a_moment;
 
@@ -15,15 +15,19 @@ const KILLS: usize = 4;
 /// A command that is given again must not wait for something that the one before left.
 const PROMPT: Duration = Duration::from_secs(8);
 
-/// What a command is tried on: made anew for each time.
+/// What a command is tried on.
 struct Scene<'a> {
     sandbox: &'a Sandbox,
+    worker: &'a str,
     number: usize,
 }
 
 impl Scene<'_> {
+    /// The worker, with nothing to do any more.
     fn worker(&self) -> String {
-        self.sandbox.start("demo")
+        wait_until("the worker to be idle", Duration::from_secs(20), || {
+            (self.sandbox.show(self.worker)["state"] == "idle").then(|| self.worker.to_owned())
+        })
     }
 
     fn asked(&self) -> [String; 2] {
@@ -33,7 +37,7 @@ impl Scene<'_> {
 
     fn busy(&self) -> String {
         let worker = self.worker();
-        let _ = self.sandbox.send_no_wait(&worker, "!hang");
+        let _ = self.sandbox.send_no_wait(&worker, "!sleep 60000");
         worker
     }
 
@@ -43,6 +47,8 @@ impl Scene<'_> {
 
     /// The words of a command; the codes with which its repetition may fail, because the first has done it.
     fn words(&self, command: &str) -> (Vec<String>, &'static [&'static str]) {
+        // There is a daemon.
+        let _ = self.sandbox.show(self.worker);
         let key = format!("client-{}", self.number);
         let touch = format!("!touch {}\n!stream 50", self.sandbox.file_name(&self.touched()));
         let file = self.sandbox.file_name("tmp/config.yaml");
@@ -52,20 +58,23 @@ impl Scene<'_> {
                 let args = ["--worker-id", &worker, "--request", &request, "--decision", "allow"];
                 (args.map(str::to_owned).to_vec(), &["APPROVAL_NOT_PENDING", "APPROVAL_NOT_FOUND"])
             }
-            "subagent cancel" => (words(&["--worker-id", &self.busy()]), &[]),
+            "subagent cancel" => (words(&["--worker-id", &self.busy()]), &["WORKER_NOT_RUNNING"]),
             "subagent send" => {
                 let args = ["--worker-id", &self.worker(), "--turn-id", &key, "--text", &touch];
                 (words(&args), &[])
             }
             "subagent watch" => (words(&["--worker-id", &self.worker()]), &[]),
-            "subagent wait" => (words(&["--worker-id", &self.worker(), "--include-history", "--until", "any"]), &[]),
+            "subagent wait" => {
+                (words(&["--worker-id", &self.worker(), "--include-history", "--until", "any"]), &[])
+            }
             "subagent worker start" => (words(&["--launcher", "demo"]), &[]),
-            "subagent worker show" | "subagent worker stop" | "subagent worker logs" | "subagent worker inspect" => {
+            "subagent worker show" | "subagent worker logs" | "subagent worker inspect" => {
                 (vec![self.worker()], &[])
             }
+            "subagent worker stop" => (vec![self.sandbox.start("demo")], &[]),
             "subagent worker restart" => (vec![self.worker()], &["WORKER_BUSY"]),
             "subagent worker handoff" => (words(&["--worker-id", &self.worker()]), &[]),
-            "subagent worker continue" => (words(&["--from-worker", &self.worker(), "--turn-id", &key]), &[]),
+            "subagent worker continue" => (words(&["--from-worker", &self.worker()]), &[]),
             "subagent controller init" => (Vec::new(), &["CONTROLLER_OWNERSHIP_CONFLICT"]),
             "subagent controller attach" => (words(&["--takeover"]), &[]),
             "subagent controller release" => (words(&["--force"]), &[]),
@@ -73,11 +82,21 @@ impl Scene<'_> {
             "subagent launcher show" | "subagent launcher probe" => (words(&["demo"]), &[]),
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
             "subagent completions" => (words(&["bash"]), &[]),
-            "subagent worker list" | "subagent controller status" | "subagent controller recover"
-            | "subagent daemon start" | "subagent daemon stop" | "subagent daemon restart"
-            | "subagent daemon status" | "subagent daemon logs" | "subagent launcher list"
-            | "subagent role list" | "subagent prompt render" | "subagent demo" | "subagentd run"
-            | "subagentd status" | "subagentd stop" => (Vec::new(), &[]),
+            "subagent worker list"
+            | "subagent controller status"
+            | "subagent controller recover"
+            | "subagent daemon start"
+            | "subagent daemon stop"
+            | "subagent daemon restart"
+            | "subagent daemon status"
+            | "subagent daemon logs"
+            | "subagent launcher list"
+            | "subagent role list"
+            | "subagent prompt render"
+            | "subagent demo"
+            | "subagentd run"
+            | "subagentd status"
+            | "subagentd stop" => (Vec::new(), &[]),
             command => panic!("{command} is not killed by any test: add what it is called with"),
         };
         (more, codes)
@@ -114,7 +133,8 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
 }
 
 /// Without `--json`, or it prints something else.
-const PLAIN: [&str; 4] = ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render"];
+const PLAIN: [&str; 4] =
+    ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render"];
 /// Goes on until it is ended: it is not given again.
 const ENDLESS: &str = "subagentd run";
 /// Makes a world of its own, which it cannot clean up when it is killed.
@@ -126,6 +146,7 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
     let sandbox = Sandbox::new();
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
+    let worker = sandbox.start("demo");
     let lookout = sandbox.lookout();
     let commands = commands(&sandbox);
     let (mut kills, mut number) = (0, 0);
@@ -133,7 +154,7 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
         let longest = if command == DEMO { 3000 } else { 120 };
         for _ in 0..times(if command == DEMO { 1 } else { KILLS }) {
             number += 1;
-            let scene = Scene { sandbox: &sandbox, number };
+            let scene = Scene { sandbox: &sandbox, worker: &worker, number };
             let (more, codes) = scene.words(command);
             let mut parts = command.split(' ');
             let mut whole = sandbox.command(parts.next().unwrap()).args(parts).args(more);
@@ -161,7 +182,10 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
     sandbox.check();
     let _ = lookout.all_well();
     sandbox.finish();
-    eprintln!("faults: the command line killed {kills} times, in each of {} commands, and given again", commands.len());
+    eprintln!(
+        "faults: the command line killed {kills} times, in each of {} commands, and given again",
+        commands.len()
+    );
 }
 
 /// Ends what a demo that was killed left in the world that it had made.
@@ -170,7 +194,8 @@ fn clean(sandbox: &Sandbox) {
         let state = entry.path().join(".subagent/state");
         if state.exists() {
             let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
-            let stop = stop.env("SUBAGENT_STATE_DIR", &state).cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN");
+            let stop =
+                stop.env("SUBAGENT_STATE_DIR", &state).cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN");
             assert!(stop.run().status.success());
             fs::remove_dir_all(entry.path()).unwrap();
         }

@@ -51,7 +51,10 @@ fn the_same_key_has_the_same_result_for_every_request() {
         assert_eq!(repeated(&sandbox, &post, &format!("same-{number}")), Vec::<String>::new());
     }
     sandbox.finish();
-    eprintln!("faults: {} requests repeated with their key, {CROWD} at once and across the daemon's death", posts.len());
+    eprintln!(
+        "faults: {} requests repeated with their key, {CROWD} at once and across the daemon's death",
+        posts.len()
+    );
 }
 
 #[test]
@@ -94,5 +97,7 @@ fn the_same_key_has_one_effect_whenever_the_daemon_is_killed() {
         }
     }
     sandbox.finish();
-    eprintln!("faults: daemon killed {kills} times under a request with a key, which was then repeated ({answered} had been answered)");
+    eprintln!(
+        "faults: daemon killed {kills} times under a request with a key, which was then repeated ({answered} had been answered)"
+    );
 }

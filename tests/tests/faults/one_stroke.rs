@@ -47,7 +47,10 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
         let left = wait_while(GRACE, alive).unwrap_or_default();
         for process in &left {
             let line = process.command_line();
-            assert!(line.contains("--spawned wipe-env"), "it has a marker and was not found: {process:?} {line}");
+            assert!(
+                line.contains("--spawned wipe-env"),
+                "it has a marker and was not found: {process:?} {line}"
+            );
             process.signal(Signal::SIGKILL);
         }
         agents += below.len();

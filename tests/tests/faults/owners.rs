@@ -66,7 +66,8 @@ pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<Stri
             post.set("force", false.into());
         }
         // The one before the last takeover, which a release needs; a token that was made up; an epoch of the future.
-        for (what, handle) in [("stale", handle(first)), ("forged", forged.clone()), ("ahead", ahead.clone())] {
+        for (what, handle) in [("stale", handle(first)), ("forged", forged.clone()), ("ahead", ahead.clone())]
+        {
             let before = everything(sandbox);
             let answer = post.send(sandbox, &handle).unwrap().json();
             if answer["error"]["code"] != "INVALID_CONTROLLER_HANDLE" {
@@ -137,5 +138,7 @@ fn of_many_takeovers_under_which_the_daemon_is_killed_the_last_one_owns_alone() 
         assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
         sandbox.finish();
     }
-    eprintln!("faults: {TAKEOVERS} takeovers at once, the daemon killed {KILLS} times under them, {rounds} times");
+    eprintln!(
+        "faults: {TAKEOVERS} takeovers at once, the daemon killed {KILLS} times under them, {rounds} times"
+    );
 }

@@ -31,8 +31,10 @@ pub(crate) fn posts() -> BTreeSet<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
     let api: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let paths = api["paths"].as_object().unwrap().iter();
-    let change = |item: &Value| ["post", "put", "patch", "delete"].iter().any(|method| item.get(method).is_some());
-    let all: BTreeSet<String> = paths.filter(|(_, item)| change(item)).map(|(path, _)| path.clone()).collect();
+    let change =
+        |item: &Value| ["post", "put", "patch", "delete"].iter().any(|method| item.get(method).is_some());
+    let all: BTreeSet<String> =
+        paths.filter(|(_, item)| change(item)).map(|(path, _)| path.clone()).collect();
     for (path, _) in EXEMPT {
         assert!(all.contains(path), "{path} is gone");
     }
@@ -68,7 +70,8 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         ),
         "/v1/workers/{worker}/approvals/{request}" => {
             let waited = sandbox.send(&worker(), "!ask execute it");
-            let (worker, request) = (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
+            let (worker, request) =
+                (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
             Post::new(
                 "/v1/workers/{worker}/approvals/{request}",
                 &format!("/v1/workers/{worker}/approvals/{request}"),
@@ -157,7 +160,8 @@ impl Post {
 
     /// Sends it with these headers; `None` if no daemon answered.
     pub(crate) fn send(&self, sandbox: &Sandbox, headers: &[String]) -> Option<Response> {
-        let head: Vec<&str> = std::iter::once(self.line.as_str()).chain(headers.iter().map(String::as_str)).collect();
+        let head: Vec<&str> =
+            std::iter::once(self.line.as_str()).chain(headers.iter().map(String::as_str)).collect();
         let answer = try_request(&sandbox.daemon_info()?.socket, &head, &self.body.to_string())?;
         if let Some(token) = answer.json()["data"]["owner"]["token"].as_str() {
             sandbox.recorder().keep_secret(token);
@@ -177,7 +181,8 @@ impl Post {
     /// How often it has happened.
     pub(crate) fn count(&self, sandbox: &Sandbox) -> i64 {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let database = rusqlite::Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
+        let database =
+            rusqlite::Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
         database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
         database.query_row(self.effect, [], |row| row.get(0)).unwrap()
     }

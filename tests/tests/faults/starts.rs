@@ -21,8 +21,9 @@ pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
         &["controller", "attach", "--takeover"],
         &["controller", "release", "--force"],
     ];
-    let running: Vec<_> =
-        (0..CROWD).map(|index| sandbox.subagent(kinds[index % kinds.len()]).deadline(DEADLINE).spawn()).collect();
+    let running: Vec<_> = (0..CROWD)
+        .map(|index| sandbox.subagent(kinds[index % kinds.len()]).deadline(DEADLINE).spawn())
+        .collect();
     running.into_iter().map(subagent_tests::harness::Running::output).collect()
 }
 
@@ -84,7 +85,8 @@ fn many_first_commands_get_one_daemon_in_what_was_left_before_a_reboot() {
     sandbox.kill(&runtime);
     // The number of the daemon was given to somebody else since; a socket without a listener; locks without holders,
     // one of them with a note; a runtime of another boot.
-    let mut info: Value = serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
+    let mut info: Value =
+        serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
     info["process"] = json!({"pid": std::process::id(), "startTime": 1});
     fs::write(sandbox.state_dir().join("daemon.json"), info.to_string()).unwrap();
     let _ = fs::remove_file(&old.socket);

@@ -85,7 +85,8 @@ fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> u
     while !over.load(Ordering::Relaxed) {
         let file = format!("touched-{index}-{turns}");
         let ask = if turns % 3 == 2 { "!ask execute it" } else { "" };
-        let prompt = format!("!chunks 10 text\n!touch {}\n{ask}\n!sleep 20\n!stream 50", sandbox.file_name(&file));
+        let prompt =
+            format!("!chunks 10 text\n!touch {}\n{ask}\n!sleep 20\n!stream 50", sandbox.file_name(&file));
         let end = sandbox.manage(worker, &format!("stops-{index}-{turns}"), &prompt);
         assert_eq!(end["type"], "turn.completed", "{end}");
         assert_eq!(fs::read_to_string(sandbox.file(&file)).unwrap().lines().count(), 1);
