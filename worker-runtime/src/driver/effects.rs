@@ -83,12 +83,7 @@ impl Driver {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Send(line) => {
-                if line.kind == Kind::Prompt && subagent_failpoint::sabotaged("prompt.twice") {
-                    self.outgoing.push(line.clone());
-                }
-                self.outgoing.push(line);
-            }
+            Action::Send(line) => self.outgoing.push(line),
             Action::Accept(to) => self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: None }),
             Action::Refuse(to, refusal) => {
                 self.reply(to.connection, FromRuntime::Reply { id: to.id, refusal: Some(refusal) });

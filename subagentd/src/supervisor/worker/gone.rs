@@ -62,6 +62,11 @@ impl Actor {
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
         self.may_live = false;
+        if let State::Turn(turn) = &mut self.worker.state
+            && subagent_failpoint::sabotaged("prompt.again")
+        {
+            turn.dispatching = false;
+        }
         // What cannot be read may have been the record of a prompt, as after a reboot.
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;
