@@ -161,6 +161,9 @@ fn nothing_is_lost_or_done_twice_whatever_is_killed() {
         }
     });
     let took = begun.elapsed();
+    for (victim, count) in KILLS {
+        assert_eq!(killed.get(&victim), Some(&times(count)), "{victim:?}");
+    }
     let completed = turns.values().filter(|completed| **completed).count();
     assert!(completed >= WORKERS, "hardly anything was completed");
     for (file, completed) in &turns {

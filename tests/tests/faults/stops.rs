@@ -18,7 +18,7 @@ const WORKERS: usize = 4;
 const STOPS: [(Victim, usize); 4] =
     [(Victim::Daemon, 25), (Victim::Runtime, 25), (Victim::Guard, 25), (Victim::Agent, 25)];
 /// For at most so long.
-const MILLIS: u64 = 400;
+const MILLIS: u64 = 300;
 
 #[test]
 fn nothing_is_lost_that_was_only_stopped() {
