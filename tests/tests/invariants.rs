@@ -251,6 +251,41 @@ fn an_approval_must_have_one_end() {
         ),
     );
     red_after(name, "UPDATE approvals SET decided_seq = NULL WHERE option_id = 'allow-once'");
+    // It was delivered although nothing was written, or the other way round; with an option that nobody offered.
+    red_after(name, "DELETE FROM events WHERE type = 'runtime.answer_written'");
+    red_after(
+        name,
+        "UPDATE approvals SET status = 'undelivered' WHERE status = 'delivered' AND by_cancel = 0",
+    );
+    red_after(name, "UPDATE approvals SET option_id = 'allow-all' WHERE option_id = 'allow-once'");
+    // It is open although its runtime is gone.
+    let mut copy = Copy::new();
+    copy.evidence.ended = false;
+    let reopen = "UPDATE approvals SET status = 'pending' WHERE status = 'lost'";
+    copy.database().execute_batch(reopen).unwrap();
+    red(&copy.evidence, name);
+    // It was decided, and no command was to decide it.
+    let mut copy = Copy::new();
+    copy.evidence.acknowledged.all_attempted = true;
+    assert_eq!(check(&copy.evidence), Vec::<String>::new());
+    copy.evidence.acknowledged.attempted.clear();
+    red(&copy.evidence, name);
+}
+
+#[test]
+fn an_ownership_must_have_one_owner() {
+    let _shared = good();
+    let name = "an ownership has one owner";
+    // An epoch is missing; an old owner was never released; an owner has no token; what was granted is another's.
+    red_after(name, "UPDATE owners SET epoch = epoch + 1");
+    red_after(
+        name,
+        "DROP INDEX one_active_owner;
+         INSERT INTO owners SELECT NULL, controller, 'ci_000000000000', epoch + 1, randomblob(32), pid, start_time,
+                                   boot_id, created_at, 1 FROM owners WHERE epoch = 1",
+    );
+    red_after(name, "UPDATE owners SET token_hash = x''");
+    red_after(name, "UPDATE owners SET instance_id = 'ci_000000000000'");
 }
 
 #[test]
@@ -273,6 +308,15 @@ fn nothing_may_run_without_a_runtime() {
 fn the_database_must_be_sound() {
     let _shared = good();
     let name = "the database is sound";
+    // What columns say about each other.
+    red_after(name, "UPDATE turns SET worker = 2, no = no + 100 WHERE worker = 1");
+    red_after(name, "UPDATE workers SET state = 'turn'");
+    red_after(name, "UPDATE workers SET stopped_at = NULL");
+    red_after(name, "UPDATE workers SET desired = 'run'");
+    red_after(name, "UPDATE workers SET runtime_pid = 1");
+    red_after(name, "UPDATE events SET record = NULL WHERE number = 1");
+    red_after(name, "UPDATE requests SET response = ''");
+    red_after(name, "DELETE FROM meta WHERE key = 'generation'");
     // A reference leads nowhere; an index lacks an entry of its table.
     red_after(name, "UPDATE events SET turn = 99999 WHERE turn IS NOT NULL");
     let copy = Copy::new();

@@ -18,6 +18,9 @@ use subagent_protocol::process::ProcessId;
 /// How often a lock is taken again whose file was replaced meanwhile.
 const MOST_TRIES: usize = 100;
 
+/// Between two looks whether a wait is in vain.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Longer notes are not ours.
 const MOST_NOTE_BYTES: usize = 4096;
 
@@ -43,6 +46,9 @@ impl FileLock {
     /// # Errors
     /// When the file cannot be opened or locked.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        if subagent_failpoint::sabotaged("daemon.no_lock") {
+            return take(path, |_| Ok(true));
+        }
         take(path, |file| match file.try_lock() {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -58,6 +64,18 @@ impl FileLock {
     /// # Errors
     /// When the file cannot be opened or locked.
     pub(super) fn take_within(path: &Path, time: Duration) -> io::Result<Option<Self>> {
+        Self::take_unless(path, time, || false)
+    }
+
+    /// As [`FileLock::take_within`]; `None` also as soon as it is in vain to wait, which is asked now and then.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or locked.
+    pub(super) fn take_unless(
+        path: &Path,
+        time: Duration,
+        in_vain: impl Fn() -> bool,
+    ) -> io::Result<Option<Self>> {
         if let Some(lock) = Self::try_take(path)? {
             return Ok(Some(lock));
         }
@@ -68,9 +86,13 @@ impl FileLock {
             // Nobody may be there to take it any more; then it is dropped here.
             let _ = taken.send(take(&path, |file| file.lock().map(|()| true)));
         })?;
-        match wait.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(outcome) => outcome,
-            Err(_) => Ok(None),
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match wait.recv_timeout(left.min(LOOK)) {
+                Ok(outcome) => return outcome,
+                Err(_) if left.is_zero() || in_vain() => return Ok(None),
+                Err(_) => {}
+            }
         }
     }
 

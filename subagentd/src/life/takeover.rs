@@ -58,7 +58,9 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
         Some(lock) => lock,
         None => {
             let time = make_room(options, &path)?;
-            let taken = FileLock::take_within(&path, time).map_err(at_path)?;
+            // One that was only starting (its starter was killed, or it would hold the start's lock) serves soon.
+            let in_vain = || options.mode == Mode::Background && serves(&options.state_dir);
+            let taken = FileLock::take_unless(&path, time, in_vain).map_err(at_path)?;
             taken.ok_or_else(|| already_running(Note::read(&path).as_ref()))?
         }
     };
@@ -116,6 +118,14 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
         Ok(()) => {}
     }
     Ok(TAKEOVER_TIME)
+}
+
+/// Whether a daemon answers.
+fn serves(state_dir: &Path) -> bool {
+    daemon_info(state_dir).is_some_and(|info| {
+        let answer = client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME);
+        !answer.is_err_and(|error| matches!(error.code, Code::DaemonNotRunning | Code::DaemonUnresponsive))
+    })
 }
 
 /// Sends SIGTERM to the holder, if it is still the process that wrote the note.

@@ -183,6 +183,7 @@ pub(crate) fn check_owner(
     };
     match worth(connection, handle, controller)? {
         Worth::Current => Ok(()),
+        _ if subagent_failpoint::sabotaged("handle.trust") => Ok(()),
         Worth::NoEpoch => Err(error("SUBAGENT_CTL_EPOCH is not a whole number")),
         Worth::OfAnother => Err(error("the owner handle in SUBAGENT_CTL_* is for another controller")
             .with("envControllerId", handle.controller_id.as_str())

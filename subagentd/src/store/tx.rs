@@ -132,6 +132,7 @@ pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> R
         .optional()
         .map_err(StoreError::from)?;
     match found {
+        _ if subagent_failpoint::sabotaged("requests.forget") => Ok(None),
         None => Ok(None),
         Some((stored, response)) if stored == fingerprint => Ok(Some(response)),
         Some(_) => Err(Error::new(

@@ -46,9 +46,10 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
+        let forgets_end = subagent_failpoint::sabotaged("store.forget_stopped_at");
         self.execute(
             "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
-                    stopped_at = CASE WHEN ?2 = 'stopped' THEN coalesce(stopped_at, ?7) END
+                    stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END
              WHERE id = ?1",
             params![
                 id.0,
@@ -59,6 +60,7 @@ impl Tx<'_> {
                 signed(cursor.number),
                 now.0,
                 restart_word(worker.restart),
+                forgets_end,
             ],
         )?;
         Ok(())
@@ -201,6 +203,11 @@ impl Tx<'_> {
                 )?;
                 if changed != 1 {
                     return Err(Error::new(Code::Internal, format!("turn {no} was ended twice")));
+                }
+                if subagent_failpoint::sabotaged("turn.end_twice") {
+                    let (event_type, data) = (EventType::TurnFailed, serde_json::json!({}));
+                    let again = Fact::Event { event_type, data, turn: Some(*no) };
+                    self.store_fact(id, &again, None, now, added)?;
                 }
             }
             Fact::ApprovalOpened { request_id, turn } => {

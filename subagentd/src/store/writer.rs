@@ -214,6 +214,11 @@ impl WriterState {
                 savepoint.commit()?;
             }
         }
+        if subagent_failpoint::sabotaged("store.forget_events") {
+            // What somebody may have seen already.
+            let sql = "DELETE FROM events WHERE type = 'progress.message' AND seq < ?1";
+            tx.execute(sql, [self.next_seq - 20])?;
+        }
         check("store.before_commit")?;
         tx.commit()?;
         subagent_failpoint::hit("store.after_commit");

@@ -16,8 +16,7 @@ use subagent_protocol::start::{GUARD_LOCK_FD, LOCK_FD, RuntimeStart};
 use tokio::io::unix::AsyncFd;
 
 /// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
-const PASSED_ON: &[&str] =
-    &["SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE", "SUBAGENT_SABOTAGE", "SUBAGENT_LOG"];
+const PASSED_ON: &str = "SUBAGENT_LOG";
 
 /// A runtime that was just started.
 pub(super) struct Started {
@@ -42,10 +41,8 @@ pub(super) fn start(
         .arg("run")
         .current_dir("/")
         .env_clear()
-        .envs(
-            std::env::vars_os()
-                .filter(|(name, _)| passes_on(name) || PASSED_ON.iter().any(|passed| name == passed)),
-        )
+        .envs(std::env::vars_os().filter(|(name, _)| passes_on(name) || name == PASSED_ON))
+        .envs(subagent_failpoint::armed_with())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

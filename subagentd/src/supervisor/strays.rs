@@ -2,7 +2,7 @@
 //! to end them. Found by the marker in their environment, which is the worker's and the runtime's own.
 //!
 //! Best effort: a process that has wiped its environment is not found. Must never touch a process without exactly
-//! this marker, nor one of our own executables.
+//! this marker, nor a daemon, a runtime or a guard. (Our command line among an agent's children is one of these.)
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,6 +17,8 @@ const MARKER: &str = "SUBAGENT_MARKER";
 /// What forks while it is looked for is found by the next look, and what was killed takes a moment to die; more looks
 /// than this are not worth it.
 const LOOKS: usize = 64;
+/// The executables of daemon, runtime and guard; one that was replaced since has more behind its name.
+const OURS: [&str; 2] = ["subagentd", "subagent-runtime"];
 
 /// The value that only processes below this runtime of the worker have.
 pub(super) fn marker(worker_id: &str, incarnation: u64) -> String {
@@ -95,7 +97,8 @@ fn is_marked(pid: i32, entry: &[u8]) -> bool {
     let ended = || proc::process(pid).is_ok_and(|process| process.ended);
     let ours = || {
         fs::read_link(folder.join("exe")).is_ok_and(|exe| {
-            exe.file_name().is_some_and(|name| name.to_string_lossy().starts_with("subagent"))
+            let name = exe.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            OURS.iter().any(|ours| name.starts_with(ours))
         })
     };
     marked && !ended() && !ours()

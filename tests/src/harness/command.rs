@@ -112,6 +112,8 @@ impl Command {
     #[track_caller]
     pub fn spawn(self) -> Running {
         let begun = Instant::now();
+        let args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        self.recorder.attempt(&args);
         let mut child = self
             .process()
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
@@ -123,7 +125,6 @@ impl Command {
             // It may end without having read everything.
             thread::spawn(move || drop(stdin.write_all(&bytes)));
         }
-        let args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Running {
             command: format!("{name} {}", args.join(" ")),

@@ -34,28 +34,46 @@ impl Sandbox {
     /// When one is violated, a process is left, or the stop fails.
     #[track_caller]
     pub fn finish(mut self) -> Finished {
+        let (evidence, violations) = self.end();
+        assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
+        Finished { evidence, root: self.root.take().unwrap() }
+    }
+
+    /// As [`Sandbox::finish`], for a product that was broken on purpose: gives what is violated.
+    ///
+    /// # Panics
+    /// When a command's output is not as the contract wants it.
+    #[must_use]
+    pub fn finish_broken(self) -> Vec<String> {
+        self.end().1
+    }
+
+    fn end(&self) -> (Evidence, Vec<String>) {
+        let mut violations = Vec::new();
         let started = !self.recorder.acknowledged().started.is_empty();
-        if started || self.state_dir().join("runtimes").exists() {
+        let workers = started || self.state_dir().join("runtimes").exists();
+        if workers {
             // Whatever was killed before: a daemon must be able to find everything again, and to end it.
             let _ = self.run(&["worker", "list"]).data_of("worker.listed");
-            let mut stopped = self.command("subagentd").args(["stop", "--workers", "--json"]).run();
-            if stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE" {
-                stopped = self.owned_anew().args(["stop", "--workers", "--json"]).run();
-            }
-            assert_eq!(stopped.status.code(), Some(0), "{stopped}\n{}", self.logs());
-        } else if self.find_daemon().is_some() {
-            let stopped = self.command("subagentd").args(["stop", "--json"]).run();
-            assert_eq!(stopped.status.code(), Some(0), "{stopped}\n{}", self.logs());
         }
-        let mut violations = Vec::new();
+        if workers || self.find_daemon().is_some() {
+            let args: &[&str] = if workers { &["stop", "--workers", "--json"] } else { &["stop", "--json"] };
+            let mut stopped = self.command("subagentd").args(args).run();
+            if !stopped.status.success() && stopped.document()["error"]["code"] == "INVALID_CONTROLLER_HANDLE"
+            {
+                stopped = self.owned_anew().args(args).run();
+            }
+            if stopped.status.code() != Some(0) {
+                violations.push(format!("the end failed: {stopped}"));
+            }
+        }
         let left = wait_while(NOTHING_LEFT, || Some(self.processes()).filter(|left| !left.is_empty()));
         for process in left.into_iter().flatten() {
             violations.push(format!("left running: {process:?}: {}", process.command_line()));
         }
         let evidence = self.evidence(true);
         violations.extend(invariants::check(&evidence));
-        assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
-        Finished { evidence, root: self.root.take().unwrap() }
+        (evidence, violations)
     }
 
     /// `subagentd`, with the handle of a new owner.
@@ -77,15 +95,20 @@ impl Sandbox {
     /// When one is violated, also after some seconds: what follows a kill may take a moment.
     #[track_caller]
     pub fn check(&self) {
-        let violations = wait_while(NOTHING_LEFT, || {
-            Some(invariants::check(&self.evidence(false))).filter(|violations| !violations.is_empty())
-        });
-        if let Some(violations) = violations {
-            panic!("violated:\n{}\n{}", violations.join("\n"), self.logs());
-        }
+        let violations = self.violations();
+        assert!(violations.is_empty(), "violated:\n{}\n{}", violations.join("\n"), self.logs());
     }
 
-    fn evidence(&self, ended: bool) -> Evidence {
+    /// What is violated now, and still is after some seconds.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        wait_while(NOTHING_LEFT, || {
+            Some(invariants::check(&self.evidence(false))).filter(|violations| !violations.is_empty())
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn evidence(&self, ended: bool) -> Evidence {
         Evidence {
             state_dir: self.state_dir().to_owned(),
             socket_folders: vec![self.file("run/subagent")],

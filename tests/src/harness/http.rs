@@ -41,6 +41,20 @@ impl Response {
 #[track_caller]
 pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
     let mut stream = UnixStream::connect(socket).unwrap();
+    let text = exchange(&mut stream, head, body);
+    parse(&text).unwrap_or_else(|| panic!("no HTTP: {text}"))
+}
+
+/// As [`request`] of a daemon that may be killed meanwhile: `None` if there was none, or no whole answer came.
+#[must_use]
+pub fn try_request(socket: &Path, head: &[&str], body: &str) -> Option<Response> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    let text = exchange(&mut stream, head, body);
+    let response = parse(&text)?;
+    serde_json::from_str::<Value>(&response.body).is_ok().then_some(response)
+}
+
+fn exchange(stream: &mut UnixStream, head: &[&str], body: &str) -> String {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let head = head.join("\r\n");
     let length = body.len();
@@ -50,24 +64,27 @@ pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
     let _ = stream.write_all(request.as_bytes());
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
-    let text = String::from_utf8_lossy(&bytes);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {text}"));
-    let head = head.to_lowercase();
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no status: {head}"));
-    let body = if head.contains("transfer-encoding: chunked") { joined(body) } else { body.to_owned() };
-    Response { status, head, body }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn joined(mut chunks: &str) -> String {
+fn parse(text: &str) -> Option<Response> {
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let head = head.to_lowercase();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let body = if head.contains("transfer-encoding: chunked") { joined(body)? } else { body.to_owned() };
+    Some(Response { status, head, body })
+}
+
+/// The text of chunks that came to their end.
+fn joined(mut chunks: &str) -> Option<String> {
     let mut body = String::new();
-    while let Some((size, rest)) = chunks.split_once("\r\n") {
-        let size = usize::from_str_radix(size.trim(), 16).unwrap();
+    loop {
+        let (size, rest) = chunks.split_once("\r\n")?;
+        let size = usize::from_str_radix(size.trim(), 16).ok()?;
         if size == 0 {
-            break;
+            return Some(body);
         }
-        body.push_str(&rest[..size]);
-        chunks = &rest[size + 2..];
+        body.push_str(rest.get(..size)?);
+        chunks = rest.get(size + 2..)?;
     }
-    body
 }

@@ -46,7 +46,9 @@ impl Sandbox {
                 let error = output.any_error();
                 if error["details"]["eventId"].is_string() {
                     // Its turn has failed; another one would need another key.
-                    return self.wait_after(worker, &error["details"]["acceptedEventId"], ENDS);
+                    let cursor = error["details"]["acceptedEventId"].as_str().unwrap();
+                    let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", ENDS];
+                    return self.persist(&wait).data_of("event.matched");
                 }
                 // The same command may be given again: it has a key.
                 assert_eq!(error["retryable"], true, "{output}");

@@ -30,6 +30,17 @@ pub struct Decision {
     pub event: EventId,
 }
 
+/// An ownership that was granted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Granted {
+    /// The controller.
+    pub controller: String,
+    /// The number of the ownership.
+    pub epoch: i64,
+    /// Whose it is.
+    pub instance: String,
+}
+
 /// What one `watch` printed, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
@@ -52,6 +63,12 @@ pub struct Acknowledged {
     pub decisions: BTreeMap<String, Decision>,
     /// Turns whose cancel was confirmed.
     pub canceled: BTreeSet<String>,
+    /// Requests that some command was to decide, whether or not it could say what came of it.
+    pub attempted: BTreeSet<String>,
+    /// Whether those are all: then nothing else may have been decided.
+    pub all_attempted: bool,
+    /// Ownerships that were granted.
+    pub granted: BTreeSet<Granted>,
     /// Workers that were started.
     pub started: BTreeSet<String>,
     /// Workers that were stopped.

@@ -44,6 +44,44 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
          WHERE e.type = 'runtime.answer_written'
          GROUP BY request HAVING written > 1 OR a.decided_seq IS NULL OR a.decided_seq > min(e.seq)",
     )?);
+    violations.extend(none_of(
+        database,
+        "a permission request was delivered without an answer, or answered although that was not decided",
+        "SELECT a.request_id, a.status, a.by_cancel, count(e.seq) AS written
+         FROM approvals a LEFT JOIN turns t ON t.id = a.turn
+         LEFT JOIN events e ON e.worker = a.worker AND e.type = 'runtime.answer_written'
+              AND json_extract(e.payload, '$.requestId') = a.request_id
+         WHERE t.carrier IS NOT 'local'
+         GROUP BY a.id
+         HAVING CASE a.status WHEN 'delivered' THEN written = 0 AND NOT a.by_cancel ELSE written > 0 END",
+    )?);
+    violations.extend(none_of(
+        database,
+        "a permission request is open although its runtime is gone",
+        "SELECT a.request_id, a.status, w.worker_id, w.state
+         FROM approvals a JOIN workers w ON w.id = a.worker LEFT JOIN turns t ON t.id = a.turn
+         WHERE a.status IN ('pending', 'decided') AND t.carrier IS NOT 'local' AND NOT w.may_live",
+    )?);
+    violations.extend(none_of(
+        database,
+        "a permission request was decided with an option that was not offered",
+        "SELECT a.request_id, a.option_id FROM approvals a JOIN events e ON e.seq = a.asked_seq
+         WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM json_each(e.payload, '$.params.options') o
+                           WHERE json_extract(o.value, '$.optionId') = a.option_id)",
+    )?);
+    if evidence.acknowledged.all_attempted {
+        let mut decided = database.prepare(
+            "SELECT request_id, option_id FROM approvals WHERE decided_seq IS NOT NULL AND NOT by_cancel",
+        )?;
+        let decided = decided.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        for row in decided {
+            let (request, option): (String, Option<String>) = row?;
+            if !evidence.acknowledged.attempted.contains(&request) {
+                violations.push(format!("{request} was decided ({option:?}), but nobody had been asked to"));
+            }
+        }
+    }
     if evidence.ended {
         violations.extend(none_of(
             database,

@@ -13,7 +13,9 @@ mod describe;
 mod ended;
 mod evidence;
 mod journal;
+mod locks;
 mod numbers;
+mod owners;
 mod recorder;
 mod runtimes;
 mod secrets;
@@ -23,9 +25,10 @@ mod watchers;
 
 use rusqlite::Connection;
 
-pub use acknowledged::{Acknowledged, Decision, Seen, Watched};
+pub use acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
 pub use describe::describe;
 pub use evidence::Evidence;
+pub use locks::Held;
 pub use recorder::Recorder;
 pub use secrets::PROMPT_CANARY;
 
@@ -42,6 +45,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a turn has one end", turns::check),
     ("an approval has one end", approvals::check),
     ("nothing runs without a runtime", runtimes::check),
+    ("an ownership has one owner", owners::check),
     ("secrets stay secret", secrets::check),
     ("an ended state dir is at rest", ended::check),
 ];
@@ -68,6 +72,15 @@ pub fn check(evidence: &Evidence) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Checks only what is said about live and dead runtimes; gives a line for each violation of this moment.
+///
+/// # Panics
+/// When the database is there and cannot be read.
+#[must_use]
+pub fn check_runtimes(evidence: &Evidence) -> Vec<String> {
+    evidence.database().map_or_else(Vec::new, |database| runtimes::check(evidence, &database).unwrap())
 }
 
 /// The rows of a query, each as one text, for a violation's sentence.

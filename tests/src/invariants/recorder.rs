@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use subagent_protocol::ids::EventId;
 
-use super::acknowledged::{Acknowledged, Decision, Seen, Watched};
+use super::acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
 
 /// Collects; cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,25 @@ impl Recorder {
     pub fn keep_secret(&self, text: &str) {
         if !text.is_empty() {
             self.0.lock().unwrap().secrets.insert(text.to_owned());
+        }
+    }
+
+    /// From now on only commands of this sandbox decide permission requests: any other decision is a violation.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    pub fn knows_all_decisions(&self) {
+        self.0.lock().unwrap().all_attempted = true;
+    }
+
+    /// Takes the words of a command before it is started: what it may do although it is killed.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    pub fn attempt(&self, args: &[String]) {
+        if args.first().is_some_and(|command| command == "approve") {
+            let requests = args.iter().filter(|arg| arg.starts_with("ap_")).cloned();
+            self.0.lock().unwrap().attempted.extend(requests);
         }
     }
 
@@ -101,7 +120,13 @@ impl Acknowledged {
             }
             "turn.canceled" if data["alreadyTerminal"] != true => drop(self.canceled.insert(text("turnId")?)),
             "controller.initialized" | "controller.attached" => {
-                self.secrets.insert(data["owner"]["token"].as_str()?.to_owned());
+                let owner = &data["owner"];
+                self.secrets.insert(owner["token"].as_str()?.to_owned());
+                self.granted.insert(Granted {
+                    controller: owner["controllerId"].as_str()?.to_owned(),
+                    epoch: owner["epoch"].as_i64()?,
+                    instance: owner["instanceId"].as_str()?.to_owned(),
+                });
             }
             "worker.started" => drop(self.started.insert(text("workerId")?)),
             "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),

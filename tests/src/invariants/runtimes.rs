@@ -1,15 +1,20 @@
-//! Nothing is `running` without a live runtime, and no runtime lives for a worker that was stopped.
+//! Nothing is said to run without a live runtime, and none lives for a worker that is said to be lost, failed or
+//! stopped. The runtime's lock is the proof; the process that the database names is looked at as well.
+//!
+//! A moment's disagreement is none: who calls this looks again for 5 s (`Sandbox::check`, the lookout).
 
 use rusqlite::Connection;
 use subagent_protocol::process::ProcessId;
 
 use super::evidence::Evidence;
+use super::locks::Held;
 use crate::harness::process::Process;
 
-pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+    let held = Held::look(&evidence.state_dir);
     let mut violations = Vec::new();
     let mut workers = database.prepare(
-        "SELECT w.worker_id, w.state, w.runtime_pid, w.runtime_start,
+        "SELECT w.worker_id, w.state, w.runtime_pid, w.runtime_start, w.may_live,
                 EXISTS (SELECT 1 FROM turns t WHERE t.worker = w.id AND t.status = 'accepted'
                        AND t.carrier = 'acp-stdio')
          FROM workers w",
@@ -18,17 +23,26 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
     while let Some(row) = rows.next()? {
         let (worker, state): (String, String) = (row.get(0)?, row.get(1)?);
         let (pid, start): (Option<i32>, Option<i64>) = (row.get(2)?, row.get(3)?);
-        let open: bool = row.get(4)?;
+        let (may_live, open): (bool, bool) = (row.get(4)?, row.get(5)?);
         let process = pid.zip(start).map(|(pid, start)| ProcessId { pid, start_time: start.unsigned_abs() });
         let alive = process.is_some_and(|known| {
             Process::find(known.pid).is_some_and(|process| process.start_time == known.start_time)
         });
-        if open && !alive {
-            violations
-                .push(format!("{worker} ({state}) has an open turn, but its runtime {process:?} is dead"));
+        let locked = held.runtime.contains(&worker);
+        if open && !locked {
+            violations.push(format!("{worker} ({state}) has an open turn, but its runtime is dead"));
         }
-        if state == "stopped" && alive {
+        if state == "stopped" && (alive || locked) {
             violations.push(format!("{worker} is stopped, but its runtime {process:?} lives"));
+        }
+        if state == "error" && locked {
+            violations.push(format!("{worker} is in error, but its runtime lives"));
+        }
+        if !may_live && locked {
+            violations.push(format!("the runtime of {worker} ({state}) is said to be gone, but it lives"));
+        }
+        if !may_live && held.guard.contains(&worker) {
+            violations.push(format!("{worker} ({state}) is said to be gone, but its guard is not done"));
         }
     }
     Ok(violations)

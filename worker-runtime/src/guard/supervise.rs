@@ -191,6 +191,9 @@ impl Guard {
 
     /// The kill loop.
     fn end(&mut self) {
+        if subagent_failpoint::sabotaged("guard.spare") {
+            return report(&mut self.status, &GuardStatus::Clean { killed: 0, millis: 0 });
+        }
         let tree = Tree::below_self(&[]);
         let mut pause = Pause::new();
         loop {

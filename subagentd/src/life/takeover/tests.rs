@@ -106,6 +106,27 @@ fn a_background_daemon_gives_way_to_one_that_serves() {
 }
 
 #[test]
+fn a_background_daemon_gives_way_to_one_that_was_only_starting() {
+    let beside = beside();
+    let (announced, hidden) = (beside.dir.path().join("daemon.json"), beside.dir.path().join("hidden"));
+    std::fs::rename(&announced, &hidden).unwrap();
+    let background = options(beside.dir.path(), Mode::Background);
+    let begun = std::time::Instant::now();
+    let error = thread::scope(|scope| {
+        let claiming = scope.spawn(|| claim(&background));
+        // It holds the lock and serves from now on.
+        std::fs::rename(&hidden, &announced).unwrap();
+        let (mut stream, _) = beside.listener.accept().unwrap();
+        read_head(&stream);
+        let body = r#"{"schemaVersion":"v1","ok":true,"type":"daemon.shown","data":{}}"#;
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        claiming.join().unwrap().unwrap_err()
+    });
+    assert_eq!(error.code, Code::DaemonAlreadyRunning);
+    assert!(begun.elapsed() < super::ENDING_TIME, "it waited for the end of one that serves");
+}
+
+#[test]
 fn a_background_daemon_follows_one_that_dies_under_the_question() {
     let beside = beside();
     let background = options(beside.dir.path(), Mode::Background);

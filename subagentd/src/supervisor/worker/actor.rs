@@ -244,13 +244,16 @@ impl Actor {
 
     /// Lets the rules decide about something that nobody asked for, and stores it.
     pub(super) async fn apply(&mut self, input: Input) {
-        let step = match self.worker.step(input) {
+        let mut step = match self.worker.step(input) {
             Ok(step) => step,
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
                 return;
             }
         };
+        if subagent_failpoint::sabotaged("approval.keep_open") {
+            step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
+        }
         let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
         let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
         loop {
@@ -306,6 +309,9 @@ impl Actor {
     /// The prompt of the open turn, made of its `message.sent`.
     async fn prompt(&self, turn: u64) -> Result<Option<Command>> {
         let Some(open) = self.worker.turn().filter(|open| open.no == turn) else { return Ok(None) };
+        if subagent_failpoint::sabotaged("turn.leak_descriptor") {
+            std::mem::forget(std::fs::File::open("/dev/null"));
+        }
         let (id, turn_id) = (self.id, open.id.clone());
         let message =
             self.shared.store.read(move |connection| workers::message(connection, id, turn)).await?;

@@ -47,6 +47,10 @@ impl Actor {
 
     /// No runtime lives: what it wrote is taken, and what was open is ended.
     pub(super) async fn gone(&mut self) {
+        if subagent_failpoint::sabotaged("gone.ignore") {
+            self.runtime = None;
+            return;
+        }
         if let Some(child) = self.runtime.take().and_then(|mut runtime| runtime.child.take()) {
             process::reap_later(child);
         }
@@ -59,6 +63,11 @@ impl Actor {
         subagent_failpoint::hit("gone.before_commit");
         self.settled = true;
         self.may_live = false;
+        if let State::Turn(turn) = &mut self.worker.state
+            && subagent_failpoint::sabotaged("prompt.again")
+        {
+            turn.dispatching = false;
+        }
         // What cannot be read may have been the record of a prompt, as after a reboot.
         let rebooted = self.boot_id.as_deref() != Some(self.shared.boot_id.as_str()) || self.damaged;
         self.apply(Input::RuntimeGone { clean: self.clean_end, rebooted }).await;

@@ -13,6 +13,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::actor::Actor;
+use crate::core::decision::Choice;
 use crate::core::{Action, Fact, Input, Worker};
 use crate::store::{Cursor, Durability, NewEvent};
 use crate::supervisor::entropy;
@@ -185,6 +186,9 @@ impl Actor {
                 facts.push(Fact::Event { event_type: EventType::JournalGap, data, turn: None });
             }
             number = record.n;
+            if record.t == RecordType::Update && subagent_failpoint::sabotaged("ingest.skip") {
+                continue;
+            }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
             match self.input(&record, &mut taken) {
                 Ok(Some(input)) => match taken.worker.step(input) {
@@ -192,6 +196,7 @@ impl Actor {
                         taken.worker = step.worker;
                         facts.extend(step.facts);
                         taken.actions.extend(step.actions);
+                        answer_for_the_user(&record, &mut taken, &mut facts);
                     }
                     Err(error) => {
                         tracing::error!(worker = %self.worker_id, n = record.n, %error, "the journal contradicts the rules");
@@ -263,6 +268,21 @@ impl Actor {
             | RecordType::Notification
             | RecordType::Noise => None,
         })
+    }
+}
+
+/// Does what must never be done, where a test wants to see it noticed.
+fn answer_for_the_user(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) {
+    if record.t != RecordType::ApprovalRequested || !subagent_failpoint::sabotaged("approval.answer") {
+        return;
+    }
+    let Ok(asked) = body::<ApprovalRequested>(record) else { return };
+    let choice = Choice { option_id: Some("allow-once".to_owned()), alias: None, decision: String::new() };
+    let input = Input::Decide { request_id: asked.request_id, choice, note: None };
+    if let Ok(step) = taken.worker.step(input) {
+        taken.worker = step.worker;
+        facts.extend(step.facts);
+        taken.actions.extend(step.actions);
     }
 }
 

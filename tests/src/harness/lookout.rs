@@ -1,0 +1,154 @@
+//! Looks at a sandbox all the time while others break it: what may hold for a moment must not hold for 5 s.
+//!
+//! Two promises have a time in them: nothing is said to run (or to be gone) for longer than that without (or with) a
+//! live runtime behind it, and no process of an agent outlives its runtime and guard by more. It must not touch
+//! anything: it reads the database and `/proc`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::process::{Process, of_sandbox};
+use super::sandbox::Sandbox;
+use crate::invariants::{self, Evidence};
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_millis(200);
+/// What lasts longer is a violation.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A lookout at work.
+#[derive(Debug)]
+pub struct Lookout {
+    over: mpsc::Sender<()>,
+    seen: Arc<AtomicBool>,
+    thread: JoinHandle<Report>,
+}
+
+/// What a lookout has seen.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What lasted too long.
+    pub violations: BTreeSet<String>,
+    /// How often it looked.
+    pub looks: usize,
+    /// The longest that any agent's process was without runtime and guard.
+    pub longest_stray: Duration,
+}
+
+impl Sandbox {
+    /// Begins to look.
+    ///
+    /// # Panics
+    /// When no thread can be started.
+    #[must_use]
+    pub fn lookout(&self) -> Lookout {
+        let (over, heard) = mpsc::channel();
+        let seen = Arc::new(AtomicBool::new(false));
+        let place = Place {
+            seen: Arc::clone(&seen),
+            evidence: self.evidence(false),
+            id: self.id.clone(),
+            root: self.path().to_owned(),
+            executables: self.executables.folder().to_owned(),
+        };
+        Lookout { over, seen, thread: thread::spawn(move || place.look_until(&heard)) }
+    }
+}
+
+impl Lookout {
+    /// Whether something has lasted too long by now.
+    #[must_use]
+    pub fn seen(&self) -> bool {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Ends it.
+    ///
+    /// # Panics
+    /// When it could not look.
+    #[must_use]
+    pub fn end(self) -> Report {
+        drop(self.over);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Ends it; it must have seen nothing that lasted too long.
+    ///
+    /// # Panics
+    /// When it has.
+    #[track_caller]
+    pub fn all_well(self) -> Report {
+        let report = self.end();
+        assert!(report.violations.is_empty(), "lasted for more than {GRACE:?}: {:#?}", report.violations);
+        report
+    }
+}
+
+struct Place {
+    seen: Arc<AtomicBool>,
+    evidence: Evidence,
+    id: String,
+    root: PathBuf,
+    executables: PathBuf,
+}
+
+impl Place {
+    fn look_until(&self, over: &mpsc::Receiver<()>) -> Report {
+        let mut since: BTreeMap<String, Instant> = BTreeMap::new();
+        let mut report = Report::default();
+        while over.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            let seen = self.look();
+            let now = Instant::now();
+            since.retain(|what, _| seen.contains(what));
+            for what in seen {
+                let begun = *since.entry(what.clone()).or_insert(now);
+                if what.starts_with(STRAY) {
+                    report.longest_stray = report.longest_stray.max(now - begun);
+                }
+                if now - begun > GRACE {
+                    report.violations.insert(what);
+                    self.seen.store(true, Ordering::Relaxed);
+                }
+            }
+            report.looks += 1;
+        }
+        report
+    }
+
+    fn look(&self) -> BTreeSet<String> {
+        let all = of_sandbox(&self.id, &self.root, &self.executables);
+        let mut seen: BTreeSet<String> =
+            strays(&all).map(|process| format!("{STRAY} {}", process.command_line())).collect();
+        // Only a daemon can say anything else; each has all of the time for itself.
+        let daemon = all.iter().find(|process| process.name == "subagentd" && process.state != 'T');
+        if let Some(daemon) = daemon {
+            let said = invariants::check_runtimes(&self.evidence).into_iter();
+            seen.extend(said.map(|what| format!("{what} (daemon {}.{})", daemon.pid, daemon.start_time)));
+        }
+        seen
+    }
+}
+
+/// How a process that was left begins in a report.
+const STRAY: &str = "without runtime and guard:";
+
+/// What is neither ours nor below a runtime, a guard or this process.
+fn strays(all: &[Process]) -> impl Iterator<Item = &Process> {
+    let me = i32::try_from(std::process::id()).unwrap();
+    let ours = |process: &Process| process.name.starts_with("subagent-") || process.name == "subagentd";
+    all.iter().filter(move |process| {
+        let mut above = Some(*process);
+        while let Some(now) = above {
+            if ours(now) || now.parent == me {
+                return false;
+            }
+            above = all.iter().find(|other| other.pid == now.parent);
+        }
+        true
+    })
+}

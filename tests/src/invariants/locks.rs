@@ -1,0 +1,51 @@
+//! Which workers' locks are held, and by what, seen without touching them: a lock that a check takes for a moment
+//! could be in the way of the product.
+//!
+//! A lock is the proof that its holder lives; a pid alone is none.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::harness::process;
+
+/// The workers whose locks are held.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// By their runtime.
+    pub runtime: BTreeSet<String>,
+    /// By their guard (or by a runtime that has not handed it on).
+    pub guard: BTreeSet<String>,
+}
+
+impl Held {
+    /// Looks at all runtimes and guards whose worker is in this state dir.
+    #[must_use]
+    pub fn look(state_dir: &Path) -> Self {
+        let runtimes = state_dir.join("runtimes");
+        let mut held = Self::default();
+        for process in process::all() {
+            if process.name != "subagent-runtim" && process.name != "subagent-guard" {
+                continue;
+            }
+            let descriptors = format!("/proc/{}/fd", process.pid);
+            for entry in fs::read_dir(descriptors).into_iter().flatten().flatten() {
+                let Ok(path) = fs::read_link(entry.path()) else { continue };
+                let Ok(name) = path.strip_prefix(&runtimes) else { continue };
+                let mut parts = name.iter().filter_map(|part| part.to_str());
+                let (Some(worker), Some(file)) = (parts.next(), parts.next()) else { continue };
+                let workers = match file {
+                    "lock" if process.name == "subagent-runtim" => &mut held.runtime,
+                    "guard.lock" => &mut held.guard,
+                    _ => continue,
+                };
+                let number = entry.file_name().to_string_lossy().into_owned();
+                let info = format!("/proc/{}/fdinfo/{number}", process.pid);
+                if fs::read_to_string(info).is_ok_and(|info| info.contains("FLOCK")) {
+                    workers.insert(worker.to_owned());
+                }
+            }
+        }
+        held
+    }
+}

@@ -1,0 +1,203 @@
+//! The command line killed at random moments, in every command: what it had asked for is done once or not at all, and
+//! the command can be given again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use subagent_tests::harness::{Random, Sandbox, times, wait_until};
+
+use super::a_moment;
+
+/// How often each command is killed.
+const KILLS: usize = 4;
+
+/// A command that is given again must not wait for something that the one before left.
+const PROMPT: Duration = Duration::from_secs(8);
+
+/// What a command is tried on.
+struct Scene<'a> {
+    sandbox: &'a Sandbox,
+    worker: &'a str,
+    number: usize,
+}
+
+impl Scene<'_> {
+    /// The worker, with nothing to do any more.
+    fn worker(&self) -> String {
+        wait_until("the worker to be idle", Duration::from_secs(20), || {
+            (self.sandbox.show(self.worker)["state"] == "idle").then(|| self.worker.to_owned())
+        })
+    }
+
+    fn asked(&self) -> [String; 2] {
+        let waited = self.sandbox.send(&self.worker(), "!ask execute it");
+        ["workerId", "requestId"].map(|key| waited[key].as_str().unwrap().to_owned())
+    }
+
+    fn busy(&self) -> String {
+        let worker = self.worker();
+        let _ = self.sandbox.send_no_wait(&worker, "!sleep 60000");
+        worker
+    }
+
+    fn touched(&self) -> String {
+        format!("touched-{}", self.number)
+    }
+
+    /// The words of a command; the codes with which its repetition may fail, because the first has done it.
+    fn words(&self, command: &str) -> (Vec<String>, &'static [&'static str]) {
+        // There is a daemon.
+        let _ = self.sandbox.show(self.worker);
+        let key = format!("client-{}", self.number);
+        let touch = format!("!touch {}\n!stream 50", self.sandbox.file_name(&self.touched()));
+        let file = self.sandbox.file_name("tmp/config.yaml");
+        let (more, codes): (Vec<String>, &[&str]) = match command {
+            "subagent approve" => {
+                let [worker, request] = self.asked();
+                let args = ["--worker-id", &worker, "--request", &request, "--decision", "allow"];
+                (args.map(str::to_owned).to_vec(), &["APPROVAL_NOT_PENDING", "APPROVAL_NOT_FOUND"])
+            }
+            "subagent cancel" => (words(&["--worker-id", &self.busy()]), &["WORKER_NOT_RUNNING"]),
+            "subagent send" => {
+                let args = ["--worker-id", &self.worker(), "--turn-id", &key, "--text", &touch];
+                (words(&args), &[])
+            }
+            "subagent watch" => (words(&["--worker-id", &self.worker()]), &[]),
+            "subagent wait" => {
+                (words(&["--worker-id", &self.worker(), "--include-history", "--until", "any"]), &[])
+            }
+            "subagent worker start" => (words(&["--launcher", "demo"]), &[]),
+            "subagent worker show" | "subagent worker logs" | "subagent worker inspect" => {
+                (vec![self.worker()], &[])
+            }
+            "subagent worker stop" => (vec![self.sandbox.start("demo")], &[]),
+            "subagent worker restart" => (vec![self.worker()], &["WORKER_BUSY"]),
+            "subagent worker handoff" => (words(&["--worker-id", &self.worker()]), &[]),
+            "subagent worker continue" => (words(&["--from-worker", &self.worker()]), &[]),
+            "subagent controller init" => (Vec::new(), &["CONTROLLER_OWNERSHIP_CONFLICT"]),
+            "subagent controller attach" => (words(&["--takeover"]), &[]),
+            "subagent controller release" => (words(&["--force"]), &[]),
+            "subagent config init" => (words(&["--path", &file, "--force"]), &[]),
+            "subagent launcher show" | "subagent launcher probe" => (words(&["demo"]), &[]),
+            "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
+            "subagent completions" => (words(&["bash"]), &[]),
+            "subagent worker list"
+            | "subagent controller status"
+            | "subagent controller recover"
+            | "subagent daemon start"
+            | "subagent daemon stop"
+            | "subagent daemon restart"
+            | "subagent daemon status"
+            | "subagent daemon logs"
+            | "subagent launcher list"
+            | "subagent role list"
+            | "subagent prompt render"
+            | "subagent demo"
+            | "subagentd run"
+            | "subagentd status"
+            | "subagentd stop" => (Vec::new(), &[]),
+            command => panic!("{command} is not killed by any test: add what it is called with"),
+        };
+        (more, codes)
+    }
+}
+
+fn words(args: &[&str]) -> Vec<String> {
+    args.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The names below `Commands:` in a help text.
+fn sub_commands(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// All commands, found through the help texts themselves.
+fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
+    let mut open = vec!["subagent".to_owned(), "subagentd".to_owned()];
+    let mut found = BTreeSet::new();
+    while let Some(command) = open.pop() {
+        let mut parts = command.split(' ');
+        let help = sandbox.command(parts.next().unwrap()).args(parts).args(["--help"]).run();
+        let below = sub_commands(help.text());
+        if below.is_empty() {
+            found.insert(command);
+        } else {
+            open.extend(below.iter().map(|name| format!("{command} {name}")));
+        }
+    }
+    assert!(found.len() > 20, "{found:?}");
+    found
+}
+
+/// Without `--json`, or it prints something else.
+const PLAIN: [&str; 4] =
+    ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render"];
+/// Goes on until it is ended: it is not given again.
+const ENDLESS: &str = "subagentd run";
+/// Makes a world of its own, which it cannot clean up when it is killed.
+const DEMO: &str = "subagent demo";
+
+#[test]
+fn every_command_can_be_killed_at_any_moment_and_given_again() {
+    let mut random = Random::announced();
+    let sandbox = Sandbox::new();
+    sandbox.recorder().knows_all_decisions();
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let lookout = sandbox.lookout();
+    let commands = commands(&sandbox);
+    let (mut kills, mut number) = (0, 0);
+    for command in &commands {
+        let longest = if command == DEMO { 3000 } else { 120 };
+        for _ in 0..times(if command == DEMO { 1 } else { KILLS }) {
+            number += 1;
+            let scene = Scene { sandbox: &sandbox, worker: &worker, number };
+            let (more, codes) = scene.words(command);
+            let mut parts = command.split(' ');
+            let mut whole = sandbox.command(parts.next().unwrap()).args(parts).args(more);
+            if !PLAIN.contains(&command.as_str()) {
+                whole = whole.args(["--json"]);
+            }
+            let killed = whole.clone().deadline(Duration::from_secs(60)).spawn();
+            a_moment(&mut random, longest);
+            let _ = killed.kill();
+            kills += 1;
+            if command == ENDLESS || command == DEMO {
+                clean(&sandbox);
+                continue;
+            }
+            let again = whole.run();
+            assert!(again.elapsed < PROMPT, "{command} after it was killed was slow: {again}");
+            if !again.status.success() {
+                let code = again.any_error()["code"].clone();
+                assert!(codes.iter().any(|known| code == *known), "{command} after it was killed: {again}");
+            }
+            let times = sandbox.touches(&scene.touched());
+            assert!(times == usize::from(command == "subagent send"), "{command} was done {times} times");
+        }
+    }
+    sandbox.check();
+    let _ = lookout.all_well();
+    sandbox.finish();
+    eprintln!(
+        "faults: the command line killed {kills} times, in each of {} commands, and given again",
+        commands.len()
+    );
+}
+
+/// Ends what a demo that was killed left in the world that it had made.
+fn clean(sandbox: &Sandbox) {
+    for entry in fs::read_dir(sandbox.file("tmp")).unwrap().flatten() {
+        let state = entry.path().join(".subagent/state");
+        if state.exists() {
+            let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
+            let stop =
+                stop.env("SUBAGENT_STATE_DIR", &state).cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN");
+            assert!(stop.run().status.success());
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Everything that may die is killed, stopped or asked twice, many times, at random moments, and every invariant is
+//! checked afterwards. `SUBAGENT_FAULTS=N` does N times as much, `SUBAGENT_TEST_SEED` repeats the order of a run.
+//!
+//! Each suite prints one line that begins with `faults:` and says how much it did. That the checks would notice is
+//! proved by `red.rs`, on demand.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+
+mod clients;
+mod keys;
+mod kills;
+mod one_stroke;
+mod owners;
+mod red;
+mod requests;
+mod soak;
+mod starts;
+mod stops;
+mod victims;
+
+use std::time::Duration;
+
+use subagent_tests::harness::{Random, wait_while};
+
+/// Waits for nothing: the moment of the next fault is one of the next so many milliseconds.
+fn a_moment(random: &mut Random, millis: u64) {
+    let _ = wait_while(Duration::from_millis(random.below(millis.max(1))), || Some(()));
+}

@@ -1,0 +1,144 @@
+//! A handle that is stale or forged changes nothing with any request; of many takeovers, with the daemon killed in
+//! between, the last one owns, alone.
+
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+use subagent_protocol::api::header;
+use subagent_tests::harness::{Random, Sandbox, times, wait_until};
+
+use super::a_moment;
+use super::requests::{posts, prepare};
+
+/// So many takeovers at the same time.
+const TAKEOVERS: usize = 50;
+/// So often the daemon is killed under them.
+const KILLS: usize = 10;
+/// Becoming the owner needs no handle.
+const GRANTS: [&str; 2] = ["/v1/controllers", "/v1/controllers/attach"];
+
+fn handle(granted: &Value) -> [String; 3] {
+    let owner = &granted["owner"];
+    [
+        format!("{}: {}", header::CONTROLLER_ID, owner["controllerId"].as_str().unwrap()),
+        format!("{}: {}", header::CONTROLLER_EPOCH, owner["epoch"]),
+        format!("{}: {}", header::CONTROLLER_TOKEN, owner["token"].as_str().unwrap()),
+    ]
+}
+
+/// All that a request could change.
+fn everything(sandbox: &Sandbox) -> Vec<String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
+    database.busy_timeout(Duration::from_secs(5)).unwrap();
+    let tables = [
+        "SELECT concat_ws('|', worker_id, state, desired, incarnation, last_turn, number, stopped_at) FROM workers",
+        "SELECT concat_ws('|', turn_id, status, cancel_reason) FROM turns",
+        "SELECT concat_ws('|', request_id, status, option_id) FROM approvals",
+        "SELECT concat_ws('|', controller, epoch, released_at) FROM owners",
+        "SELECT concat_ws('|', seq, type) FROM events",
+        "SELECT snapshot_id FROM handoffs",
+        "SELECT key FROM requests",
+    ];
+    let mut rows = Vec::new();
+    for sql in tables {
+        let mut statement = database.prepare(sql).unwrap();
+        let found = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.extend(found.collect::<rusqlite::Result<Vec<String>>>().unwrap());
+    }
+    rows
+}
+
+/// What handles could do that are nobody's (any more).
+pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<String> {
+    let owner = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    let mut forged = handle(&owner);
+    forged[2] = format!("{}: {}", header::CONTROLLER_TOKEN, "0".repeat(43));
+    let mut ahead = handle(&owner);
+    ahead[1] = format!("{}: {}", header::CONTROLLER_EPOCH, owner["owner"]["epoch"].as_i64().unwrap() + 1);
+    let mut wrong = Vec::new();
+    for (number, path) in posts().iter().filter(|path| !GRANTS.contains(&path.as_str())).enumerate() {
+        let mut post = prepare(sandbox, path, number);
+        if path == "/v1/controllers/release" {
+            // By force anybody may; without it the handle counts.
+            post.set("force", false.into());
+        }
+        // The one before the last takeover, which a release needs; a token that was made up; an epoch of the future.
+        for (what, handle) in [("stale", handle(first)), ("forged", forged.clone()), ("ahead", ahead.clone())]
+        {
+            let before = everything(sandbox);
+            let answer = post.send(sandbox, &handle).unwrap().json();
+            if answer["error"]["code"] != "INVALID_CONTROLLER_HANDLE" {
+                wrong.push(format!("{path} with a {what} handle: {answer}"));
+            } else if everything(sandbox) != before {
+                wrong.push(format!("{path} with a {what} handle was refused, and changed something"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn a_handle_that_is_stale_or_forged_changes_nothing_with_any_request() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.init();
+    assert_eq!(done_without_a_right(&sandbox, &first), Vec::<String>::new());
+    sandbox.finish();
+    eprintln!("faults: {} requests refused with each of 3 bad handles", posts().len() - GRANTS.len());
+}
+
+#[test]
+fn of_many_takeovers_under_which_the_daemon_is_killed_the_last_one_owns_alone() {
+    let mut random = Random::announced();
+    let rounds = times(1);
+    for _ in 0..rounds {
+        let sandbox = Sandbox::new();
+        let worker = {
+            sandbox.init();
+            sandbox.start("demo")
+        };
+        let granted: Vec<Value> = thread::scope(|scope| {
+            let takeover = || {
+                let args = ["controller", "attach", "--takeover"];
+                sandbox.persist(&args).data_of("controller.attached")
+            };
+            let running: Vec<_> = (0..TAKEOVERS).map(|_| scope.spawn(takeover)).collect();
+            for _ in 0..KILLS {
+                a_moment(&mut random, 150);
+                let found = wait_until("a daemon, or all takeovers", Duration::from_secs(30), || {
+                    let over = running.iter().all(thread::ScopedJoinHandle::is_finished);
+                    sandbox.find_daemon().map(Some).or(over.then_some(None))
+                });
+                if let Some(daemon) = found {
+                    sandbox.kill(&daemon);
+                }
+            }
+            running.into_iter().map(|running| running.join().unwrap()).collect()
+        });
+        let epoch = |granted: &Value| granted["owner"]["epoch"].as_i64().unwrap();
+        let last = granted.iter().max_by_key(|granted| epoch(granted)).unwrap();
+        let status = sandbox.run(&["controller", "status"]).data_of("controller.status");
+        assert_eq!(status["activeOwner"]["epoch"], epoch(last), "somebody else owns it: {status}");
+        let mut valid = 0;
+        for granted in &granted {
+            let mut show = sandbox.subagent(&["controller", "status"]);
+            for (name, key) in [("ID", "controllerId"), ("EPOCH", "epoch"), ("TOKEN", "token")] {
+                let value = &granted["owner"][key];
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                show = show.env(format!("SUBAGENT_CTL_{name}"), text);
+            }
+            let shown = show.run().data_of("controller.status");
+            let is_valid = shown["envHandle"]["valid"] == true;
+            assert_eq!(is_valid, epoch(granted) == epoch(last), "{shown}");
+            valid += usize::from(is_valid);
+        }
+        assert_eq!(valid, 1);
+        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+        sandbox.finish();
+    }
+    eprintln!(
+        "faults: {TAKEOVERS} takeovers at once, the daemon killed {KILLS} times under them, {rounds} times"
+    );
+}

@@ -1,0 +1,206 @@
+//! Each invariant is seen to fail: the product breaks its word on purpose (`SUBAGENT_SABOTAGE`, in builds for tests
+//! alone), and exactly the check that must notice turns red.
+//!
+//! On demand: `cargo test -p subagent-tests --test faults -- --ignored turns_red`.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use subagent_tests::harness::{Sandbox, wait_until};
+
+use super::keys::repeated;
+use super::owners::done_without_a_right;
+use super::requests::prepare;
+use super::soak::{Sample, work};
+use super::starts::{first_commands, more_than_one_daemon};
+
+/// A product that breaks its word here.
+fn broken(word: &str) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("SUBAGENT_SABOTAGE", word);
+    sandbox.recorder().knows_all_decisions();
+    sandbox
+}
+
+fn broken_with_worker(word: &str) -> (Sandbox, String) {
+    let sandbox = broken(word);
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    (sandbox, worker)
+}
+
+/// Something begins with this, and nothing with anything else that is allowed.
+#[track_caller]
+fn only(violations: &[String], name: &str) {
+    assert!(!violations.is_empty(), "{name} stayed green");
+    for violation in violations {
+        assert!(violation.starts_with(name), "another one turned red than {name}: {violation}");
+    }
+    eprintln!("{name} turned red: {}", violations[0].lines().next().unwrap_or_default());
+}
+
+#[track_caller]
+fn some(violations: &[String], name: &str) {
+    let found = violations.iter().find(|violation| violation.starts_with(name));
+    let found = found.unwrap_or_else(|| panic!("{name} stayed green: {violations:#?}"));
+    eprintln!("{name} turned red: {}", found.lines().next().unwrap_or_default());
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn an_event_that_is_forgotten_turns_red() {
+    let (sandbox, worker) = broken_with_worker("store.forget_events");
+    let _ = sandbox.send(&worker, "!chunks 10 text");
+    let _ = sandbox.events(&worker);
+    for _ in 0..3 {
+        let _ = sandbox.send(&worker, "!chunks 30 text");
+    }
+    some(&sandbox.finish_broken(), "what was acknowledged is stored");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_record_that_is_skipped_turns_red() {
+    let (sandbox, worker) = broken_with_worker("ingest.skip");
+    let _ = sandbox.sending(&worker, "!chunks 3 text").run();
+    some(&sandbox.finish_broken(), "numbers have no gap and no duplicate");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_turn_that_ends_twice_turns_red() {
+    let (sandbox, worker) = broken_with_worker("turn.end_twice");
+    let _ = sandbox.sending(&worker, "hello").run();
+    only(&sandbox.finish_broken(), "a turn has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_prompt_that_is_sent_twice_turns_red() {
+    let (sandbox, worker) = broken_with_worker("prompt.again");
+    let prompt = format!("!touch {}\n!say begun\n!sleep 1000", sandbox.file_name("touched"));
+    let accepted = sandbox.send_no_wait(&worker, &prompt);
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    sandbox.kill(&sandbox.runtime(&worker));
+    let _ = sandbox.turn_end(&accepted);
+    assert_eq!(sandbox.touches("touched"), 2);
+    only(&sandbox.finish_broken(), "a turn has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_runtime_whose_end_is_ignored_turns_red() {
+    let (sandbox, worker) = broken_with_worker("gone.ignore");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!hang");
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    let lookout = sandbox.lookout();
+    sandbox.kill(&sandbox.runtime(&worker));
+    only(&sandbox.violations(), "nothing runs without a runtime");
+    wait_until("the lookout to see it", Duration::from_secs(15), || lookout.seen().then_some(()));
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_request_that_outlives_its_runtime_turns_red() {
+    let (sandbox, worker) = broken_with_worker("approval.keep_open");
+    let waited = sandbox.send(&worker, "!ask execute it");
+    sandbox.kill(&sandbox.runtime(&worker));
+    let _ = sandbox.turn_end(&waited);
+    some(&sandbox.violations(), "an approval has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn an_answer_in_the_users_name_turns_red() {
+    let (sandbox, worker) = broken_with_worker("approval.answer");
+    let accepted = sandbox.send_no_wait(&worker, "!ask execute it\n!say done");
+    let _ = sandbox.turn_end(&accepted);
+    only(&sandbox.finish_broken(), "an approval has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_guard_that_spares_what_it_guards_turns_red() {
+    let (sandbox, worker) = broken_with_worker("guard.spare");
+    let _ = sandbox.send(&worker, "!spawn daemon\n!spawn wipe-env\n!spawn ignore-term");
+    let lookout = sandbox.lookout();
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    wait_until("the lookout to see what is left", Duration::from_secs(15), || lookout.seen().then_some(()));
+    let seen = lookout.end().violations;
+    assert!(seen.iter().any(|violation| violation.starts_with("without runtime and guard")), "{seen:#?}");
+    some(&sandbox.finish_broken(), "left running");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_lock_that_does_not_lock_turns_red() {
+    let sandbox = broken("daemon.no_lock");
+    let outputs = first_commands(&sandbox);
+    let wrong = more_than_one_daemon(&sandbox, &outputs);
+    let two = wrong.iter().find(|what| what.contains("daemons run") || what.contains("were told of"));
+    let two = two.unwrap_or_else(|| panic!("one daemon per state dir stayed green: {wrong:#?}"));
+    eprintln!("one daemon per state dir turned red: {two}");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_key_that_is_forgotten_turns_red() {
+    let (sandbox, _) = broken_with_worker("requests.forget");
+    let post = prepare(&sandbox, "/v1/workers/{worker}/handoffs", 1);
+    let wrong = repeated(&sandbox, &post, "key");
+    assert!(!wrong.is_empty(), "the same key stayed green");
+    eprintln!("the same key turned red: {}", wrong[0]);
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_row_that_contradicts_itself_turns_red() {
+    let (sandbox, worker) = broken_with_worker("store.forget_stopped_at");
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    only(&sandbox.finish_broken(), "the database is sound");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_descriptor_that_leaks_turns_red() {
+    let (sandbox, worker) = broken_with_worker("turn.leak_descriptor");
+    let workers = [worker];
+    let part = Duration::from_secs(2);
+    let _ = work(&sandbox, &workers, Instant::now() + part, "warm");
+    let warm = Sample::take(&sandbox);
+    let turns = work(&sandbox, &workers, Instant::now() + 4 * part, "leak");
+    let grown = Sample::take(&sandbox).grown(&warm);
+    assert!(
+        grown.iter().any(|what| what.contains("open files")),
+        "{turns} turns, and the soak stayed green: {grown:?}"
+    );
+    eprintln!("the soak turned red after {turns} turns: {}", grown[0]);
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_handle_that_is_not_looked_at_turns_red() {
+    let sandbox = broken("handle.trust");
+    let first = sandbox.init();
+    let wrong = done_without_a_right(&sandbox, &first);
+    assert!(!wrong.is_empty(), "bad handles stayed green");
+    eprintln!("bad handles turned red: {}", wrong[0].chars().take(200).collect::<String>());
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_stray_that_stays_turns_red() {
+    // The lookout itself: a process of an agent without runtime and guard, as after one stroke.
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let _ = sandbox.send(&worker, "!spawn wipe-env");
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    let lookout = sandbox.lookout();
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        runtime.signal(signal);
+        guard.signal(signal);
+    }
+    wait_until("the lookout to see what is left", Duration::from_secs(15), || lookout.seen().then_some(()));
+}

@@ -1,0 +1,189 @@
+//! Every request that changes something, enumerated from the description of the API, so that none is forgotten.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Response, Sandbox, try_request};
+
+/// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
+const EXEMPT: [(&str, &str); 3] = [
+    ("/v1/daemon/health", "looks, and starts again what an order has started"),
+    ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
+    ("/v1/workers/{worker}/wait", "only waits"),
+];
+
+/// One request, ready to be sent as often as one likes.
+pub(crate) struct Post {
+    /// As in the description of the API.
+    pub(crate) path: &'static str,
+    line: String,
+    body: Value,
+    /// What must be the same whenever it is repeated: these members of its data, or all.
+    pub(crate) same: &'static [&'static str],
+    /// Counts what it does.
+    pub(crate) effect: &'static str,
+}
+
+/// The paths that can be posted to.
+pub(crate) fn posts() -> BTreeSet<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    let api: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let paths = api["paths"].as_object().unwrap().iter();
+    let change =
+        |item: &Value| ["post", "put", "patch", "delete"].iter().any(|method| item.get(method).is_some());
+    let all: BTreeSet<String> =
+        paths.filter(|(_, item)| change(item)).map(|(path, _)| path.clone()).collect();
+    for (path, _) in EXEMPT {
+        assert!(all.contains(path), "{path} is gone");
+    }
+    all.into_iter().filter(|path| EXEMPT.iter().all(|(exempt, _)| exempt != path)).collect()
+}
+
+/// The request to this path, with a worker of its own to which it can happen.
+pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
+    let workspace = sandbox.workspace().canonicalize().unwrap();
+    let me = sandbox.daemon();
+    let owner = json!({"pid": me.pid, "startTime": me.start_time});
+    let worker = || sandbox.start("demo");
+    match path {
+        "/v1/workers" => Post::new(
+            "/v1/workers",
+            "/v1/workers",
+            json!({
+                "workspaceKey": workspace, "role": "", "cwd": workspace, "label": "", "env": [], "umask": 18,
+                "launcher": {
+                    "name": "demo", "backendKind": "acp-stdio", "program": sandbox.executable("subagent"),
+                    "args": ["demo-agent"],
+                },
+            }),
+            &["workerId"],
+            "SELECT count(*) FROM workers",
+        ),
+        "/v1/workers/{worker}/turns" => Post::new(
+            "/v1/workers/{worker}/turns",
+            &format!("/v1/workers/{}/turns", worker()),
+            json!({"text": format!("!touch {}", sandbox.file_name(&format!("key-{number}")))}),
+            &[],
+            "SELECT count(*) FROM turns",
+        ),
+        "/v1/workers/{worker}/approvals/{request}" => {
+            let waited = sandbox.send(&worker(), "!ask execute it");
+            let (worker, request) =
+                (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
+            Post::new(
+                "/v1/workers/{worker}/approvals/{request}",
+                &format!("/v1/workers/{worker}/approvals/{request}"),
+                json!({"decision": "allow"}),
+                &["decision", "optionId", "eventId"],
+                "SELECT count(*) FROM events WHERE type = 'approval.decided'",
+            )
+        }
+        "/v1/workers/{worker}/cancel" => {
+            let accepted = sandbox.send_no_wait(&worker(), "!say begun\n!sleep 60000");
+            let worker = accepted["workerId"].as_str().unwrap();
+            let _ = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
+            Post::new(
+                "/v1/workers/{worker}/cancel",
+                &format!("/v1/workers/{worker}/cancel"),
+                json!({"reason": "of no use"}),
+                &["turnId"],
+                "SELECT count(*) FROM events WHERE type = 'turn.canceled'",
+            )
+        }
+        "/v1/workers/{worker}/handoffs" => Post::new(
+            "/v1/workers/{worker}/handoffs",
+            &format!("/v1/workers/{}/handoffs", worker()),
+            json!({}),
+            &["snapshotId", "handoffPath"],
+            "SELECT count(*) FROM handoffs",
+        ),
+        "/v1/workers/{worker}/restart" => Post::new(
+            "/v1/workers/{worker}/restart",
+            &format!("/v1/workers/{}/restart", worker()),
+            json!({}),
+            &["workerId"],
+            "SELECT count(*) FROM events WHERE type = 'worker.restarted'",
+        ),
+        "/v1/workers/{worker}/stop" => Post::new(
+            "/v1/workers/{worker}/stop",
+            &format!("/v1/workers/{}/stop", worker()),
+            json!({}),
+            &["workerId", "stoppedAt"],
+            "SELECT count(*) FROM events WHERE type = 'worker.stopped'",
+        ),
+        "/v1/controllers" => Post::new(
+            "/v1/controllers",
+            "/v1/controllers",
+            json!({"workspaceKey": sandbox.file(&format!("other-{number}")), "owner": owner}),
+            &["controllerId", "workspaceKey"],
+            "SELECT count(*) FROM controllers",
+        ),
+        "/v1/controllers/attach" => Post::new(
+            "/v1/controllers/attach",
+            "/v1/controllers/attach",
+            json!({"workspaceKey": workspace, "owner": owner, "takeover": true}),
+            &["controllerId", "workspaceKey"],
+            // Its result holds a secret and is not kept: a repetition grants anew what is still the same caller's.
+            "SELECT count(*) FROM controllers",
+        ),
+        "/v1/controllers/release" => {
+            sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+            Post::new(
+                "/v1/controllers/release",
+                "/v1/controllers/release",
+                json!({"workspaceKey": workspace, "force": true}),
+                &[],
+                "SELECT count(*) FROM owners WHERE released_at IS NOT NULL",
+            )
+        }
+        path => panic!("{path} changes something and is not tested: add how it is asked for"),
+    }
+}
+
+impl Post {
+    fn new(
+        path: &'static str,
+        target: &str,
+        body: Value,
+        same: &'static [&'static str],
+        effect: &'static str,
+    ) -> Self {
+        Self { path, line: format!("POST {target} HTTP/1.1"), body, same, effect }
+    }
+
+    /// Changes a member of its body.
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        self.body[name] = value;
+    }
+
+    /// Sends it with these headers; `None` if no daemon answered.
+    pub(crate) fn send(&self, sandbox: &Sandbox, headers: &[String]) -> Option<Response> {
+        let head: Vec<&str> =
+            std::iter::once(self.line.as_str()).chain(headers.iter().map(String::as_str)).collect();
+        let answer = try_request(&sandbox.daemon_info()?.socket, &head, &self.body.to_string())?;
+        if let Some(token) = answer.json()["data"]["owner"]["token"].as_str() {
+            sandbox.recorder().keep_secret(token);
+        }
+        Some(answer)
+    }
+
+    /// What of an answer must never change.
+    pub(crate) fn essence(&self, answer: &Value) -> Value {
+        assert_eq!(answer["ok"], true, "{}: {answer}", self.path);
+        match self.same {
+            [] => answer["data"].clone(),
+            same => same.iter().map(|name| ((*name).to_owned(), answer["data"][*name].clone())).collect(),
+        }
+    }
+
+    /// How often it has happened.
+    pub(crate) fn count(&self, sandbox: &Sandbox) -> i64 {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let database =
+            rusqlite::Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
+        database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        database.query_row(self.effect, [], |row| row.get(0)).unwrap()
+    }
+}

@@ -1,0 +1,129 @@
+//! One daemon per state dir: many first commands at once, in whatever an earlier daemon left, beside one that hangs.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use subagent_tests::harness::{Output, Sandbox, times};
+
+/// So many first commands at the same time.
+pub(crate) const CROWD: usize = 64;
+/// A command that cannot have a daemon says so before that.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs first commands of every kind at the same time, and gives what each said.
+pub(crate) fn first_commands(sandbox: &Sandbox) -> Vec<Output> {
+    let kinds: [&[&str]; 4] = [
+        &["daemon", "start"],
+        &["controller", "init"],
+        &["controller", "attach", "--takeover"],
+        &["controller", "release", "--force"],
+    ];
+    let running: Vec<_> = (0..CROWD)
+        .map(|index| sandbox.subagent(kinds[index % kinds.len()]).deadline(DEADLINE).spawn())
+        .collect();
+    running.into_iter().map(subagent_tests::harness::Running::output).collect()
+}
+
+/// The daemons that run here.
+pub(crate) fn daemons(sandbox: &Sandbox) -> Vec<i32> {
+    let all = sandbox.processes().into_iter();
+    all.filter(|process| process.name == "subagentd").map(|process| process.pid).collect()
+}
+
+/// What is wrong with a crowd that must have got one daemon.
+pub(crate) fn more_than_one_daemon(sandbox: &Sandbox, outputs: &[Output]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let daemons = daemons(sandbox);
+    if daemons.len() != 1 {
+        wrong.push(format!("{} daemons run", daemons.len()));
+    }
+    let mut pids: Vec<Value> = Vec::new();
+    for output in outputs {
+        if output.status.success() {
+            pids.extend(output.document()["data"].get("pid").cloned());
+        } else {
+            let error = output.any_error();
+            let allowed = ["CONTROLLER_OWNERSHIP_CONFLICT", "CONTROLLER_NOT_FOUND"];
+            if !allowed.contains(&error["code"].as_str().unwrap_or_default()) {
+                wrong.push(format!("{output}"));
+            }
+        }
+    }
+    pids.sort_by_key(Value::to_string);
+    pids.dedup();
+    if pids.len() != 1 || !daemons.iter().any(|pid| pids.contains(&json!(pid))) {
+        wrong.push(format!("commands were told of {pids:?}, there are {daemons:?}"));
+    }
+    wrong
+}
+
+#[test]
+fn many_first_commands_get_one_daemon() {
+    let mut crowds = 0;
+    for _ in 0..times(1) {
+        let sandbox = Sandbox::new();
+        let outputs = first_commands(&sandbox);
+        assert_eq!(more_than_one_daemon(&sandbox, &outputs), Vec::<String>::new());
+        assert_eq!(sandbox.daemon_info().unwrap().generation, 1, "a second daemon had been started");
+        sandbox.finish();
+        crowds += 1;
+    }
+    eprintln!("faults: {CROWD} first commands at once got one daemon, {crowds} times in an empty state dir");
+}
+
+#[test]
+fn many_first_commands_get_one_daemon_in_what_was_left_before_a_reboot() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let old = sandbox.daemon_info().unwrap();
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    sandbox.kill_daemon();
+    sandbox.kill(&guard);
+    sandbox.kill(&runtime);
+    // The number of the daemon was given to somebody else since; a socket without a listener; locks without holders,
+    // one of them with a note; a runtime of another boot.
+    let mut info: Value =
+        serde_json::from_slice(&fs::read(sandbox.state_dir().join("daemon.json")).unwrap()).unwrap();
+    info["process"] = json!({"pid": std::process::id(), "startTime": 1});
+    fs::write(sandbox.state_dir().join("daemon.json"), info.to_string()).unwrap();
+    let _ = fs::remove_file(&old.socket);
+    drop(UnixListener::bind(&old.socket).unwrap());
+    for lock in ["daemon.lock", "start.lock"] {
+        fs::write(sandbox.state_dir().join(lock), info["process"].to_string()).unwrap();
+    }
+    let database = rusqlite::Connection::open(sandbox.state_dir().join("state.db")).unwrap();
+    database.execute("UPDATE workers SET boot_id = 'an earlier one'", []).unwrap();
+    drop(database);
+    let outputs = first_commands(&sandbox);
+    assert_eq!(more_than_one_daemon(&sandbox, &outputs), Vec::<String>::new());
+    assert_eq!(sandbox.daemon_info().unwrap().generation, old.generation + 1);
+    let controller = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    assert!(controller["controllerId"].is_string());
+    assert_eq!(sandbox.send(&worker, "still here")["assistantText"], "still here");
+    sandbox.finish();
+    eprintln!("faults: {CROWD} first commands at once got one daemon in what was left before a reboot");
+}
+
+#[test]
+fn beside_a_daemon_that_hangs_every_command_has_an_error_in_time_and_none_starts_another() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let daemon = sandbox.daemon();
+    daemon.signal(Signal::SIGSTOP);
+    let begun = Instant::now();
+    let outputs = first_commands(&sandbox);
+    let took = begun.elapsed();
+    for output in &outputs {
+        let error = output.error("DAEMON_UNRESPONSIVE");
+        assert_eq!(error["details"]["pid"], daemon.pid, "{output}");
+    }
+    assert_eq!(daemons(&sandbox), [daemon.pid]);
+    daemon.signal(Signal::SIGCONT);
+    // What was asked for may still be carried out: it was taken before the daemon stopped, or lies in its socket.
+    let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    assert_eq!(sandbox.send(&worker, "and on")["assistantText"], "and on");
+    sandbox.finish();
+    eprintln!("faults: beside a daemon that hangs {CROWD} commands had an error within {took:?}");
+}

@@ -1,0 +1,61 @@
+//! Who is killed or stopped next.
+//!
+//! A guard is killed only while its runtime lives, and a runtime only while its guard does (or nothing was started
+//! yet): to kill both before either could act is another fault, which `one_stroke.rs` plays by itself.
+
+use subagent_tests::harness::process::Process;
+use subagent_tests::harness::{Random, Sandbox};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Victim {
+    Daemon,
+    Runtime,
+    Guard,
+    Agent,
+    DaemonAndRuntime,
+}
+
+impl Victim {
+    /// One of this kind, or the two together; empty while there is none.
+    pub(crate) fn find(self, sandbox: &Sandbox, random: &mut Random) -> Vec<Process> {
+        let all = sandbox.processes();
+        let named = |name: &'static str| all.iter().filter(move |process| process.name == name);
+        let one = |found: Vec<&Process>, random: &mut Random| -> Vec<Process> {
+            if found.is_empty() { Vec::new() } else { vec![(*random.pick(&found)).clone()] }
+        };
+        let is = |pid: i32, name: &str| {
+            named("subagent-runtim")
+                .chain(named("subagent-guard"))
+                .any(|process| process.pid == pid && process.name == name)
+        };
+        match self {
+            Self::Daemon => one(named("subagentd").collect(), random),
+            Self::Runtime => {
+                let guarded = |runtime: &&Process| {
+                    let mut below = all.iter().filter(|process| process.parent == runtime.pid).peekable();
+                    below.peek().is_none() || below.any(|child| child.name == "subagent-guard")
+                };
+                one(named("subagent-runtim").filter(guarded).collect(), random)
+            }
+            Self::Guard => {
+                let watched = |guard: &&Process| is(guard.parent, "subagent-runtim");
+                one(named("subagent-guard").filter(watched).collect(), random)
+            }
+            Self::Agent => {
+                let agent = |process: &&Process| {
+                    is(process.parent, "subagent-guard") && !process.command_line().contains("--spawned")
+                };
+                one(all.iter().filter(agent).collect(), random)
+            }
+            Self::DaemonAndRuntime => {
+                let mut both = Self::Daemon.find(sandbox, random);
+                let runtime = Self::Runtime.find(sandbox, random);
+                if both.is_empty() || runtime.is_empty() {
+                    return Vec::new();
+                }
+                both.extend(runtime);
+                both
+            }
+        }
+    }
+}
