@@ -14,8 +14,15 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 7] =
-    ["subagent", "subagentd", "subagent-runtime", "hostile-agent", "sdk-agent", "stranger", "libsubagent_fault_fs.so"];
+const NAMES: [&str; 7] = [
+    "subagent",
+    "subagentd",
+    "subagent-runtime",
+    "hostile-agent",
+    "sdk-agent",
+    "stranger",
+    "libsubagent_fault_fs.so",
+];
 
 /// Where the executables are.
 #[derive(Debug)]
