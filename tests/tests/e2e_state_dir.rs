@@ -138,7 +138,13 @@ fn begins_anew(sandbox: &Sandbox) {
 
 #[test]
 fn a_state_dir_that_is_removed_takes_its_processes_with_it() {
-    let (sandbox, ..) = goes_away(|state, _| fs::remove_dir_all(state).unwrap());
+    let (sandbox, ..) = goes_away(|state, _| {
+        // A daemon that still has its lock makes daemon.json again, and the folder is not empty then.
+        wait_until("the state dir to be removed", NOTHING_LEFT, || {
+            let _ = fs::remove_dir_all(state);
+            (!state.exists()).then_some(())
+        });
+    });
     begins_anew(&sandbox);
 }
 
@@ -146,7 +152,8 @@ fn a_state_dir_that_is_removed_takes_its_processes_with_it() {
 fn a_state_dir_that_is_replaced_takes_its_processes_with_it() {
     let (sandbox, ..) = goes_away(|state, elsewhere| {
         fs::rename(state, elsewhere).unwrap();
-        fs::create_dir(state).unwrap();
+        // Whoever waits may have asked for a new daemon already, and that has made it.
+        fs::create_dir_all(state).unwrap();
     });
     begins_anew(&sandbox);
 }

@@ -5,8 +5,10 @@
 pub(crate) enum Job {
     /// Two turns with a question, a restart and a handoff between them, the end of the worker and of the daemon.
     Work,
-    /// The same with so much output that a segment of the journal is sealed and the database checkpointed.
+    /// The same with so much output that a segment of the journal is sealed.
     Flood,
+    /// The same with so much output that the database is checkpointed.
+    Stream,
     /// The same with a turn that is canceled.
     Cancel,
     /// The same with a runtime that is stopped by a signal when it is to end.
@@ -24,7 +26,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Pause, Work};
+use Job::{Cancel, Flood, Frozen, Pause, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -56,8 +58,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("store.after_commit", Hit, Work),
     ("sync.before_commit", Check, Pause),
     ("sync.after_commit", Hit, Pause),
-    ("checkpoint.before_write", Check, Flood),
-    ("checkpoint.after_write", Hit, Flood),
+    ("checkpoint.before_write", Check, Stream),
+    ("checkpoint.after_write", Hit, Stream),
     ("last_checkpoint.before_write", Check, Work),
     ("last_checkpoint.after_write", Hit, Work),
     // Starting a worker.

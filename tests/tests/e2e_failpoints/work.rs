@@ -14,8 +14,10 @@ use subagent_tests::harness::{Sandbox, Stubborn, times, wait_until};
 use super::points::Job;
 use super::{Case, Fault};
 
-/// More than a segment of the journal holds, and than the WAL before a checkpoint.
+/// More than a segment of the journal holds.
 const FLOOD: &str = "!flood 300 65536";
+/// More than the WAL holds before a checkpoint.
+const STREAM: &str = "!flood 100 65536";
 /// Progress with nothing behind it that would be synced with it.
 const PAUSE: &str = "!say so far\n!sleep 500\n!say further";
 /// `subagentd status` waits 10 s for a sign of life.
@@ -141,6 +143,7 @@ fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker
     let file = format!("touched-{number}");
     let more = match trouble.case.job {
         Job::Flood if number == 1 => FLOOD.to_owned(),
+        Job::Stream if number == 1 => STREAM.to_owned(),
         Job::Pause if number == 1 => format!("{PAUSE}\n!wait-file {}", trouble.once.display()),
         _ => String::new(),
     };
