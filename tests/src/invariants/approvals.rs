@@ -70,6 +70,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         "a permission request was decided with an option that was not offered",
         "SELECT a.request_id, a.option_id FROM approvals a JOIN events e ON e.seq = a.asked_seq
          WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL
+           AND json_array_length(e.payload, '$.params.options') > 0
            AND NOT EXISTS (SELECT 1 FROM json_each(e.payload, '$.params.options') o
                            WHERE json_extract(o.value, '$.optionId') = a.option_id)",
     )?);
