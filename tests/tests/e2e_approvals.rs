@@ -186,8 +186,13 @@ fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
 
 #[test]
 fn a_slow_agent_may_use_its_grace() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!ignore-cancel 300");
+    let mut sandbox = Sandbox::new();
+    // The cancel comes while it is deaf, and the end of that within its grace, however slow the machine is.
+    let patient = sandbox.demo_agent(&[]).cancel_grace_seconds(30.0);
+    sandbox.launcher("demo", patient);
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!ignore-cancel 3000");
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     let old = sandbox.runtime(&worker);
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");

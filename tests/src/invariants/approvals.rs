@@ -22,12 +22,13 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     violations.extend(none_of(
         database,
         "a permission request does not have the events of its status",
-        "SELECT a.request_id, a.status, sum(coalesce(e.type = 'approval.decided', 0)) AS decided,
+        "WITH ends AS MATERIALIZED
+           (SELECT worker, type, json_extract(payload, '$.requestId') AS request_id FROM events
+            WHERE record IS NULL AND type IN ('approval.decided', 'approval.lost', 'approval.canceled'))
+         SELECT a.request_id, a.status, sum(coalesce(e.type = 'approval.decided', 0)) AS decided,
                 sum(coalesce(e.type = 'approval.lost', 0)) AS lost,
                 sum(coalesce(e.type = 'approval.canceled', 0)) AS canceled
-         FROM approvals a LEFT JOIN events e ON e.worker = a.worker AND e.record IS NULL
-              AND e.type IN ('approval.decided', 'approval.lost', 'approval.canceled')
-              AND json_extract(e.payload, '$.requestId') = a.request_id
+         FROM approvals a LEFT JOIN ends e ON e.request_id = a.request_id AND e.worker = a.worker
          GROUP BY a.id
          HAVING CASE a.status
            WHEN 'pending' THEN decided + lost + canceled <> 0
@@ -47,10 +48,12 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     violations.extend(none_of(
         database,
         "a permission request was delivered without an answer, or answered although that was not decided",
-        "SELECT a.request_id, a.status, a.by_cancel, count(e.seq) AS written
+        "WITH answers AS MATERIALIZED
+           (SELECT worker, seq, json_extract(payload, '$.requestId') AS request_id FROM events
+            WHERE type = 'runtime.answer_written')
+         SELECT a.request_id, a.status, a.by_cancel, count(e.seq) AS written
          FROM approvals a LEFT JOIN turns t ON t.id = a.turn
-         LEFT JOIN events e ON e.worker = a.worker AND e.type = 'runtime.answer_written'
-              AND json_extract(e.payload, '$.requestId') = a.request_id
+         LEFT JOIN answers e ON e.request_id = a.request_id AND e.worker = a.worker
          WHERE t.carrier IS NOT 'local'
          GROUP BY a.id
          HAVING CASE a.status WHEN 'delivered' THEN written = 0 AND NOT a.by_cancel ELSE written > 0 END",
@@ -67,6 +70,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         "a permission request was decided with an option that was not offered",
         "SELECT a.request_id, a.option_id FROM approvals a JOIN events e ON e.seq = a.asked_seq
          WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL
+           AND json_array_length(e.payload, '$.params.options') > 0
            AND NOT EXISTS (SELECT 1 FROM json_each(e.payload, '$.params.options') o
                            WHERE json_extract(o.value, '$.optionId') = a.option_id)",
     )?);

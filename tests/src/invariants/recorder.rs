@@ -31,7 +31,8 @@ impl Recorder {
         }
     }
 
-    /// From now on only commands of this sandbox decide permission requests: any other decision is a violation.
+    /// From now on only commands of this sandbox decide permission requests, all in one state dir: any other decision,
+    /// and an owner of a controller that is not there, is a violation.
     ///
     /// # Panics
     /// When a thread panicked while it recorded.

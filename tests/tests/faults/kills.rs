@@ -27,7 +27,7 @@ const KILLS: [(Victim, usize); 5] = [
 ];
 /// What an agent leaves behind that its guard must end, each in one of so many turns. The chain of forks is rare,
 /// because each costs a good part of a core.
-const LEFT: [&str; 12] = [
+const LEFT: [&str; 24] = [
     "!spawn daemon",
     "",
     "!spawn ignore-term",
@@ -38,6 +38,18 @@ const LEFT: [&str; 12] = [
     "",
     "",
     "!spawn forker",
+    "",
+    "",
+    "!spawn daemon",
+    "",
+    "!spawn wipe-env",
+    "",
+    "!spawn hold-pipes",
+    "",
+    "!spawn ignore-term",
+    "",
+    "",
+    "",
     "",
     "",
 ];
