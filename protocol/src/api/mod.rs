@@ -8,6 +8,7 @@ mod controllers;
 mod daemon;
 mod envelope;
 mod handoffs;
+mod removal;
 mod turns;
 mod workers;
 
@@ -23,6 +24,7 @@ pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
+pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };

@@ -10,6 +10,7 @@ pub mod handoff;
 pub mod local;
 pub mod numbers;
 pub mod prompt;
+pub mod removal;
 pub mod roles;
 pub mod turns;
 pub mod workers;
@@ -28,6 +29,7 @@ use daemon::DaemonCommand;
 use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
 use prompt::PromptCommand;
+use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
@@ -92,7 +94,7 @@ pub enum Command {
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),
-    /// Start, list, show and stop workers
+    /// Start, list, show, stop and remove workers
     #[command(subcommand)]
     Worker(WorkerCommand),
     Send(Box<Send>),
@@ -103,6 +105,7 @@ pub enum Command {
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]
     Daemon(DaemonCommand),
+    Prune(Prune),
     Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
@@ -153,6 +156,7 @@ pub enum WorkerCommand {
     Handoff(WorkerHandoff),
     Continue(Box<WorkerContinue>),
     Restart(WorkerRestart),
+    Rm(WorkerRm),
 }
 
 /// `--json`, on every command.

@@ -50,8 +50,13 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
 
 /// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
-    const KEPT: [&str; 4] =
-        ["SUBAGENT_LOG", "SUBAGENT_IDLE_EXIT_SECONDS", "SUBAGENT_FAILPOINTS", "SUBAGENT_FAILPOINTS_ONCE"];
+    const KEPT: [&str; 5] = [
+        "SUBAGENT_LOG",
+        "SUBAGENT_IDLE_EXIT_SECONDS",
+        "SUBAGENT_RETENTION_DAYS",
+        "SUBAGENT_FAILPOINTS",
+        "SUBAGENT_FAILPOINTS_ONCE",
+    ];
     const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
     let passes = |name: &OsString| {
         let name = name.to_string_lossy();
