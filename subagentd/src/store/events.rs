@@ -77,14 +77,16 @@ pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPa
     if kept.expired_seq > query.after.max(floor) {
         return Err(retention::cursor_expired(connection, query.worker, &kept, EventId(query.after))?);
     }
+    let needed = retention::needed("?5");
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 ORDER BY e.seq LIMIT ?4"
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 AND {needed}
+         ORDER BY e.seq LIMIT ?4"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
     let mut rows = statement
-        .query(params![query.worker.0, query.after, query.up_to, limit])
+        .query(params![query.worker.0, query.after, query.up_to, limit, kept.expired_seq])
         .map_err(StoreError::from)?;
     let mut page = EventPage { events: Vec::new(), seen: query.after, end: false, floor };
     let (mut count, mut bytes) = (0, 0);

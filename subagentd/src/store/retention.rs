@@ -34,6 +34,23 @@ pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<Kept
     Ok(found.map_err(StoreError::from)?)
 }
 
+/// Of the events up to a worker's mark (`{mark}`) only those that are still needed: the others may not be deleted yet, and
+/// half of them is worth less than none.
+pub(super) fn needed(mark: &str) -> String {
+    format!(
+        "(e.seq > {mark} OR e.type = 'worker.started' OR EXISTS (SELECT 1 FROM approvals a WHERE a.worker = e.worker
+            AND a.asked_seq = e.seq AND a.status IN ('pending', 'decided')))"
+    )
+}
+
+/// Up to which event a worker's were deleted; 0 for one that is not there.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn mark(connection: &Connection, worker: RowId) -> Result<i64> {
+    Ok(kept(connection, worker)?.map_or(0, |kept| kept.expired_seq))
+}
+
 /// The error for a cursor behind which events were deleted.
 ///
 /// # Errors

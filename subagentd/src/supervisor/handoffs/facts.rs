@@ -38,10 +38,9 @@ pub(super) fn gather(
     let up_to = events::last_seq(connection, row.id)?;
     let mut turns = Vec::new();
     // Messages may be large: only what is told of one is kept before the next is read.
-    let (histories, _) =
+    let histories =
         history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS, &mut |history, message, end| {
-            // Of one whose events are not kept any more there is nothing to tell.
-            turns.extend(message.and_then(|_| turn(history, message, end)));
+            turns.extend(turn(history, message, end));
         })?;
     let mut texts = Vec::new();
     for turn in histories.iter().rev() {
@@ -66,7 +65,7 @@ pub(super) fn gather(
         gaps: history::count(connection, row.id, EventType::JournalGap, None)?,
         contexts_lost: history::count(connection, row.id, EventType::WorkerRestarted, Some("contextLost"))?,
         runtimes_lost: history::count(connection, row.id, EventType::WorkerLost, None)?,
-        not_all_seen: floor > 0 || row.expired_seq > 0,
+        not_all_seen: floor > 0,
     };
     Ok(Facts {
         snapshot_id,
