@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Sandbox, wait_until};
 
 /// More than a segment of the journal holds, so that one is sealed.
 const ABOVE_A_SEGMENT: &str = "!flood 300 65536";
@@ -58,6 +59,14 @@ fn abort_at(point: &str) {
     sandbox.check();
     let stopped = sandbox.persist(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped");
+    let removed = sandbox.persist(&["worker", "rm", &worker]).data_of("worker.removed");
+    assert_eq!(removed["workerId"], worker);
+    let folder = sandbox.state_dir().join("runtimes").join(&worker);
+    wait_until("everything of the removed worker to be deleted", Duration::from_secs(30), || {
+        // Whichever daemon comes next finishes it.
+        let _ = sandbox.persist(&["worker", "list"]).data_of("worker.listed");
+        (!folder.exists()).then_some(())
+    });
     assert!(once.exists(), "{point} was never reached");
     let other = sandbox.start("demo");
     assert_eq!(sandbox.send(&other, "well")["assistantText"], "well");
@@ -93,6 +102,11 @@ failpoints! {
     handoff_before_commit = "handoff.before_commit",
     store_before_commit = "store.before_commit",
     store_after_commit = "store.after_commit",
+    chore_before_commit = "chore.before_commit",
+    remove_before_mark = "remove.before_mark",
+    remove_after_mark = "remove.after_mark",
+    remove_before_files = "remove.before_files",
+    remove_after_files = "remove.after_files",
 }
 
 #[test]

@@ -39,7 +39,8 @@ fn count(sandbox: &Sandbox, sql: &str) -> i64 {
 #[track_caller]
 fn wait_until_deleted(sandbox: &Sandbox, worker: &str) {
     let state = sandbox.state_dir();
-    let places = [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")];
+    let places =
+        [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")];
     wait_until("everything of the worker to be deleted", SOON, || {
         let row = format!("SELECT count(*) FROM workers WHERE worker_id = '{worker}'");
         let left = places.iter().any(|place| state.join(place).exists()) || count(sandbox, &row) > 0;

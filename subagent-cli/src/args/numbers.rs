@@ -87,7 +87,9 @@ mod tests {
 
     #[test]
     fn an_age_has_a_unit() {
-        for (text, seconds) in [("30d", 2_592_000), ("12h", 43_200), ("90m", 5_400), ("45s", 45), ("0", 0), ("0d", 0)] {
+        for (text, seconds) in
+            [("30d", 2_592_000), ("12h", 43_200), ("90m", 5_400), ("45s", 45), ("0", 0), ("0d", 0)]
+        {
             assert_eq!(age(text), Ok(seconds), "{text}");
         }
         for wrong in ["", "30", "d", "-1d", "1.5d", "1w", "d1", "36601d", "99999999999999999999s", "1é"] {

@@ -116,7 +116,8 @@ mod tests {
         };
         assert!(run.monitor_workers && !run.no_monitor_workers);
         assert_eq!((run.heartbeat_seconds, run.restart_cooldown_seconds), (5, 30));
-        for (args, days) in [("", None), ("--retention-days never", Some(0)), ("--retention-days 7", Some(7))] {
+        for (args, days) in [("", None), ("--retention-days never", Some(0)), ("--retention-days 7", Some(7))]
+        {
             let Command::Run(run) = parse(args).unwrap().command else { panic!() };
             assert_eq!(run.retention_days, days, "{args}");
         }

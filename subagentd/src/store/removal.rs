@@ -74,8 +74,7 @@ fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
-    let sql =
-        "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
+    let sql = "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement
         .query_map([], |row| Ok(Removal { id: RowId(row.get(0)?), worker_id: rows::parsed(row, 1)? }))
@@ -137,7 +136,9 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Resul
     let (mut doomed, mut bytes, mut looked_at, mut last, mut beyond) = (Vec::new(), 0, 0, from, false);
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![sweep.worker.0, from, limit]).map_err(StoreError::from)?;
-    while bytes < PIECE_BYTES && let Some(row) = found.next().map_err(StoreError::from)? {
+    while bytes < PIECE_BYTES
+        && let Some(row) = found.next().map_err(StoreError::from)?
+    {
         let seq: i64 = row.get(0).map_err(StoreError::from)?;
         if seq > sweep.up_to {
             beyond = true;
@@ -145,14 +146,16 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Resul
         }
         last = row.get(1).map_err(StoreError::from)?;
         looked_at += 1;
-        let is_start = row.get_ref(2).map_err(StoreError::from)?.as_bytes().is_ok_and(|t| t == b"worker.started");
+        let is_start =
+            row.get_ref(2).map_err(StoreError::from)?.as_bytes().is_ok_and(|t| t == b"worker.started");
         if !(sweep.careful && is_start || needed.contains(&seq)) {
             bytes += row.get::<_, i64>(3).map_err(StoreError::from)?;
             doomed.push(seq);
         }
     }
     drop(found);
-    let mut delete = connection.prepare_cached("DELETE FROM events WHERE seq = ?1").map_err(StoreError::from)?;
+    let mut delete =
+        connection.prepare_cached("DELETE FROM events WHERE seq = ?1").map_err(StoreError::from)?;
     for seq in doomed {
         delete.execute([seq]).map_err(StoreError::from)?;
     }
@@ -243,7 +246,8 @@ pub(crate) fn give_back(connection: &Connection) -> Result<bool> {
         return Ok(false);
     }
     // Each step moves one page.
-    let mut statement = connection.prepare_cached("PRAGMA incremental_vacuum(64)").map_err(StoreError::from)?;
+    let mut statement =
+        connection.prepare_cached("PRAGMA incremental_vacuum(64)").map_err(StoreError::from)?;
     let mut steps = statement.query([]).map_err(StoreError::from)?;
     while steps.next().map_err(StoreError::from)?.is_some() {}
     drop(steps);
@@ -286,3 +290,6 @@ pub(crate) fn measure(connection: &Connection, worker: RowId, so_far: Size) -> R
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests;

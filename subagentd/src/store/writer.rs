@@ -82,8 +82,13 @@ impl Writer {
             )
             .map_err(StoreError::from)?;
         let (work, inbox) = mpsc::channel();
-        let mut state =
-            WriterState { connection, next_seq: reserved + 1, reserved, unsynced: None, chores: VecDeque::new() };
+        let mut state = WriterState {
+            connection,
+            next_seq: reserved + 1,
+            reserved,
+            unsynced: None,
+            chores: VecDeque::new(),
+        };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))

@@ -25,7 +25,11 @@ pub(super) struct Leftover {
 /// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
 fn places(state_dir: &Path, worker: &str) -> [PathBuf; 3] {
     let runtimes = state_dir.join("runtimes");
-    [runtimes.join(worker), runtimes.join(format!("{worker}.log")), state_dir.join(handoffs::FOLDER).join(worker)]
+    [
+        runtimes.join(worker),
+        runtimes.join(format!("{worker}.log")),
+        state_dir.join(handoffs::FOLDER).join(worker),
+    ]
 }
 
 /// Removes all files of a worker. Says whether nothing is left; the log has the reason.

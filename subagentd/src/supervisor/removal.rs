@@ -86,14 +86,14 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         let worker = row.worker_id.as_str();
-        self.stop_with(&handle, Some(owner.clone()), None, input).await.map(drop).map_err(|error| {
-            match error.code {
-                Code::InvalidWorkerState => error
-                    .with("workerId", worker)
-                    .recommend("stop the worker first, or let --force do it")
-                    .with("recommendedCommand", format!("subagent worker stop {worker}")),
-                _ => error,
-            }
+        self.stop_with(&handle, Some(owner.clone()), None, input).await.map(drop).map_err(|error| match error
+            .code
+        {
+            Code::InvalidWorkerState => error
+                .with("workerId", worker)
+                .recommend("stop the worker first, or let --force do it")
+                .with("recommendedCommand", format!("subagent worker stop {worker}")),
+            _ => error,
         })
     }
 
@@ -192,7 +192,8 @@ impl Supervisor {
         let id = row.id;
         loop {
             // Piece by piece: no reader holds the database for long.
-            let more = self.shared.store.read(move |connection| removal::measure(connection, id, size)).await?;
+            let more =
+                self.shared.store.read(move |connection| removal::measure(connection, id, size)).await?;
             match more {
                 Some(more) => size = more,
                 None => break,

@@ -101,7 +101,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             }
         }
     }
-    let mut start = database.prepare("SELECT EXISTS (SELECT 1 FROM main.events WHERE seq = ?1 AND type = ?2)")?;
+    let mut start =
+        database.prepare("SELECT EXISTS (SELECT 1 FROM main.events WHERE seq = ?1 AND type = ?2)")?;
     let started = EventType::WorkerStarted.as_str();
     for seen in known.events.iter().filter(|seen| seen.event_type == started) {
         let there: bool = start.query_row(params![seen.event.0, started], |row| row.get(0))?;
@@ -114,7 +115,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                     WHERE NOT EXISTS (SELECT 1 FROM main.workers w WHERE w.worker_id = r.worker_id)";
     for row in rows(database, finished)? {
         let worker = row.trim_start_matches("worker_id ");
-        for place in [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")] {
+        for place in
+            [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")]
+        {
             if evidence.state_dir.join(&place).exists() {
                 violations.push(format!("{place} is left of a removed worker"));
             }

@@ -120,7 +120,8 @@ impl Acknowledged {
             "worker.removed" => drop(self.removed.insert(text("workerId")?)),
             "state.pruned" if data["dryRun"] != true => {
                 let items = data["items"].as_array()?;
-                self.removed.extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
+                self.removed
+                    .extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
             }
             "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),
             _ => {}

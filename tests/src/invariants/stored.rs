@@ -8,7 +8,8 @@ use super::kept;
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let known = &evidence.acknowledged;
     let mut violations = Vec::new();
-    let has_lost = |worker: &str, seq: i64| -> rusqlite::Result<bool> { Ok(kept::of(database, worker)?.has_lost(seq)) };
+    let has_lost =
+        |worker: &str, seq: i64| -> rusqlite::Result<bool> { Ok(kept::of(database, worker)?.has_lost(seq)) };
 
     let mut event = database.prepare(
         "SELECT w.worker_id, e.type, t.turn_id, e.internal FROM events e JOIN workers w ON w.id = e.worker

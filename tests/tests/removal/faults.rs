@@ -75,7 +75,10 @@ fn a_daemon_that_is_killed_at_any_moment_of_removals() {
             if !output.status.success() {
                 // Nothing but what a new attempt gets over.
                 let error = output.any_error();
-                assert!(error["retryable"] == true || text(&error["code"]).starts_with("DAEMON_"), "{output}");
+                assert!(
+                    error["retryable"] == true || text(&error["code"]).starts_with("DAEMON_"),
+                    "{output}"
+                );
             }
         }
         for worker in &workers {

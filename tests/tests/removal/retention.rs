@@ -15,6 +15,15 @@ fn untimed(events: &[Value]) -> Vec<Value> {
     events.iter().map(untimed).collect()
 }
 
+/// Starts the daemon and waits until it has marked what is too old; gives what is shown from then on, whether the rest
+/// was deleted already or not.
+fn kept(sandbox: &Sandbox, worker: &str) -> Vec<Value> {
+    let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    let mark = format!("SELECT expired_seq FROM workers WHERE worker_id = '{worker}'");
+    wait_until("old events to be marked", SOON, || (count(sandbox, &mark) > 0).then_some(()));
+    sandbox.events(worker)
+}
+
 /// A worker with turns of 40 days ago, and what it showed.
 fn aged(sandbox: &Sandbox) -> (String, Vec<Value>) {
     let worker = sandbox.start("demo");
@@ -62,23 +71,24 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
     let _ = sandbox.init();
     let (worker, before) = aged(&sandbox);
     // All of it was long ago, and yet the latest turn stays.
-    let kept = wait_until("the old turns to be deleted", SOON, || {
-        let events = sandbox.events(&worker);
-        (events.len() < before.len()).then_some(events)
-    });
-    assert_eq!(kept[0]["type"], "worker.started");
-    assert_eq!(kept[0]["eventId"], before[0]["eventId"]);
+    let kept = kept(&sandbox, &worker);
+    let start = before.iter().find(|event| event["type"] == "worker.started").unwrap();
+    assert_eq!(kept[0]["eventId"], start["eventId"]);
     assert_eq!(kept[1]["type"], "turn.started");
     let latest = before.iter().position(|event| event["eventId"] == kept[1]["eventId"]).unwrap();
     assert_eq!(untimed(&before[latest..]), untimed(&kept[1..]), "the latest turn is whole");
-    let rows = format!("SELECT count(*) FROM turns t JOIN workers w ON w.id = t.worker WHERE w.worker_id = '{worker}'");
+    let rows = format!(
+        "SELECT count(*) FROM turns t JOIN workers w ON w.id = t.worker WHERE w.worker_id = '{worker}'"
+    );
     wait_until("rows of old turns to be deleted", SOON, || (count(&sandbox, &rows) == 2).then_some(()));
     // Cursors of then.
     let mark = &before[latest - 1];
     for cursor in [&before[0], &before[1], &before[latest / 2], mark] {
         let cursor = text(&cursor["eventId"]);
         let of = ["--worker-id", &worker, "--from-event-id", cursor];
-        for command in [&["watch"][..], &["watch", "--follow"], &["wait"], &["wait", "--until", "turn.failed"]] {
+        for command in
+            [&["watch"][..], &["watch", "--follow"], &["wait"], &["wait", "--until", "turn.failed"]]
+        {
             let error = sandbox.run(&[command, &of].concat()).error("CURSOR_EXPIRED");
             let details = json!({
                 "workerId": format!("={worker}"), "eventId": format!("={cursor}"),
@@ -90,11 +100,14 @@ fn a_worker_that_is_never_stopped_does_not_grow_for_ever() {
         }
     }
     let first = text(&kept[1]["eventId"]);
-    let after = sandbox.command("subagent").args(["watch", "--worker-id", &worker, "--from-event-id", first]).run();
+    let after =
+        sandbox.command("subagent").args(["watch", "--worker-id", &worker, "--from-event-id", first]).run();
     assert_eq!(after.lines().len(), kept.len() - 2);
     // No event of anybody: not expired, but unknown.
     for unknown in ["ev_000000000000", "ev_0000000fffff", "nothing"] {
-        let _ = sandbox.run(&["watch", "--worker-id", &worker, "--from-event-id", unknown]).error("EVENT_NOT_FOUND");
+        let _ = sandbox
+            .run(&["watch", "--worker-id", &worker, "--from-event-id", unknown])
+            .error("EVENT_NOT_FOUND");
     }
     let found = sandbox.run(&["wait", "--worker-id", &worker, "--include-history"]).data_of("event.matched");
     assert_eq!(found["turnId"], kept[1]["turnId"]);
@@ -117,10 +130,7 @@ fn what_is_open_stays_however_old_it_is() {
     let before = sandbox.events(&worker);
     stop_daemon(&sandbox);
     days_earlier(&sandbox, 400);
-    let kept = wait_until("the first turn to be deleted", SOON, || {
-        let events = sandbox.events(&worker);
-        (events.len() < before.len()).then_some(events)
-    });
+    let kept = kept(&sandbox, &worker);
     let begin = before.iter().position(|event| event["turnId"] == asked["turnId"]).unwrap();
     assert_eq!(untimed(&before[begin..]), untimed(&kept[1..]));
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow");
@@ -140,8 +150,10 @@ fn a_deletion_that_was_cut_short_goes_on() {
     wait_until("the daemon to abort", SOON, || once.exists().then_some(()));
     // Marked and not deleted: nobody sees it any more all the same.
     let old = text(&before[5]["eventId"]);
-    let _ = sandbox.persist(&["watch", "--worker-id", &worker, "--from-event-id", old]).error("CURSOR_EXPIRED");
-    let below = format!("SELECT count(*) FROM events WHERE seq <= {} AND type <> 'worker.started'", number(old));
+    let _ =
+        sandbox.persist(&["watch", "--worker-id", &worker, "--from-event-id", old]).error("CURSOR_EXPIRED");
+    let below =
+        format!("SELECT count(*) FROM events WHERE seq <= {} AND type <> 'worker.started'", number(old));
     wait_until("what is below the mark to be deleted", SOON, || (count(&sandbox, &below) == 0).then_some(()));
     sandbox.finish();
 }

@@ -70,7 +70,10 @@ fn what_people_and_scripts_read() {
     assert_eq!(lines[0], format!("workerId: {worker}"));
     assert!(lines.len() == 2 && lines[1].starts_with("removedAt: 20"), "{lines:?}");
     let unknown = sandbox.run(&["worker", "rm", "w_0123456789"]).error("WORKER_NOT_FOUND");
-    assert_shape(&unknown["details"], &json!({"workerId": "w", "stateDbPath": "str", "recommendedAction": "str"}));
+    assert_shape(
+        &unknown["details"],
+        &json!({"workerId": "w", "stateDbPath": "str", "recommendedAction": "str"}),
+    );
     sandbox.finish();
 }
 
@@ -94,7 +97,13 @@ fn only_a_stopped_worker_is_removed_unless_it_is_forced() {
     refused("waiting_approval");
     let runtime = sandbox.runtime(&worker);
     let _ = sandbox.run(&["worker", "rm", &worker, "--force"]).data_of("worker.removed");
-    assert!(!runtime.lives() && sandbox.processes().iter().all(|process| Some(process.pid) == sandbox.find_daemon().map(|d| d.pid)));
+    assert!(
+        !runtime.lives()
+            && sandbox
+                .processes()
+                .iter()
+                .all(|process| Some(process.pid) == sandbox.find_daemon().map(|d| d.pid))
+    );
     wait_until_deleted(&sandbox, &worker);
     sandbox.finish();
 }
@@ -144,9 +153,16 @@ fn the_same_key_gives_the_same_result() {
 fn only_its_owner_removes_a_worker_and_nobody_from_below_one() {
     let (sandbox, worker) = Sandbox::with_worker();
     let program = sandbox.executable("subagent");
-    for args in [format!("worker rm {worker} --force"), "prune --older-than 0".to_owned(), "prune --dry-run".to_owned()] {
+    for args in [
+        format!("worker rm {worker} --force"),
+        "prune --older-than 0".to_owned(),
+        "prune --dry-run".to_owned(),
+    ] {
         let said = sandbox.send(&worker, &format!("!shell '{program}' {args} --json"));
-        assert!(text(&said["assistantText"]).contains("\"code\": \"FORBIDDEN_FROM_WORKER\""), "{args}: {said}");
+        assert!(
+            text(&said["assistantText"]).contains("\"code\": \"FORBIDDEN_FROM_WORKER\""),
+            "{args}: {said}"
+        );
     }
     let first = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");

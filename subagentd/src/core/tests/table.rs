@@ -75,7 +75,8 @@ fn with(mut inputs: Vec<Input>, more: &[Input]) -> Vec<Input> {
 
 #[test]
 fn only_what_is_over_can_be_retired() {
-    let refused = [vec![], vec![session()], running(), with(running(), &[GONE]), vec![session(), simulate_asking(1)]];
+    let refused =
+        [vec![], vec![session()], running(), with(running(), &[GONE]), vec![session(), simulate_asking(1)]];
     for inputs in refused {
         let (mut checker, _) = after(&inputs);
         let before = checker.worker.clone();
