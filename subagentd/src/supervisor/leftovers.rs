@@ -22,19 +22,20 @@ pub(super) struct Leftover {
     pub(super) bytes: u64,
 }
 
+/// The ends of the names of an agent's logs.
+const LOGS: [&str; 2] = [".log", ".log.1"];
+
 /// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
-fn places(state_dir: &Path, worker: &str) -> [PathBuf; 3] {
+fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
     let runtimes = state_dir.join("runtimes");
-    [
-        runtimes.join(worker),
-        runtimes.join(format!("{worker}.log")),
-        state_dir.join(handoffs::FOLDER).join(worker),
-    ]
+    let mut places = vec![runtimes.join(worker), state_dir.join(handoffs::FOLDER).join(worker)];
+    places.extend(LOGS.map(|end| runtimes.join(format!("{worker}{end}"))));
+    places
 }
 
 /// Removes all files of a worker. Says whether nothing is left; the log has the reason.
 pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
-    let mut paths = places(&shared.setup.state_dir, worker).to_vec();
+    let mut paths = places(&shared.setup.state_dir, worker);
     paths.push(shared.setup.runtime_dir.worker_environment(worker));
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
     let directory = shared.setup.state_dir.join("runtimes").join(worker);
@@ -98,7 +99,7 @@ fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let worker = name.strip_suffix(".log").unwrap_or(name);
+            let worker = LOGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
             if worker.parse::<WorkerId>().is_ok() {
                 found.push((worker.to_owned(), entry.path()));
             }

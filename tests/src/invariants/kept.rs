@@ -96,7 +96,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         let mut unasked = database.prepare(unasked)?;
         for worker in unasked.query_map([SHORTEST_RETENTION], |row| row.get::<_, String>(0))? {
             let worker = worker?;
-            if !known.asked_removals.contains(&worker) {
+            // Of one that was started behind the recorder's back nobody knows what was wanted.
+            if known.started.contains(&worker) && !known.asked_removals.contains(&worker) {
                 violations.push(format!("nobody wanted {worker} to be removed"));
             }
         }
@@ -115,9 +116,12 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                     WHERE NOT EXISTS (SELECT 1 FROM main.workers w WHERE w.worker_id = r.worker_id)";
     for row in rows(database, finished)? {
         let worker = row.trim_start_matches("worker_id ");
-        for place in
-            [format!("runtimes/{worker}"), format!("runtimes/{worker}.log"), format!("handoffs/{worker}")]
-        {
+        for place in [
+            format!("runtimes/{worker}"),
+            format!("runtimes/{worker}.log"),
+            format!("runtimes/{worker}.log.1"),
+            format!("handoffs/{worker}"),
+        ] {
             if evidence.state_dir.join(&place).exists() {
                 violations.push(format!("{place} is left of a removed worker"));
             }
