@@ -40,7 +40,8 @@ pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
     paths.extend(shared.setup.runtime_dir.worker_socket(worker));
     let directory = shared.setup.state_dir.join("runtimes").join(worker);
     let removed = tokio::task::spawn_blocking(move || {
-        !is_alive(&directory) && paths.iter().map(|path| remove_one(path)).fold(true, |all, one| all && one)
+        // One that stays does not keep the others.
+        !is_alive(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
     });
     removed.await.unwrap_or(false)
 }

@@ -249,3 +249,51 @@ fn fifty_removals_at_once_beside_a_running_turn() {
     follower.kill();
     sandbox.finish();
 }
+
+#[test]
+fn workers_of_an_earlier_version_are_removed_like_any_other() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/0.1.0/state");
+    copy(&fixture, sandbox.state_dir());
+    let items = sandbox.run(&["worker", "list"]).data_of("worker.listed")["items"].take();
+    let items = items.as_array().unwrap();
+    assert!(items.iter().any(|item| item["state"] == "stopped") && items.len() > 2);
+    let seq = count(&sandbox, "SELECT max(seq) FROM events");
+    let pruned = sandbox.run(&["prune", "--older-than", "0"]).data_of("state.pruned");
+    assert!(pruned["count"].as_u64().unwrap() >= 1 && pruned["leftovers"] == json!([]), "{pruned}");
+    for item in pruned["items"].as_array().unwrap() {
+        wait_until_deleted(&sandbox, text(&item["workerId"]));
+    }
+    let left = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(left["count"].as_u64().unwrap() + pruned["count"].as_u64().unwrap(), items.len() as u64);
+    for item in left["items"].as_array().unwrap() {
+        let worker = text(&item["workerId"]);
+        let _ = sandbox.run(&["worker", "rm", worker, "--force"]).data_of("worker.removed");
+        wait_until_deleted(&sandbox, worker);
+    }
+    let rows = "SELECT (SELECT count(*) FROM workers) + (SELECT count(*) FROM events) + (SELECT count(*) FROM turns)";
+    assert_eq!(count(&sandbox, rows), 0);
+    let controllers = sandbox.run(&["controller", "recover"]).data_of("controller.recovered");
+    let id = text(&controllers["items"][0]["controllerId"]).to_owned();
+    let attach = ["controller", "attach", "--controller-id", &id, "--takeover"];
+    let _ = sandbox.run(&attach).data_of("controller.attached");
+    let next = ["worker", "start", "--controller-id", &id];
+    let next = sandbox.run(&next).data_of("worker.started")["workerId"].take();
+    let first = sandbox.events(text(&next)).remove(0);
+    assert!(i64::from_str_radix(&text(&first["eventId"])[3..], 16).unwrap() > seq);
+    sandbox.finish();
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to)
+        } else {
+            std::fs::copy(entry.path(), to).map(drop).unwrap()
+        }
+    }
+}
