@@ -46,6 +46,14 @@ fn make_good() -> Finished {
     let other = sandbox.start("demo");
     let _ = sandbox.send(&other, "hello");
     let _ = sandbox.events(&worker);
+    let removed = sandbox.start("demo");
+    let _ = sandbox.send(&removed, "hello");
+    let _ = sandbox.events(&removed);
+    sandbox.run(&["worker", "rm", &removed, "--force"]).data_of("worker.removed");
+    let folder = sandbox.state_dir().join("runtimes").join(&removed);
+    wait_until("the removed worker to be deleted", Duration::from_secs(20), || {
+        (!folder.exists()).then_some(())
+    });
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.finish()
 }
@@ -150,6 +158,75 @@ fn what_is_acknowledged_must_be_stored() {
     let copy = Copy::new();
     fs::remove_file(copy.path("state.db")).unwrap();
     red(&copy.evidence, "things were acknowledged");
+}
+
+#[test]
+fn only_what_may_go_may_be_gone() {
+    let _shared = good();
+    let name = "only what may go is gone";
+    // A worker that was said to be removed is not; another one is, though nobody wanted that, or it still runs.
+    red_after(name, "DELETE FROM removed_workers");
+    red_after(
+        name,
+        "INSERT INTO removed_workers SELECT worker_id, 1, 2 FROM workers WHERE id = 1;
+                     UPDATE workers SET removed_at = 2 WHERE id = 1",
+    );
+    red_after(name, "UPDATE workers SET removed_at = 2 WHERE id = 1");
+    red_after(
+        name,
+        "INSERT INTO removed_workers SELECT worker_id, 1, 99999999999 FROM workers WHERE id = 1;
+                     UPDATE workers SET removed_at = 99999999999, state = 'idle' WHERE id = 1",
+    );
+    // The mark reaches the latest turn; the start of a worker is gone; what an open question asks is gone.
+    red_after(
+        name,
+        "UPDATE workers SET expired_seq = (SELECT max(message_seq) FROM turns WHERE worker = 1) WHERE id = 1",
+    );
+    red_after(name, "DELETE FROM events WHERE type = 'worker.started' AND worker = 1");
+    red_after(name, "UPDATE approvals SET status = 'pending', asked_seq = 999999 WHERE status = 'lost'");
+    // Files of a removed worker are left.
+    let copy = Copy::new();
+    let removed = copy.evidence.acknowledged.removed.first().unwrap();
+    fs::write(copy.path(&format!("runtimes/{removed}.log")), "").unwrap();
+    red(&copy.evidence, name);
+}
+
+#[test]
+fn what_is_above_the_mark_must_be_there() {
+    let _shared = good();
+    // The marks stand at the beginning of the latest turn, and everything before it is gone: that is good.
+    const EXPIRE: &str =
+        "UPDATE workers SET expired_seq = (SELECT max(message_seq) FROM turns WHERE worker = workers.id) - 2
+           WHERE id = 1;
+         DELETE FROM events WHERE worker = 1 AND type <> 'worker.started'
+           AND seq <= (SELECT expired_seq FROM workers WHERE id = 1);
+         DELETE FROM approvals WHERE asked_seq <= (SELECT expired_seq FROM workers WHERE id = 1);
+         DELETE FROM turns WHERE worker = 1 AND message_seq <= (SELECT expired_seq FROM workers WHERE id = 1)
+           AND id NOT IN (SELECT turn FROM events WHERE turn IS NOT NULL);";
+    let copy = Copy::new();
+    copy.database().execute_batch(EXPIRE).unwrap();
+    assert_eq!(check(&copy.evidence), Vec::<String>::new());
+    // One more is too much.
+    let then = |more: &str| format!("{EXPIRE} {more}");
+    let of = "worker = 1 AND seq > (SELECT expired_seq FROM workers WHERE id = 1)";
+    red_after(
+        "what was acknowledged is stored",
+        &then(&format!("DELETE FROM events WHERE type = 'message.sent' AND {of}")),
+    );
+    red_after(
+        "a watcher misses nothing",
+        &then(&format!("DELETE FROM events WHERE type = 'turn.started' AND {of}")),
+    );
+    red_after(
+        "numbers have no gap and no duplicate",
+        &then(
+            "DELETE FROM events WHERE worker = 1 AND number = (SELECT max(number) - 2 FROM events WHERE worker = 1)",
+        ),
+    );
+    red_after(
+        "a turn has one end",
+        &then(&format!("DELETE FROM events WHERE type = 'turn.completed' AND {of}")),
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod daemon;
 mod envelope;
 mod examination;
 mod handoffs;
+mod removal;
 mod turns;
 mod workers;
 
@@ -25,6 +26,7 @@ pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
+pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };

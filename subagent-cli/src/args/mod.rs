@@ -11,6 +11,7 @@ pub mod handoff;
 pub mod local;
 pub mod numbers;
 pub mod prompt;
+pub mod removal;
 pub mod roles;
 pub mod turns;
 pub mod workers;
@@ -30,6 +31,7 @@ use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
 use prompt::PromptCommand;
+use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
@@ -94,7 +96,7 @@ pub enum Command {
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),
-    /// Start, list, show and stop workers
+    /// Start, list, show, stop and remove workers
     #[command(subcommand)]
     Worker(WorkerCommand),
     Send(Box<Send>),
@@ -106,6 +108,7 @@ pub enum Command {
     #[command(subcommand)]
     Daemon(DaemonCommand),
     Doctor(Doctor),
+    Prune(Prune),
     Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\
@@ -156,6 +159,7 @@ pub enum WorkerCommand {
     Handoff(WorkerHandoff),
     Continue(Box<WorkerContinue>),
     Restart(WorkerRestart),
+    Rm(WorkerRm),
 }
 
 /// `--json`, on every command.

@@ -33,6 +33,26 @@ pub(crate) fn interval(text: &str) -> Result<u64, String> {
     }
 }
 
+/// An age in seconds, written as days, hours, minutes or seconds.
+pub(super) fn age(text: &str) -> Result<u64, String> {
+    const MOST: u64 = 36_600 * 24 * 3600;
+    let text = text.trim();
+    let Some((at, unit)) = text.char_indices().last() else { return Err("must not be empty".to_owned()) };
+    let seconds = match unit {
+        'd' => 24 * 3600,
+        'h' => 3600,
+        'm' => 60,
+        's' => 1,
+        _ if text == "0" => return Ok(0),
+        _ => return Err("must be a whole number with a unit, as 30d, 12h, 90m or 45s".to_owned()),
+    };
+    match text[..at].parse::<u64>().ok().and_then(|number| number.checked_mul(seconds)) {
+        Some(age) if age <= MOST => Ok(age),
+        Some(_) => Err("must be 36600d or less".to_owned()),
+        None => Err("must be a whole number with a unit, as 30d, 12h, 90m or 45s".to_owned()),
+    }
+}
+
 fn at_least(text: &str, least: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
     if !number.is_finite() {
@@ -63,6 +83,18 @@ mod tests {
             assert_eq!(count(wrong).unwrap_err(), "must be 1 or more");
         }
         assert_eq!(count("1.5").unwrap_err(), "not a whole number");
+    }
+
+    #[test]
+    fn an_age_has_a_unit() {
+        for (text, seconds) in
+            [("30d", 2_592_000), ("12h", 43_200), ("90m", 5_400), ("45s", 45), ("0", 0), ("0d", 0)]
+        {
+            assert_eq!(age(text), Ok(seconds), "{text}");
+        }
+        for wrong in ["", "30", "d", "-1d", "1.5d", "1w", "d1", "36601d", "99999999999999999999s", "1é"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -50,9 +50,10 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
 
 /// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
-    const KEPT: [&str; 5] = [
+    const KEPT: [&str; 6] = [
         "SUBAGENT_LOG",
         "SUBAGENT_IDLE_EXIT_SECONDS",
+        "SUBAGENT_RETENTION_DAYS",
         "SUBAGENT_FAILPOINTS",
         "SUBAGENT_FAILPOINTS_ONCE",
         "SUBAGENT_SABOTAGE",

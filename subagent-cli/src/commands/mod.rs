@@ -21,6 +21,7 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod prompt_render;
+mod prune;
 mod role_list;
 mod role_show;
 mod send;
@@ -34,6 +35,7 @@ mod worker_inspect;
 mod worker_list;
 mod worker_logs;
 mod worker_restart;
+mod worker_rm;
 mod worker_show;
 mod worker_start;
 mod worker_stop;
@@ -72,6 +74,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Handoff(args)) => args.json.json,
         Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
         Command::Worker(WorkerCommand::Restart(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Rm(args)) => args.one.json.json,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
@@ -79,6 +82,7 @@ pub fn format(command: &Command) -> Format {
         Command::Cancel(args) => args.json.json,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
+        Command::Prune(args) => args.json.json,
         Command::Completions(args) => args.json.json,
         Command::Demo => false,
     })
@@ -111,6 +115,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Handoff(args)) => worker_handoff::run(args, context),
         Command::Worker(WorkerCommand::Continue(args)) => worker_continue::run(*args, context),
         Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
+        Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
@@ -118,6 +123,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
+        Command::Prune(args) => prune::run(&args, context),
         Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }

@@ -49,6 +49,9 @@ pub(super) struct Run {
     /// How long a worker is left alone after a restart, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = crate::args::numbers::interval)]
     pub(super) restart_cooldown_seconds: u64,
+    /// Remove what has been over for so many days; 0 or never: keep it [default: $SUBAGENT_RETENTION_DAYS, else 30]
+    #[arg(long, value_name = "DAYS", value_parser = subagentd::life::days)]
+    pub(super) retention_days: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -113,6 +116,11 @@ mod tests {
         };
         assert!(run.monitor_workers && !run.no_monitor_workers);
         assert_eq!((run.heartbeat_seconds, run.restart_cooldown_seconds), (5, 30));
+        for (args, days) in [("", None), ("--retention-days never", Some(0)), ("--retention-days 7", Some(7))]
+        {
+            let Command::Run(run) = parse(args).unwrap().command else { panic!() };
+            assert_eq!(run.retention_days, days, "{args}");
+        }
         for wrong in [
             "--heartbeat-seconds 0",
             "--restart-cooldown-seconds 0",
@@ -120,6 +128,9 @@ mod tests {
             "--heartbeat-seconds 18446744073709551615",
             "--restart-cooldown-seconds 18446744073709551615",
             "--once --background",
+            "--retention-days -1",
+            "--retention-days 1.5",
+            "--retention-days soon",
         ] {
             assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }

@@ -17,6 +17,10 @@ pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode
         Ok(seconds) => seconds,
         Err(error) => return refuse(mode, Format::of(args.json), error.into()),
     };
+    let retention_days = match args.retention_days.map_or_else(|| life::retention_days(env), Ok) {
+        Ok(days) => days,
+        Err(error) => return refuse(mode, Format::of(args.json), error.into()),
+    };
     life::run(RunOptions {
         state_dir,
         environment: env.clone(),
@@ -28,6 +32,7 @@ pub(super) fn run(args: &Run, state_dir: PathBuf, env: &Environment) -> ExitCode
         restart_cooldown_seconds: args.restart_cooldown_seconds,
         json: args.json,
         idle_exit_seconds,
+        retention_days,
     })
 }
 

@@ -19,6 +19,7 @@ pub fn hint(failure: &Failure) -> Option<&str> {
             "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",
             "WORKER_STOPPED" => "start another worker; it can go on from what this one did",
             "WORKER_NOT_FOUND" => "look at the workers of this workspace, or name another workspace with --cwd",
+            "INVALID_WORKER_STATE" => "stop the worker first",
             "EVENT_NOT_FOUND" => "take the cursor from an event of this worker",
             "APPROVAL_NOT_FOUND" => "look at what the worker asks",
             "LAUNCHER_NOT_FOUND" => "choose a launcher that is configured, or add one to the config file",

@@ -14,6 +14,7 @@ mod daemon;
 mod events;
 mod handoffs;
 mod layers;
+mod removal;
 mod reply;
 mod server;
 mod status;
@@ -58,9 +59,11 @@ pub fn router(api: Api) -> Router {
         .route("/v1/controllers/release", post(controllers::release))
         .route("/v1/controllers/status", get(controllers::status))
         .route("/v1/controllers/resolve", get(controllers::resolve))
+        .route("/v1/prune", post(removal::prune))
         .route("/v1/workers", get(workers::list).post(workers::start))
         .route("/v1/workers/{worker}", get(workers::show))
         .route("/v1/workers/{worker}/stop", post(workers::stop))
+        .route("/v1/workers/{worker}/remove", post(removal::remove))
         .route("/v1/workers/{worker}/inspect", get(handoffs::inspect))
         .route("/v1/workers/{worker}/restart", post(handoffs::restart))
         .route("/v1/workers/{worker}/handoffs", post(handoffs::create))

@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, controllers, daemon, events, handoffs, turns, waits, workers};
+use super::{approvals, controllers, daemon, events, handoffs, removal, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -37,6 +37,8 @@ use super::{approvals, controllers, daemon, events, handoffs, turns, waits, work
         workers::show,
         workers::stop,
         workers::logs,
+        removal::remove,
+        removal::prune,
         handoffs::inspect,
         handoffs::create,
         handoffs::restart,

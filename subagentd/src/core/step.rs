@@ -22,6 +22,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         | Input::Decide { .. }
         | Input::Cancel { .. }
         | Input::Stop
+        | Input::Retire
         | Input::Restart { .. } => {}
         // Nothing of it is left: whatever is still said of its runtimes is late news.
         _ if worker.state == State::Stopped => {
@@ -34,6 +35,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
+        Input::Retire => next.retire()?,
         Input::Restart { force } => next.restart(force)?,
         Input::Session { origin, context_lost } => {
             if next.worker.state == State::Starting {
@@ -248,6 +250,21 @@ impl Next {
             Link::None => self.close_turn(None),
             Link::Adopted | Link::Starting | Link::Ready | Link::Ending => {
                 self.actions.push(Action::Terminate);
+            }
+        }
+    }
+
+    /// A stop of what is over anyway.
+    fn retire(&mut self) -> Result<()> {
+        match (&self.worker.state, self.worker.link) {
+            (State::Stopping(_) | State::Stopped, _) | (State::Error, Link::None) => {
+                self.stop();
+                Ok(())
+            }
+            _ => {
+                let state = self.worker.public_state();
+                let message = format!("the worker is {state}; only one that is stopped can be removed");
+                Err(Error::new(Code::InvalidWorkerState, message).with("state", state.as_str()))
             }
         }
     }

@@ -169,6 +169,8 @@ pub enum Input {
     },
     /// Somebody stops the worker.
     Stop,
+    /// Somebody stops it if nothing of it lives or is open, because it is to be removed.
+    Retire,
     /// Somebody wants another runtime.
     Restart {
         /// Whether an open turn is canceled for it.

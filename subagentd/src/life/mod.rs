@@ -32,7 +32,9 @@ use subagent_protocol::Result;
 use tokio::runtime::{Builder, Runtime};
 
 pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
-pub use options::{DEFAULT_IDLE_EXIT_SECONDS, MOST_SECONDS, Mode, RunOptions, idle_exit_seconds};
+pub use options::{
+    DEFAULT_IDLE_EXIT_SECONDS, MOST_SECONDS, Mode, RunOptions, days, idle_exit_seconds, retention_days,
+};
 
 use report::Report;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use subagent_config::Environment;
+use subagent_protocol::api::RETENTION_DAYS;
 use subagent_protocol::{Code, Error, Result};
 
 /// After how long without live worker and client a background daemon ends, unless said otherwise.
@@ -11,6 +12,11 @@ pub const DEFAULT_IDLE_EXIT_SECONDS: u64 = 1800;
 
 /// Names that time in the environment.
 const IDLE_EXIT: &str = "SUBAGENT_IDLE_EXIT_SECONDS";
+/// Names the time for which things are kept that are over.
+const RETENTION: &str = "SUBAGENT_RETENTION_DAYS";
+
+/// The longest time for which things are kept, in days: a century. Longer is for ever.
+const MOST_DAYS: u64 = 36_600;
 
 /// Who started the daemon, and so who hears of its start and for how long it is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +61,20 @@ pub struct RunOptions {
     pub json: bool,
     /// A background daemon ends after this time without live worker and client; 0: never.
     pub idle_exit_seconds: u64,
+    /// Stopped workers, events of turns that have ended, and keys of requests are removed after so many days; 0: never.
+    pub retention_days: u64,
 }
 
 /// The longest heartbeat and cooldown: a year. Clocks cannot count for ever.
 pub const MOST_SECONDS: u64 = 366 * 24 * 3600;
 
 impl RunOptions {
+    /// After which time what is over is removed. One look after the workers removes nothing.
+    pub(super) fn retention(&self) -> Option<Duration> {
+        let days = self.retention_days.min(MOST_DAYS);
+        (days > 0 && !self.once).then(|| Duration::from_secs(days * 24 * 3600))
+    }
+
     /// Whether dead runtimes are started again without a message that asks for it, and how often at most.
     pub(super) fn restart_cooldown(&self) -> Option<Duration> {
         let monitors = self.mode == Mode::Foreground && self.monitor_workers;
@@ -80,9 +94,48 @@ pub fn idle_exit_seconds(environment: &Environment) -> Result<u64> {
     })
 }
 
+/// Reads `SUBAGENT_RETENTION_DAYS`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if it is neither a number of days nor `never`.
+pub fn retention_days(environment: &Environment) -> Result<u64> {
+    let Some(text) = environment.var(RETENTION) else { return Ok(RETENTION_DAYS) };
+    text.to_str().and_then(|text| days(text).ok()).ok_or_else(|| {
+        let message =
+            format!("{RETENTION} must be a whole number of days (0 or never: for ever), not {text:?}");
+        Error::new(Code::InvalidArgument, message).with("variable", RETENTION)
+    })
+}
+
+/// Reads a number of days, 0 or `never` for no end.
+///
+/// # Errors
+/// A sentence about what is wrong.
+pub fn days(text: &str) -> Result<u64, String> {
+    match text.trim() {
+        "never" => Ok(0),
+        number => match number.parse() {
+            Ok(days) if days > MOST_DAYS => Err(format!("must be {MOST_DAYS} or less, or never")),
+            Ok(days) => Ok(days),
+            Err(_) => Err("must be a whole number of days, or never".to_owned()),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_retention_is_a_number_of_days_or_never() {
+        let read = |value: &str| retention_days(&Environment::new([(RETENTION.into(), value.into())], "/"));
+        for (value, days) in [("", 30), ("never", 0), ("0", 0), (" 7", 7), ("36600", 36_600)] {
+            assert_eq!(read(value).unwrap(), days, "{value}");
+        }
+        for wrong in ["-1", "1.5", "30d", "36601", "18446744073709551616"] {
+            assert_eq!(read(wrong).unwrap_err().code, Code::InvalidArgument, "{wrong}");
+        }
+    }
 
     #[test]
     fn the_idle_time_is_a_number_or_an_error() {

@@ -148,6 +148,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         runtime_program: runtime_program(options)?,
         // One look finds dead runtimes by itself and reports what came of starting them again.
         restart_cooldown: options.restart_cooldown().filter(|_| !options.once),
+        retention: options.retention(),
     };
     Ok((Box::pin(Supervisor::open(setup)).await?, dir))
 }

@@ -3,11 +3,14 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::ids::EventId;
 use subagent_protocol::record::RecordType;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
+use super::history;
+use super::retention;
 use super::rows::{self, RowId};
 
 /// At most so many events are in a page ...
@@ -24,6 +27,8 @@ pub struct EventQuery {
     pub after: i64,
     /// Only up to this one.
     pub up_to: i64,
+    /// That events up to this one were deleted is known.
+    pub floor: i64,
 }
 
 /// A page of events.
@@ -35,6 +40,8 @@ pub struct EventPage {
     pub seen: i64,
     /// Whether the end was reached.
     pub end: bool,
+    /// Events up to this one were deleted before the reader began.
+    pub floor: i64,
 }
 
 pub(super) const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload, t.carrier";
@@ -55,21 +62,33 @@ pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
     })
 }
 
-/// The next page. An event that cannot be read is left out and reported in the log.
+/// The next page. An event that cannot be read is left out and reported in the log. Of a worker that was removed there
+/// are none any more; from the beginning (`after` 0) means from the oldest that is kept.
 ///
 /// # Errors
-/// `STORAGE_ERROR`.
+/// `CURSOR_EXPIRED` when events after the query's were deleted; `STORAGE_ERROR`.
 pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPage> {
+    let _moment = history::one_moment(connection)?;
+    let seen = query.up_to.max(query.after);
+    let Some(kept) = retention::kept(connection, query.worker)? else {
+        return Ok(EventPage { events: Vec::new(), seen, end: true, floor: query.floor });
+    };
+    let floor = if query.after == 0 { kept.expired_seq } else { query.floor };
+    if kept.expired_seq > query.after.max(floor) {
+        return Err(retention::cursor_expired(connection, query.worker, &kept, EventId(query.after))?);
+    }
+    let needed = retention::needed("?5");
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 ORDER BY e.seq LIMIT ?4"
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 AND {needed}
+         ORDER BY e.seq LIMIT ?4"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
     let mut rows = statement
-        .query(params![query.worker.0, query.after, query.up_to, limit])
+        .query(params![query.worker.0, query.after, query.up_to, limit, kept.expired_seq])
         .map_err(StoreError::from)?;
-    let mut page = EventPage { events: Vec::new(), seen: query.after, end: false };
+    let mut page = EventPage { events: Vec::new(), seen: query.after, end: false, floor };
     let (mut count, mut bytes) = (0, 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         page.seen = row.get(0).map_err(StoreError::from)?;

@@ -50,7 +50,10 @@ impl Tx<'_> {
 /// `STORAGE_ERROR`.
 pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashSet<String>>> {
     let mut statement = connection
-        .prepare("SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id")
+        .prepare(
+            "SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id
+                  WHERE w.removed_at IS NULL",
+        )
         .map_err(StoreError::from)?;
     let mut rows = statement.query([]).map_err(StoreError::from)?;
     let mut all: HashMap<String, HashSet<String>> = HashMap::new();

@@ -8,6 +8,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
 use super::events::{COLUMNS, read};
+use super::retention;
 use super::rows::RowId;
 
 /// More bytes of events than these are not shown at once (one event may be larger).
@@ -40,6 +41,11 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
          WHERE e.worker = ? AND e.internal = 0"
     );
     let mut values: Vec<Value> = vec![worker.0.into()];
+    let mark = retention::mark(connection, worker)?;
+    if mark > 0 {
+        sql.push_str(&format!(" AND {}", retention::needed("?")));
+        values.push(mark.into());
+    }
     if let Some(since) = filter.since {
         sql.push_str(" AND e.at >= ?");
         values.push(since.0.into());
@@ -149,7 +155,7 @@ pub(crate) fn updates(
         )
         .optional()
         .map_err(StoreError::from)?;
-    let mut floor = floor.unwrap_or(0);
+    let mut floor = floor.unwrap_or(0).max(retention::mark(connection, worker)?);
     let work = "e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3
                 AND e.kind IN ('tool_call', 'tool_call_update', 'plan', 'usage')";
     // Newest first, until the bytes are used up; only sizes, so nothing is kept.
@@ -191,8 +197,7 @@ pub(crate) struct TurnHistory {
 /// Takes a turn with the data of its `message.sent` and of the event that ended it.
 pub(crate) type SeeTurn<'a> = dyn FnMut(&TurnHistory, Option<&str>, Option<&str>) + 'a;
 
-/// The first and the last turns of a worker, in order, and how many there are in all. Their data go to `see`, one turn
-/// at a time.
+/// The first and the last turns of a worker that are kept, in order. Their data go to `see`, one turn at a time.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -202,22 +207,19 @@ pub(crate) fn turns(
     first: u32,
     last: u32,
     see: &mut SeeTurn<'_>,
-) -> Result<(Vec<TurnHistory>, u64)> {
-    let count: i64 = connection
-        .query_row("SELECT count(*) FROM turns WHERE worker = ?1", [worker.0], |row| row.get(0))
-        .map_err(StoreError::from)?;
+) -> Result<Vec<TurnHistory>> {
     let mut statement = connection
         .prepare_cached(
             "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
              FROM turns t LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
              WHERE t.worker = ?1 AND t.id IN (
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 ORDER BY no LIMIT ?2) UNION
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?3))
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2) UNION
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3))
              ORDER BY t.no",
         )
         .map_err(StoreError::from)?;
     let turns = statement
-        .query_map(params![worker.0, first, last], |row| {
+        .query_map(params![worker.0, first, last, retention::mark(connection, worker)?], |row| {
             let turn = TurnHistory {
                 id: row.get(0)?,
                 turn_id: row.get(1)?,
@@ -229,7 +231,7 @@ pub(crate) fn turns(
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
-    Ok((turns, count.unsigned_abs()))
+    Ok(turns)
 }
 
 fn text<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {

@@ -10,6 +10,8 @@ mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
 mod open;
+pub(crate) mod removal;
+pub(crate) mod retention;
 mod rows;
 mod schema;
 #[cfg(test)]
@@ -32,7 +34,7 @@ pub(crate) use examine::gaps;
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub(crate) use tx::recall;
 pub use tx::{Once, Tx};
-pub use writer::Durability;
+pub use writer::{Durability, References};
 
 /// How many idle read connections are kept.
 const IDLE_READERS: usize = 4;
@@ -82,6 +84,19 @@ impl Store {
         F: FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         self.writer.submit(durability, weight, job).await
+    }
+
+    /// Carries out `job` in a transaction of its own that nobody waits for: between two of them whatever else has
+    /// arrived goes first. It survives the death of any process; after a power loss it may be undone.
+    ///
+    /// # Errors
+    /// The job's own, `STORAGE_ERROR`, `STORAGE_FULL`, or `DAEMON_NOT_RUNNING` when the store is being closed.
+    pub async fn chore<T, F>(&self, references: References, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        self.writer.chore(references, job).await
     }
 
     /// Runs a query on a read connection.

@@ -124,13 +124,16 @@ pub struct WorkerRow {
     pub has_handoff: bool,
     /// How far a restart is.
     pub restart: Restart,
+    /// Events up to this one were deleted, but those that are still needed.
+    pub expired_seq: i64,
 }
 
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \
      w.role, w.cwd, w.spec, w.state, w.desired, w.placeholder, w.session_id, w.incarnation, w.boot_id, \
      w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
-     EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart";
+     EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
+     w.expired_seq";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -167,6 +170,7 @@ impl WorkerRow {
             restart: word(row, 29, |text| {
                 Restart::WORDS.iter().find(|(_, word)| *word == text).map(|(restart, _)| *restart)
             })?,
+            expired_seq: row.get(30)?,
         })
     }
 }

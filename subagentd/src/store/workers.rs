@@ -20,11 +20,13 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn insert_worker(&self, worker: &NewWorker, now: Timestamp) -> Result<RowId> {
+        let id = self.next_worker_key(&worker.worker_id)?;
         self.execute(
-            "INSERT INTO workers (worker_id, controller, label, launcher, role, cwd, spec, state, desired,
+            "INSERT INTO workers (id, worker_id, controller, label, launcher, role, cwd, spec, state, desired,
                                   placeholder, created_at, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12)",
             params![
+                id.0,
                 worker.worker_id.as_str(),
                 worker.controller.0,
                 worker.label,
@@ -38,7 +40,7 @@ impl Tx<'_> {
                 now.0,
             ],
         )?;
-        Ok(RowId(self.connection.last_insert_rowid()))
+        Ok(id)
     }
 
     /// Writes the rules' state and how far the journal was taken.
@@ -273,7 +275,7 @@ impl Tx<'_> {
 pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Result<Vec<WorkerRow>> {
     let sql = format!(
         "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
-         WHERE ?1 IS NULL OR c.controller_id = ?1 ORDER BY w.created_at DESC, w.worker_id DESC"
+         WHERE w.removed_at IS NULL AND (?1 IS NULL OR c.controller_id = ?1) ORDER BY w.created_at DESC, w.worker_id DESC"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let rows = statement.query_map([controller_id], WorkerRow::read).map_err(StoreError::from)?;
@@ -290,13 +292,14 @@ pub(crate) fn list(connection: &Connection, controller_id: Option<&str>) -> Resu
     Ok(workers)
 }
 
-/// One worker.
+/// One worker; `None` also for one that was removed.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<WorkerRow>> {
     let sql = format!(
-        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller WHERE w.worker_id = ?1"
+        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+         WHERE w.worker_id = ?1 AND w.removed_at IS NULL"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     Ok(statement.query_row([worker_id], WorkerRow::read).optional().map_err(StoreError::from)?)

@@ -4,6 +4,8 @@
 //! events. A batch with a change of state commits with `synchronous=FULL`, one of progress alone with `NORMAL`;
 //! at latest [`SYNC_AFTER`] later a FULL commit follows. Sequence numbers come from blocks that were reserved by
 //! a FULL commit, so that none is ever given twice, not even after a power loss.
+//!
+//! Chores are small transactions that nobody waits for. After each of them goes whatever has arrived since.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -43,6 +45,22 @@ type Finish = Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>;
 /// Runs a job in a transaction; without one (it could not be begun) the job is only told so.
 type Run = Box<dyn FnOnce(Option<&mut Tx<'_>>) -> Finish + Send>;
 
+/// Whether SQLite looks after references from other tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum References {
+    /// Yes.
+    Checked,
+    /// The job has made sure itself that what it deletes has none: looking for them may mean to read a whole table.
+    KnownToBeNone,
+}
+
+type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
+
+enum Work {
+    Job(Job),
+    Chore(Chore),
+}
+
 struct Job {
     durability: Durability,
     weight: usize,
@@ -50,7 +68,7 @@ struct Job {
 }
 
 pub(super) struct Writer {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    work: Mutex<Option<mpsc::Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -63,13 +81,19 @@ impl Writer {
                 |row| row.get(0),
             )
             .map_err(StoreError::from)?;
-        let (jobs, inbox) = mpsc::channel();
-        let mut state = WriterState { connection, next_seq: reserved + 1, reserved, unsynced: None };
+        let (work, inbox) = mpsc::channel();
+        let mut state = WriterState {
+            connection,
+            next_seq: reserved + 1,
+            reserved,
+            unsynced: None,
+            chores: VecDeque::new(),
+        };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) async fn submit<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
@@ -99,16 +123,33 @@ impl Writer {
             });
             finish
         });
-        {
-            let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let jobs = jobs.as_ref().ok_or(StoreError::Closed)?;
-            jobs.send(Job { durability, weight, run }).map_err(|_| StoreError::Closed)?;
-        }
+        self.hand_over(Work::Job(Job { durability, weight, run }))?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
+    pub(super) async fn chore<T, F>(&self, references: References, job: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let chore = Box::new(move |connection: &mut Connection| {
+            // Whoever asked may have gone; what was committed stays.
+            let _ = answer.send(carry_out(connection, references, job));
+        });
+        self.hand_over(Work::Chore(chore))?;
+        // One that was not begun when the store was closed is dropped.
+        answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+    }
+
+    fn hand_over(&self, work: Work) -> Result<()> {
+        let sender = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = sender.as_ref().ok_or(StoreError::Closed)?;
+        Ok(sender.send(work).map_err(|_| StoreError::Closed)?)
+    }
+
     pub(super) async fn close(&self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // The thread ends when its inbox is empty; every job is bounded.
@@ -123,24 +164,36 @@ struct WriterState {
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
     unsynced: Option<Instant>,
+    /// What is done when nothing else has arrived.
+    chores: VecDeque<Chore>,
 }
 
 impl WriterState {
-    fn run(&mut self, inbox: &mpsc::Receiver<Job>) {
+    fn run(&mut self, inbox: &mpsc::Receiver<Work>) {
         loop {
-            let first = match self.unsynced {
+            let wait = match self.unsynced {
+                _ if !self.chores.is_empty() => Some(Duration::ZERO),
+                None => None,
+                Some(since) => Some(SYNC_AFTER.saturating_sub(since.elapsed())),
+            };
+            let first = match wait {
                 None => inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-                Some(since) => inbox.recv_timeout(SYNC_AFTER.saturating_sub(since.elapsed())),
+                Some(wait) => inbox.recv_timeout(wait),
             };
             match first {
-                Ok(job) => {
+                Ok(Work::Job(job)) => {
                     let idle = self.batch(job, inbox);
                     self.checkpoint(idle);
+                    // However much arrives, the chores come to their end.
+                    self.chore();
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.sync(),
+                Ok(Work::Chore(chore)) => self.chores.push_back(chore),
+                Err(mpsc::RecvTimeoutError::Timeout) if self.is_overdue() => self.sync(),
+                Err(mpsc::RecvTimeoutError::Timeout) => self.chore(),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.chores.clear();
         if self.unsynced.is_some() {
             self.sync();
         }
@@ -153,14 +206,15 @@ impl WriterState {
     }
 
     /// Commits `first` and what else has arrived. Says whether nothing is waiting any more.
-    fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Job>) -> bool {
+    fn batch(&mut self, first: Job, inbox: &mpsc::Receiver<Work>) -> bool {
         let mut weight = first.weight;
         let mut durability = first.durability;
         let mut jobs = VecDeque::from([first]);
         let mut idle = false;
         while weight < BATCH_WEIGHT {
             match inbox.try_recv() {
-                Ok(job) => {
+                Ok(Work::Chore(chore)) => self.chores.push_back(chore),
+                Ok(Work::Job(job)) => {
                     weight += job.weight;
                     durability = durability.max(job.durability);
                     jobs.push_back(job);
@@ -171,8 +225,7 @@ impl WriterState {
                 }
             }
         }
-        let overdue = self.unsynced.is_some_and(|since| since.elapsed() >= SYNC_AFTER);
-        let durability = if overdue { Durability::Full } else { durability };
+        let durability = if self.is_overdue() { Durability::Full } else { durability };
         let mut finishes = Vec::with_capacity(jobs.len());
         let result = self.transaction(durability, &mut jobs, &mut finishes);
         // Those that were not run any more fail with the rest.
@@ -185,6 +238,18 @@ impl WriterState {
             finish(result.as_ref().copied());
         }
         idle
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.unsynced.is_some_and(|since| since.elapsed() >= SYNC_AFTER)
+    }
+
+    /// One chore, if there is any.
+    fn chore(&mut self) {
+        if let Some(chore) = self.chores.pop_front() {
+            chore(&mut self.connection);
+            self.checkpoint(true);
+        }
     }
 
     fn transaction(
@@ -283,6 +348,33 @@ fn check(name: &str) -> rusqlite::Result<()> {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
         rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
     })
+}
+
+fn carry_out<T>(
+    connection: &mut Connection,
+    references: References,
+    job: impl FnOnce(&Connection) -> Result<T>,
+) -> Result<T> {
+    // Neither can be changed inside a transaction.
+    set_synchronous(connection, Durability::Progress).map_err(StoreError::from)?;
+    let unchecked = references == References::KnownToBeNone;
+    if unchecked {
+        connection.pragma_update(None, "foreign_keys", false).map_err(StoreError::from)?;
+    }
+    let result = transact(connection, job);
+    if unchecked && let Err(error) = connection.pragma_update(None, "foreign_keys", true) {
+        tracing::error!(%error, "references are not checked any more until the daemon is started anew");
+    }
+    result
+}
+
+fn transact<T>(connection: &mut Connection, job: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    let tx =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+    let result = job(&tx)?;
+    check("chore.before_commit").map_err(StoreError::from)?;
+    tx.commit().map_err(StoreError::from)?;
+    Ok(result)
 }
 
 fn rolled_back() -> rusqlite::Error {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::shared::is_ending;
 use super::worker::Snapshot;
 use super::{Supervisor, worker};
-use crate::store::{EventPage, EventQuery, RowId, Store, WorkerRow, events};
+use crate::store::{EventPage, EventQuery, RowId, Store, WorkerRow, events, history, retention};
 
 /// Reads the events of a worker after a cursor.
 pub struct Follower {
@@ -18,6 +18,7 @@ pub struct Follower {
     worker: RowId,
     worker_id: WorkerId,
     after: i64,
+    floor: i64,
     end: End,
     raw: bool,
 }
@@ -35,7 +36,8 @@ impl Follower {
     /// follower of new events that is when the worker is over, until then it waits. Cancel safe.
     ///
     /// # Errors
-    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one.
+    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `CURSOR_EXPIRED` when
+    /// events were deleted before they were read.
     pub async fn next(&mut self) -> Result<Vec<Event>> {
         loop {
             let up_to = match &mut self.end {
@@ -46,8 +48,8 @@ impl Follower {
                 },
             };
             if up_to > self.after {
-                let page = page(&self.store, self.worker, self.after, up_to).await?;
-                self.after = page.seen;
+                let page = page(&self.store, self.worker, self.after, up_to, self.floor).await?;
+                (self.after, self.floor) = (page.seen, page.floor);
                 if !page.events.is_empty() {
                     return Ok(page
                         .events
@@ -81,15 +83,21 @@ impl Follower {
 }
 
 /// The next page of shown events.
-pub(super) async fn page(store: &Store, worker: RowId, after: i64, up_to: i64) -> Result<EventPage> {
-    store.read(move |connection| events::page(connection, EventQuery { worker, after, up_to })).await
+pub(super) async fn page(
+    store: &Store,
+    worker: RowId,
+    after: i64,
+    up_to: i64,
+    floor: i64,
+) -> Result<EventPage> {
+    store.read(move |connection| events::page(connection, EventQuery { worker, after, up_to, floor })).await
 }
 
 impl Supervisor {
     /// A reader of the events after a cursor (`None`: from the beginning).
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`.
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND{workerId,eventId}`, `CURSOR_EXPIRED{workerId,eventId,oldestEventId}`.
     pub async fn follow(
         &self,
         worker: &str,
@@ -115,6 +123,7 @@ impl Supervisor {
             worker: row.id,
             worker_id: row.worker_id,
             after,
+            floor: 0,
             end,
             raw,
         })
@@ -132,7 +141,16 @@ impl Supervisor {
         };
         let EventId(seq) = event_id.parse().map_err(|_| not_found())?;
         let id = row.id;
-        let event = self.shared.store.read(move |connection| events::get(connection, id, seq)).await?;
-        event.map(|event| event.seq).ok_or_else(not_found)
+        let found = self.shared.store.read(move |connection| {
+            let _moment = history::one_moment(connection)?;
+            if let Some(kept) = retention::kept(connection, id)?
+                && (1..=kept.expired_seq).contains(&seq)
+                && !retention::is_of_another(connection, id, seq)?
+            {
+                return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
+            }
+            events::get(connection, id, seq)
+        });
+        found.await?.map(|event| event.seq).ok_or_else(not_found)
     }
 }

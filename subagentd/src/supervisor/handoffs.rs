@@ -16,10 +16,10 @@ use super::shared::Shared;
 use super::{Caller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
 use crate::store::handoffs::{self, HandoffRow};
-use crate::store::{Durability, Once, WorkerRow, controllers};
+use crate::store::{Durability, Once, WorkerRow, controllers, retention};
 
 /// The folder of all snapshots, in the state dir or in the one that was asked for.
-const FOLDER: &str = "handoffs";
+pub(super) const FOLDER: &str = "handoffs";
 
 impl Supervisor {
     /// Writes down what a worker did, whatever it is doing now.
@@ -97,12 +97,16 @@ impl Supervisor {
         key: Option<(String, String)>,
         folder: PathBuf,
     ) -> Result<HandoffReady> {
+        let worker = row.worker_id.clone();
         let stored = self
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
                 tx.once(key.as_ref(), new.created_at, |tx| {
                     controllers::check_owner_of(tx.connection(), &owner, &row.controller_id)?;
+                    if retention::kept(tx.connection(), row.id)?.is_none() {
+                        return Err(Error::new(Code::WorkerNotFound, "the worker was removed"));
+                    }
                     tx.insert_handoff(row.id, &new)?;
                     Ok(ready)
                 })
@@ -112,7 +116,11 @@ impl Supervisor {
             // Nobody will be told of these files.
             files::remove(&folder);
         }
-        Ok(stored?.0)
+        match stored {
+            Ok((ready, _)) => Ok(ready),
+            Err(error) if error.code == Code::WorkerNotFound => Err(self.roster.not_found(worker.as_str())),
+            Err(error) => Err(error),
+        }
     }
 
     fn place(&self, row: &WorkerRow, wanted: Option<PathBuf>) -> Result<Place> {

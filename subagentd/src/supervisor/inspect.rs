@@ -41,6 +41,7 @@ impl Supervisor {
         }
         let asked = worker.to_owned();
         let found = self.shared.store.read(move |connection| {
+            let _moment = history::one_moment(connection)?;
             let Some(row) = workers::get(connection, &asked)? else { return Ok(None) };
             let (pending, latest) =
                 (workers::approvals(connection, row.id, None)?, handoffs::latest(connection, row.id)?);

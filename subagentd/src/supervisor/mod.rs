@@ -12,13 +12,16 @@ mod follow;
 mod handoffs;
 mod health;
 mod inspect;
+mod janitor;
 mod journal;
+mod leftovers;
 mod link;
 mod locks;
 mod orders;
 mod ownership;
 mod process;
 mod program;
+mod removal;
 mod restart;
 mod roster;
 mod shared;
@@ -78,7 +81,9 @@ impl Supervisor {
         environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);
-        Ok(Self { shared, roster })
+        let supervisor = Self { shared, roster };
+        tokio::spawn(janitor::run(supervisor.clone()));
+        Ok(supervisor)
     }
 
     /// The generation of this daemon.
@@ -170,6 +175,7 @@ mod testing {
             state_dir,
             runtime_program: dir.join("no-such-program"),
             restart_cooldown: None,
+            retention: None,
         }
     }
 

@@ -111,6 +111,11 @@ impl Roster {
         live.get(worker_id).cloned().ok_or_else(|| self.not_found(worker_id))
     }
 
+    /// Lets go of the actor of a worker that was removed; it has returned when the worker was stopped.
+    pub(super) fn forget(&self, worker_id: &str) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(worker_id);
+    }
+
     /// The actors of all workers.
     pub(super) fn all(&self) -> Vec<Handle> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);

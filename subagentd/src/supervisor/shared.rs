@@ -9,7 +9,7 @@ use std::time::Duration;
 use subagent_config::RuntimeDir;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::store::{Durability, Store};
 
@@ -25,6 +25,8 @@ pub struct Setup {
     /// Whether a runtime that died is started again at once, and how long after the last time at the earliest.
     /// Otherwise the next message does it.
     pub restart_cooldown: Option<Duration>,
+    /// After which time what is over is removed; `None`: never.
+    pub retention: Option<Duration>,
 }
 
 pub(super) struct Shared {
@@ -34,6 +36,8 @@ pub(super) struct Shared {
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors return, waits end.
     pub(super) ending: watch::Sender<bool>,
+    /// Told when a worker was marked as removed.
+    pub(super) removals: Notify,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -46,6 +50,7 @@ impl Shared {
             generation: AtomicU64::new(generation),
             boot_id,
             ending: watch::Sender::new(false),
+            removals: Notify::new(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
         }

@@ -130,8 +130,19 @@ impl Supervisor {
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
     ) -> Result<WorkerStopped> {
+        self.stop_with(handle, owner, key, Input::Stop).await
+    }
+
+    /// The same with another input that stops.
+    pub(super) async fn stop_with(
+        &self,
+        handle: &Handle,
+        owner: Option<OwnerCheck>,
+        key: Option<(String, String)>,
+        input: Input,
+    ) -> Result<WorkerStopped> {
         let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-        self.order(handle, owner, key, Input::Stop, respond).await?;
+        self.order(handle, owner, key, input, respond).await?;
         self.stopped(handle).await?;
         let worker = handle.worker_id.as_str();
         let row = self.row(worker).await?;

@@ -38,7 +38,7 @@ impl Supervisor {
     /// Waits for the first event after the cursor that matches.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
+    /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
     /// going on), `DAEMON_NOT_RUNNING` when the daemon is ending.
     pub async fn wait(&self, worker: &str, request: WaitRequest) -> Result<Waited> {
         let until = Until::parse(request.until.as_deref())?;
@@ -57,11 +57,12 @@ impl Supervisor {
         let mut meaningful = Value::Null;
         // What was there before the wait does not prolong it.
         let mut is_news = false;
+        let mut floor = 0;
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
-                let page = follow::page(&self.shared.store, row.id, after, up_to).await?;
-                after = page.seen;
+                let page = follow::page(&self.shared.store, row.id, after, up_to, floor).await?;
+                (after, floor) = (page.seen, page.floor);
                 if is_news && !page.events.is_empty() {
                     patience.something_happened();
                 }

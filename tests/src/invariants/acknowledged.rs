@@ -73,6 +73,12 @@ pub struct Acknowledged {
     pub started: BTreeSet<String>,
     /// Workers that were stopped.
     pub stopped: BTreeSet<String>,
+    /// Workers that were removed, by themselves or with others.
+    pub removed: BTreeSet<String>,
+    /// Workers that somebody wanted to be removed.
+    pub asked_removals: BTreeSet<String>,
+    /// Whether somebody wanted all those to be removed that had been stopped for some time.
+    pub pruned: bool,
     /// What watchers saw.
     pub watched: Vec<Watched>,
     /// Texts that must not be in any log or file.

@@ -28,6 +28,7 @@ impl Evidence {
             database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
             // One view for all checks, although a daemon may go on writing.
             database.execute_batch("BEGIN").unwrap();
+            super::kept::narrow(&database).unwrap();
             database
         })
     }

@@ -14,13 +14,18 @@ pub(super) const LIMIT: usize = 256 * 1024 * 1024;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
-    let mut workers = database.prepare("SELECT id, worker_id, number FROM workers")?;
-    let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let mut workers = database.prepare(
+        "SELECT w.id, w.worker_id, w.number,
+                CASE w.expired_seq WHEN 0 THEN 1 ELSE coalesce((SELECT min(e.number) FROM events e
+                     WHERE e.worker = w.id), w.number + 1) END
+         FROM workers w",
+    )?;
+    let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     for worker in workers {
-        let (id, worker_id, cursor): (i64, String, i64) = worker?;
+        let (id, worker_id, cursor, first): (i64, String, i64, i64) = worker?;
         let mut last = None;
         for segment in segments(&evidence.journals(&worker_id)) {
-            check_segment(evidence, database, (id, cursor), &segment, &mut last, &mut violations)?;
+            check_segment(evidence, database, (id, first, cursor), &segment, &mut last, &mut violations)?;
         }
     }
     Ok(violations)
@@ -29,7 +34,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
 fn check_segment(
     evidence: &Evidence,
     database: &Connection,
-    (worker, cursor): (i64, i64),
+    (worker, first, cursor): (i64, i64, i64),
     segment: &Path,
     last: &mut Option<u64>,
     violations: &mut Vec<String>,
@@ -61,7 +66,8 @@ fn check_segment(
         }
         *last = Some(record.n);
         let number = i64::try_from(record.n).unwrap();
-        if number > cursor && !evidence.ended {
+        // Below the first that is kept it was stored and deleted since.
+        if number < first || (number > cursor && !evidence.ended) {
             continue;
         }
         let payload: Option<String> =

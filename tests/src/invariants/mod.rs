@@ -13,6 +13,7 @@ mod describe;
 mod ended;
 mod evidence;
 mod journal;
+mod kept;
 mod locks;
 mod numbers;
 mod owners;
@@ -38,6 +39,7 @@ type Check = fn(&Evidence, &Connection) -> rusqlite::Result<Vec<String>>;
 /// All invariants, by name.
 const CHECKS: &[(&str, Check)] = &[
     ("the database is sound", database::check),
+    ("only what may go is gone", kept::check),
     ("what was acknowledged is stored", stored::check),
     ("a watcher misses nothing", watchers::check),
     ("numbers have no gap and no duplicate", numbers::check),

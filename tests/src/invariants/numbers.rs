@@ -13,7 +13,10 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
         "SELECT w.worker_id, w.number AS cursor, count(e.number) AS stored, min(e.number) AS first,
                 max(e.number) AS last, count(DISTINCT e.number) AS different
          FROM workers w LEFT JOIN events e ON e.worker = w.id AND e.number IS NOT NULL GROUP BY w.id
-         HAVING (stored <> cursor OR different <> cursor OR coalesce(first, 1) <> 1 OR coalesce(last, 0) <> cursor)
+         HAVING CASE w.expired_seq
+             WHEN 0 THEN stored <> cursor OR different <> cursor OR coalesce(first, 1) <> 1
+                  OR coalesce(last, 0) <> cursor
+             ELSE stored > 0 AND (stored <> cursor - first + 1 OR different <> stored OR last <> cursor) END
             AND NOT EXISTS (SELECT 1 FROM events g WHERE g.worker = w.id AND g.type = 'journal.gap')",
     )?;
     violations.extend(none_of(
@@ -35,7 +38,8 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
         "the turns of a worker are not 1, 2, 3, ...",
         "SELECT w.worker_id, w.last_turn, count(t.no) AS turns, max(t.no) AS last
          FROM workers w LEFT JOIN turns t ON t.worker = w.id GROUP BY w.id
-         HAVING turns <> w.last_turn OR coalesce(last, 0) <> w.last_turn",
+         HAVING turns <> w.last_turn - CASE w.expired_seq WHEN 0 THEN 0 ELSE coalesce(min(t.no), 1) - 1 END
+             OR coalesce(last, 0) <> w.last_turn",
     )?);
     Ok(violations)
 }

@@ -57,6 +57,7 @@ impl Recorder {
     /// When a thread panicked while it recorded.
     pub fn learn(&self, args: &[String], stdout: &str) {
         let mut known = self.0.lock().unwrap();
+        known.learn_wish(args);
         if args.first().is_some_and(|command| command == "watch") {
             known.learn_watch(args, stdout);
         } else if let Ok(document) = serde_json::from_str::<Value>(stdout) {
@@ -66,6 +67,18 @@ impl Recorder {
 }
 
 impl Acknowledged {
+    /// What may be done from now on, whether it is confirmed or not.
+    fn learn_wish(&mut self, args: &[String]) {
+        let flag = |name: &str| args.iter().any(|arg| arg == name);
+        match args {
+            [command, verb, rest @ ..] if command == "worker" && verb == "rm" => {
+                self.asked_removals.extend(rest.iter().find(|arg| !arg.starts_with('-')).cloned());
+            }
+            [command, ..] if command == "prune" => self.pruned |= !flag("--dry-run"),
+            _ => {}
+        }
+    }
+
     /// The lines of a watch. The last one may be cut off, if the watch was killed.
     fn learn_watch(&mut self, args: &[String], stdout: &str) {
         let flag = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
@@ -130,6 +143,12 @@ impl Acknowledged {
                 });
             }
             "worker.started" => drop(self.started.insert(text("workerId")?)),
+            "worker.removed" => drop(self.removed.insert(text("workerId")?)),
+            "state.pruned" if data["dryRun"] != true => {
+                let items = data["items"].as_array()?;
+                self.removed
+                    .extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
+            }
             "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),
             _ => {}
         }

@@ -3,10 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::evidence::Evidence;
+use super::kept;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let known = &evidence.acknowledged;
     let mut violations = Vec::new();
+    let has_lost =
+        |worker: &str, seq: i64| -> rusqlite::Result<bool> { Ok(kept::of(database, worker)?.has_lost(seq)) };
 
     let mut event = database.prepare(
         "SELECT w.worker_id, e.type, t.turn_id, e.internal FROM events e JOIN workers w ON w.id = e.worker
@@ -17,7 +20,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
             .query_row([seen.event.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
             .optional()?;
         let expected = (seen.worker.clone(), seen.event_type.clone(), seen.turn.clone(), false);
-        if stored.as_ref() != Some(&expected) {
+        let gone = stored.is_none() && has_lost(&seen.worker, seen.event.0)?;
+        if !gone && stored.as_ref() != Some(&expected) {
             violations.push(format!("{seen:?} was shown, stored is {stored:?}"));
         }
     }
@@ -32,6 +36,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for (id, (worker, message)) in &known.turns {
         match turn(id)? {
             Some((of, seq, _)) if of == *worker && seq == message.0 => {}
+            None if has_lost(worker, message.0)? => {}
             other => violations
                 .push(format!("turn {id} of {worker} was accepted with {message}, stored is {other:?}")),
         }
@@ -39,6 +44,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for id in &known.canceled {
         match turn(id)? {
             Some((_, _, status)) if status == "canceled" => {}
+            None if let Some((worker, message)) = known.turns.get(id)
+                && has_lost(worker, message.0)? => {}
             other => violations.push(format!("turn {id} was canceled, stored is {other:?}")),
         }
     }
@@ -60,7 +67,12 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                 && option.as_deref().unwrap_or("cancelled") == decision.option
                 && *seq == Some(decision.event.0)
         });
-        if !good {
+        // What was asked outside of a turn, below the mark, may have been decided above it.
+        let gone = stored.is_none()
+            && (has_lost(&decision.worker, decision.event.0)?
+                || (kept::of(database, &decision.worker)? != kept::Kept::Above(0)
+                    && event.exists([decision.event.0])?));
+        if !good && !gone {
             violations.push(format!("{id} was decided: {decision:?}, stored is {stored:?}"));
         }
     }
@@ -69,6 +81,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     for (id, expected) in
         known.started.iter().map(|id| (id, None)).chain(known.stopped.iter().map(|id| (id, Some("stopped"))))
     {
+        if kept::of(database, id)? == kept::Kept::Nothing {
+            continue;
+        }
         let state: Option<String> = worker.query_row([id], |row| row.get(0)).optional()?;
         if state.is_none() || (expected.is_some() && state.as_deref() != expected) {
             violations

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::evidence::Evidence;
+use super::kept;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
@@ -12,11 +13,15 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     )?;
     for watched in &evidence.acknowledged.watched {
         let Some(last) = watched.events.last() else { continue };
+        let ascending = watched.events.is_sorted_by(|one, next| one < next);
+        let kept = kept::of(database, &watched.worker)?;
         let from = watched.from.map_or(0, |cursor| cursor.0);
         let stored = between.query_map(params![watched.worker, from, last.0], |row| row.get(0))?;
         let stored = stored.collect::<rusqlite::Result<Vec<i64>>>()?;
-        let printed: Vec<i64> = watched.events.iter().map(|event| event.0).collect();
-        if stored != printed {
+        // What is not kept any more cannot be compared, but its order can.
+        let printed: Vec<i64> =
+            watched.events.iter().map(|event| event.0).filter(|seq| !kept.has_lost(*seq)).collect();
+        if stored != printed || !ascending {
             let missing: Vec<&i64> = stored.iter().filter(|seq| !printed.contains(seq)).collect();
             let strange: Vec<&i64> = printed.iter().filter(|seq| !stored.contains(seq)).collect();
             violations.push(format!(

@@ -20,14 +20,12 @@ const NOT_HERE: &[(Code, &str)] = &[
         Code::ControllerHintUnwritable,
         "the ownership is stored all the same, so this is only a warning; tested below",
     ),
-    (Code::CursorExpired, "reserved: events are kept for ever so far; clients understand it (unit test)"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
     (
         Code::StorageFull,
         "a turn's error on a small disk, where it may be told in other ways too: e2e_bad_input.rs",
     ),
-    (Code::InvalidWorkerState, "retired: each state that refuses something has a code of its own"),
 ];
 
 /// Codes of the contract that this version does not have.

@@ -15,6 +15,8 @@ pub(crate) enum Job {
     Frozen,
     /// The same with a pause in the first turn, until progress is synced.
     Pause,
+    /// The same, and at the end the worker is removed.
+    Remove,
 }
 
 /// What can happen at a point.
@@ -26,7 +28,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Pause, Stream, Work};
+use Job::{Cancel, Flood, Frozen, Pause, Remove, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -143,4 +145,10 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("handoff.after_rename", Hit, Work),
     ("handoff.before_commit", Hit, Work),
     ("handoff.after_commit", Hit, Work),
+    // A removal.
+    ("remove.before_mark", Hit, Remove),
+    ("remove.after_mark", Hit, Remove),
+    ("chore.before_commit", Check, Remove),
+    ("remove.before_files", Hit, Remove),
+    ("remove.after_files", Hit, Remove),
 ];

@@ -128,6 +128,9 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     }
     sandbox.check();
     assert_eq!(manager.get(&["worker", "stop", &worker])["state"], "stopped");
+    if job == Job::Remove {
+        remove(sandbox, &manager, &worker);
+    }
     if !enough() {
         stop_daemon(sandbox);
     }
@@ -180,6 +183,16 @@ fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
         folders.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect();
     // One whose answer was lost was confirmed to nobody, but it is whole.
     assert!(names.iter().all(|name| !name.starts_with('.')) && names.len() <= 2, "{names:?}");
+}
+
+/// Removes the worker; whichever daemon comes next finishes it.
+fn remove(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    assert_eq!(manager.get(&["worker", "rm", worker])["workerId"], worker);
+    let folder = sandbox.state_dir().join("runtimes").join(worker);
+    wait_until("everything of the removed worker to be deleted", DEADLINE, || {
+        let _ = manager.get(&["worker", "list"]);
+        (!folder.exists()).then_some(())
+    });
 }
 
 /// Ends the daemon; one that dies of a fault at its end has ended, too.

@@ -8,6 +8,7 @@ mod doctor;
 mod event;
 mod failure;
 mod registry;
+mod removal;
 mod stream;
 mod turns;
 mod workers;
@@ -43,6 +44,8 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "worker.shown" => workers::shown(view, data),
         "worker.started" => workers::started(view, data),
         "worker.stopped" => workers::stopped(view, data),
+        "worker.removed" => removal::removed(view, data),
+        "state.pruned" => removal::pruned(view, data),
         "worker.logs" => workers::logs(view, data),
         "worker.inspected" => workers::inspected(view, data),
         "controller.status" => controllers::status(view, data),

@@ -103,6 +103,7 @@ impl Checker {
             Input::Decide { .. } => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
             Input::Cancel { .. } => &[Code::WorkerNotRunning],
             Input::Stop => &[],
+            Input::Retire => &[Code::InvalidWorkerState],
             Input::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
             _ => &[Code::Internal],
         };
@@ -128,7 +129,7 @@ impl Checker {
         assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
         let by_person = matches!(
             input,
-            Input::Decide { .. } | Input::Cancel { .. } | Input::Stop | Input::Restart { .. }
+            Input::Decide { .. } | Input::Cancel { .. } | Input::Stop | Input::Retire | Input::Restart { .. }
         );
         if matches!(self.worker.state, State::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");

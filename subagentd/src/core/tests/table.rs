@@ -74,6 +74,28 @@ fn with(mut inputs: Vec<Input>, more: &[Input]) -> Vec<Input> {
 }
 
 #[test]
+fn only_what_is_over_can_be_retired() {
+    let refused =
+        [vec![], vec![session()], running(), with(running(), &[GONE]), vec![session(), simulate_asking(1)]];
+    for inputs in refused {
+        let (mut checker, _) = after(&inputs);
+        let before = checker.worker.clone();
+        assert_eq!(checker.step(&Input::Retire), Err(Code::InvalidWorkerState), "{inputs:?}");
+        assert_eq!(checker.worker, before);
+    }
+    let failed = || Input::StartFailed { error: failure() };
+    // Its runtime is on its way out, but not gone.
+    let (mut checker, _) = after(&[failed()]);
+    assert_eq!(checker.step(&Input::Retire), Err(Code::InvalidWorkerState));
+    let retired = [Input::Retire, Input::Retire, Input::NothingLeft, Input::Retire];
+    let (checker, actions) = after(&with(vec![failed(), CLEAN], &retired));
+    assert_eq!((checker.worker.state, actions), (State::Stopped, vec![]));
+    // One that is being stopped is waited for.
+    let (_, actions) = after(&with(running(), &[Input::Stop, Input::Retire]));
+    assert_eq!(actions, vec![]);
+}
+
+#[test]
 fn how_a_turn_ends() {
     use Dispatched::{Maybe, No, Yes};
     use TurnStatus::{Accepted, Canceled, Completed, Failed};

@@ -137,6 +137,7 @@ impl World {
         assert!(is_stopped(&self.checker.worker));
         for late in [
             Input::Stop,
+            Input::Retire,
             Input::Ending,
             Input::NothingLeft,
             Input::RuntimeGone { clean: false, rebooted: false },

@@ -21,6 +21,7 @@ fn options(dir: &Path, mode: Mode) -> RunOptions {
         restart_cooldown_seconds: 30,
         json: false,
         idle_exit_seconds: 0,
+        retention_days: 0,
     }
 }
 

@@ -1,12 +1,12 @@
 //! What the store knows of a worker, as facts for its snapshot. All of it is read in one transaction.
 
 use serde_json::Value;
-use subagent_protocol::Result;
 use subagent_protocol::api::WorkspaceStatus;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, SnapshotId};
 use subagent_protocol::state::{TurnStatus, WorkerState};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
 
 use crate::handoff::{
     FIRST_TURNS, Facts, LAST_TURNS, Paths, Pending, Risks, Source, TEXT_BYTES, TEXTS, Text, Turn, work,
@@ -32,11 +32,13 @@ pub(super) fn gather(
     workspace: Option<WorkspaceStatus>,
 ) -> Result<Facts> {
     let _snapshot = history::one_moment(connection)?;
-    let row = workers::get(connection, row.worker_id.as_str())?.unwrap_or_else(|| row.clone());
+    let Some(row) = workers::get(connection, row.worker_id.as_str())? else {
+        return Err(Error::new(Code::WorkerNotFound, "the worker was removed"));
+    };
     let up_to = events::last_seq(connection, row.id)?;
     let mut turns = Vec::new();
     // Messages may be large: only what is told of one is kept before the next is read.
-    let (histories, turns_in_all) =
+    let histories =
         history::turns(connection, row.id, FIRST_TURNS, LAST_TURNS, &mut |history, message, end| {
             turns.extend(turn(history, message, end));
         })?;
@@ -70,7 +72,8 @@ pub(super) fn gather(
         created_at,
         up_to: EventId(up_to),
         turns,
-        turns_in_all,
+        // Also those whose events are not kept any more.
+        turns_in_all: row.last_turn,
         texts,
         work: gathering.finish(),
         pending: pending.collect(),

@@ -1,0 +1,34 @@
+//! Removing workers.
+
+use axum::extract::State;
+use subagent_protocol::api::{Prune, Pruned, RemoveWorker, WorkerRemoved};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::Api;
+use super::body::{Body, Names};
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+
+/// `POST /v1/workers/{worker}/remove`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<RemoveWorker>,
+) -> Outcome<WorkerRemoved> {
+    Ok(Reply("worker.removed", api.supervisor.remove_worker(caller, &worker, request).await?))
+}
+
+/// `POST /v1/prune`. The handle must be right for each controller of a worker that is removed; nothing is removed
+/// otherwise.
+#[cfg_attr(test, utoipa::path(post, path = "/v1/prune", request_body = Prune, responses((status = 200, description = "`state.pruned`", body = Envelope<Pruned>))))]
+pub(super) async fn prune(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<Prune>,
+) -> Outcome<Pruned> {
+    Ok(Reply("state.pruned", api.supervisor.prune(caller, request).await?))
+}

@@ -1,0 +1,295 @@
+//! Removing a worker: one mark, from which on it is nowhere, and then its rows in small pieces, its own row last.
+//!
+//! Must not decide which worker may be removed. What is deleted here has no children left, so that foreign keys are
+//! clean at every commit; the pieces that delete parents are carried out without SQLite's own check, which would read
+//! the whole table of events for each of them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+
+/// So many rows are deleted in one transaction ...
+pub(super) const PIECE_ROWS: usize = 200;
+/// ... or rows with about so many bytes (one may have more).
+const PIECE_BYTES: i64 = 1024 * 1024;
+
+/// A worker that is removed, and of which something is left.
+#[derive(Debug, Clone)]
+pub(crate) struct Removal {
+    pub(crate) id: RowId,
+    pub(crate) worker_id: WorkerId,
+}
+
+impl Tx<'_> {
+    /// The key of a new worker: above all that were ever given, since somebody may still hold that of a removed one.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if a removed worker had this id, `STORAGE_ERROR`.
+    pub(super) fn next_worker_key(&self, worker_id: &WorkerId) -> Result<RowId> {
+        if was_removed(self.connection, worker_id.as_str())? {
+            let message = format!("the new id {worker_id} is that of a worker that was removed; try again");
+            return Err(Error::new(Code::Internal, message).retryable());
+        }
+        self.execute(
+            "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM workers)) + 1
+             WHERE key = 'worker_key'",
+            [],
+        )?;
+        let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
+        Ok(RowId(self.connection.query_row(sql, [], |row| row.get(0)).map_err(StoreError::from)?))
+    }
+
+    /// Marks a stopped worker as removed. Says whether it was there and stopped.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn mark_removed(&self, id: RowId, now: Timestamp) -> Result<bool> {
+        let marked = self.execute(
+            "UPDATE workers SET removed_at = ?2 WHERE id = ?1 AND state = 'stopped' AND removed_at IS NULL",
+            params![id.0, now.0],
+        )?;
+        if marked == 1 {
+            self.execute(
+                "INSERT INTO removed_workers (worker_id, stopped_at, removed_at)
+                 SELECT worker_id, coalesce(stopped_at, updated_at), ?2 FROM workers WHERE id = ?1",
+                params![id.0, now.0],
+            )?;
+        }
+        Ok(marked == 1)
+    }
+}
+
+fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
+    Ok(connection.query_row(sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// All removals that are not finished, the oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
+    let sql = "SELECT id, worker_id FROM workers WHERE removed_at IS NOT NULL ORDER BY removed_at, id";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map([], |row| Ok(Removal { id: RowId(row.get(0)?), worker_id: rows::parsed(row, 1)? }))
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    Ok(found)
+}
+
+/// Whether a worker has a row, also one that is being removed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_known(connection: &Connection, worker_id: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?1)";
+    Ok(connection.query_row(sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// Which events of a worker are deleted, and how far that is.
+#[derive(Debug, Clone)]
+pub(crate) struct Sweep {
+    worker: RowId,
+    up_to: i64,
+    /// Whether what is still needed stays.
+    careful: bool,
+    /// Records up to this number, and events up to this one, were looked at.
+    number: i64,
+    seq: i64,
+    records: bool,
+}
+
+impl Sweep {
+    /// All events.
+    pub(crate) const fn all(worker: RowId) -> Self {
+        Self { worker, up_to: i64::MAX, careful: false, number: 0, seq: 0, records: true }
+    }
+
+    /// Those up to one, but for the worker's start and what open permission requests ask.
+    pub(crate) const fn up_to(worker: RowId, up_to: i64) -> Self {
+        Self { worker, up_to, careful: true, number: 0, seq: 0, records: true }
+    }
+}
+
+/// Deletes a piece of the events. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Result<bool> {
+    // Each event is in one of the two indexes: what is hidden is a record, and what is no record is shown.
+    let sql = if sweep.records {
+        "SELECT seq, number, type, octet_length(payload) FROM events INDEXED BY record_once
+         WHERE worker = ?1 AND number > ?2 ORDER BY number LIMIT ?3"
+    } else {
+        "SELECT seq, seq, type, octet_length(payload) FROM events INDEXED BY events_of_worker
+         WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    };
+    let needed = if sweep.careful { asked(connection, sweep.worker)? } else { Vec::new() };
+    let from = if sweep.records { sweep.number } else { sweep.seq };
+    let limit = i64::try_from(PIECE_ROWS).unwrap_or(i64::MAX);
+    let (mut doomed, mut bytes, mut looked_at, mut last, mut beyond) = (Vec::new(), 0, 0, from, false);
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let mut found = statement.query(params![sweep.worker.0, from, limit]).map_err(StoreError::from)?;
+    while bytes < PIECE_BYTES
+        && let Some(row) = found.next().map_err(StoreError::from)?
+    {
+        let seq: i64 = row.get(0).map_err(StoreError::from)?;
+        if seq > sweep.up_to {
+            beyond = true;
+            break;
+        }
+        last = row.get(1).map_err(StoreError::from)?;
+        looked_at += 1;
+        let is_start =
+            row.get_ref(2).map_err(StoreError::from)?.as_bytes().is_ok_and(|t| t == b"worker.started");
+        if !(sweep.careful && is_start || needed.contains(&seq)) {
+            bytes += row.get::<_, i64>(3).map_err(StoreError::from)?;
+            doomed.push(seq);
+        }
+    }
+    drop(found);
+    let mut delete =
+        connection.prepare_cached("DELETE FROM events WHERE seq = ?1").map_err(StoreError::from)?;
+    for seq in doomed {
+        delete.execute([seq]).map_err(StoreError::from)?;
+    }
+    let over = beyond || (looked_at < PIECE_ROWS && bytes < PIECE_BYTES);
+    match (sweep.records, over) {
+        (true, true) => sweep.records = false,
+        (true, false) => sweep.number = last,
+        (false, true) => return Ok(false),
+        (false, false) => sweep.seq = last,
+    }
+    Ok(true)
+}
+
+/// The events in which open permission requests were asked.
+fn asked(connection: &Connection, worker: RowId) -> Result<Vec<i64>> {
+    let sql = "SELECT asked_seq FROM approvals WHERE worker = ?1 AND status IN ('pending', 'decided')";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map([worker.0], |row| row.get(0)).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// Deletes a piece of what else has references to a worker, but for its turns. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_references(connection: &Connection, worker: RowId) -> Result<bool> {
+    let mut deleted = 0;
+    for table in ["approvals", "handoffs"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE worker = ?1 LIMIT {PIECE_ROWS})"
+        );
+        deleted += connection
+            .prepare_cached(&sql)
+            .and_then(|mut statement| statement.execute([worker.0]))
+            .map_err(StoreError::from)?;
+    }
+    Ok(deleted > 0)
+}
+
+/// Deletes a piece of the turns of a worker of which nothing else is left. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_turns(connection: &Connection, worker: RowId) -> Result<bool> {
+    let sql = format!(
+        "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no LIMIT {PIECE_ROWS})"
+    );
+    let deleted = connection
+        .prepare_cached(&sql)
+        .and_then(|mut statement| statement.execute([worker.0]))
+        .map_err(StoreError::from)?;
+    Ok(deleted > 0)
+}
+
+/// Deletes the row of a removed worker, if nothing refers to it any more. Says whether it did.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bool> {
+    let left = connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM turns WHERE worker = ?1)
+                 OR EXISTS (SELECT 1 FROM approvals WHERE worker = ?1)
+                 OR EXISTS (SELECT 1 FROM handoffs WHERE worker = ?1)
+                 OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND internal = 0)
+                 OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND number > 0)",
+        )
+        .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, bool>(0)))
+        .map_err(StoreError::from)?;
+    if !left {
+        let sql = "DELETE FROM workers WHERE id = ?1 AND removed_at IS NOT NULL";
+        connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([worker.0]))
+            .map_err(StoreError::from)?;
+    }
+    Ok(!left)
+}
+
+/// Gives some free pages back to the file system. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn give_back(connection: &Connection) -> Result<bool> {
+    let free = || connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
+    let before = free().map_err(StoreError::from)?;
+    if before == 0 {
+        return Ok(false);
+    }
+    // Each step moves one page.
+    let mut statement =
+        connection.prepare_cached("PRAGMA incremental_vacuum(64)").map_err(StoreError::from)?;
+    let mut steps = statement.query([]).map_err(StoreError::from)?;
+    while steps.next().map_err(StoreError::from)?.is_some() {}
+    drop(steps);
+    let after = free().map_err(StoreError::from)?;
+    // A database that was made without it never gives anything back.
+    Ok(after > 0 && after < before)
+}
+
+/// How much there is of a worker's events: how many are shown, and how many bytes they have.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Size {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+    /// Up to here it was counted.
+    pub(crate) seen: i64,
+}
+
+/// Counts on; `None` at the end.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn measure(connection: &Connection, worker: RowId, so_far: Size) -> Result<Option<Size>> {
+    let sql = "SELECT count(*), coalesce(sum(octet_length(payload)), 0), max(seq) FROM (SELECT seq, payload FROM
+               events INDEXED BY events_of_worker WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT 10000)";
+    let counted = connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| {
+            statement.query_row(params![worker.0, so_far.seen], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
+            })
+        })
+        .optional()
+        .map_err(StoreError::from)?;
+    Ok(match counted {
+        Some((events, bytes, Some(seen))) => Some(Size {
+            events: so_far.events + events.unsigned_abs(),
+            bytes: so_far.bytes + bytes.unsigned_abs(),
+            seen,
+        }),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

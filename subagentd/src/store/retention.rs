@@ -1,0 +1,172 @@
+//! How long things are kept: the mark up to which the events of a worker were deleted, and what lies below it.
+//!
+//! Must not look at a clock: what is old is said by the caller.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::ids::EventId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::removal::PIECE_ROWS;
+use super::rows::RowId;
+use super::tx::Tx;
+
+/// What of a worker's events is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    pub(crate) worker_id: String,
+    /// Events up to this one were deleted, but those that are still needed.
+    pub(crate) expired_seq: i64,
+}
+
+/// What is kept of a worker; `None` if it was removed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn kept(connection: &Connection, worker: RowId) -> Result<Option<Kept>> {
+    let sql = "SELECT worker_id, expired_seq FROM workers WHERE id = ?1 AND removed_at IS NULL";
+    let found = connection.prepare_cached(sql).and_then(|mut statement| {
+        statement
+            .query_row([worker.0], |row| Ok(Kept { worker_id: row.get(0)?, expired_seq: row.get(1)? }))
+            .optional()
+    });
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// Of the events up to a worker's mark (`{mark}`) only those that are still needed: the others may not be deleted yet, and
+/// half of them is worth less than none.
+pub(super) fn needed(mark: &str) -> String {
+    format!(
+        "(e.seq > {mark} OR e.type = 'worker.started' OR EXISTS (SELECT 1 FROM approvals a WHERE a.worker = e.worker
+            AND a.asked_seq = e.seq AND a.status IN ('pending', 'decided')))"
+    )
+}
+
+/// Up to which event a worker's were deleted; 0 for one that is not there.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn mark(connection: &Connection, worker: RowId) -> Result<i64> {
+    Ok(kept(connection, worker)?.map_or(0, |kept| kept.expired_seq))
+}
+
+/// The error for a cursor behind which events were deleted.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn cursor_expired(
+    connection: &Connection,
+    worker: RowId,
+    kept: &Kept,
+    cursor: EventId,
+) -> Result<Error> {
+    let sql = "SELECT min(seq) FROM events WHERE worker = ?1 AND internal = 0 AND seq > ?2";
+    let oldest: Option<i64> = connection
+        .query_row(sql, params![worker.0, kept.expired_seq], |row| row.get(0))
+        .map_err(StoreError::from)?;
+    let message = "events after this cursor were deleted, since they were older than what is kept";
+    Ok(Error::new(Code::CursorExpired, message)
+        .with("workerId", kept.worker_id.as_str())
+        .with("eventId", cursor.to_string())
+        .with("oldestEventId", oldest.map(|seq| EventId(seq).to_string()))
+        .recommend("begin without a cursor: the first event is then the oldest that is kept")
+        .with("recommendedCommand", format!("subagent watch --worker-id {}", kept.worker_id)))
+}
+
+/// Whether an event with this number is stored of another worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_of_another(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE seq = ?2 AND worker <> ?1)";
+    Ok(connection.query_row(sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// Up to which event a worker's may be deleted: what comes before its oldest turn that is open, the latest, or ended
+/// then or later.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestamp) -> Result<i64> {
+    // Of a turn whose end was deleted there is no row `e`.
+    let sql = "SELECT t.message_seq FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
+               WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
+                     OR t.no = (SELECT max(no) FROM turns WHERE worker = ?1))
+               ORDER BY t.no LIMIT 1";
+    let message: Option<i64> = connection
+        .query_row(sql, params![worker.0, cutoff.0], |row| row.get(0))
+        .optional()
+        .map_err(StoreError::from)?;
+    // Its `turn.started` is the event before.
+    Ok(message.map_or(0, |message| message - 2).max(0))
+}
+
+impl Tx<'_> {
+    /// Marks the events of a worker up to this one as deleted.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn mark_expired(&self, worker: RowId, up_to: i64) -> Result<()> {
+        self.execute(
+            "UPDATE workers SET expired_seq = max(expired_seq, ?2) WHERE id = ?1 AND removed_at IS NULL",
+            params![worker.0, up_to],
+        )?;
+        Ok(())
+    }
+}
+
+/// Deletes a piece of the permission requests below a worker's mark that are over. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_approvals(connection: &Connection, worker: RowId, mark: i64) -> Result<bool> {
+    let sql = format!(
+        "DELETE FROM approvals WHERE id IN (SELECT id FROM approvals INDEXED BY approvals_of_worker
+         WHERE worker = ?1 AND asked_seq <= ?2 AND status NOT IN ('pending', 'decided') LIMIT {PIECE_ROWS})"
+    );
+    deleted(connection, &sql, params![worker.0, mark])
+}
+
+/// Deletes a piece of the turns below a worker's mark to which nothing belongs any more. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_turns(connection: &Connection, worker: RowId, mark: i64) -> Result<bool> {
+    // Updates that come late may follow until the end of the next turn whose prompt was sent.
+    let sql = format!(
+        "DELETE FROM turns WHERE id IN (SELECT t.id FROM turns t
+         WHERE t.worker = ?1 AND t.end_seq <= ?2
+           AND t.no < (SELECT max(no) FROM turns WHERE worker = ?1 AND dispatched <> 'no' AND end_seq <= ?2)
+           AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.worker = ?1 AND a.turn = t.id)
+         ORDER BY t.no LIMIT {PIECE_ROWS})"
+    );
+    deleted(connection, &sql, params![worker.0, mark])
+}
+
+/// Deletes a piece of the results of requests that were made before. Says whether there may be more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn delete_requests(connection: &Connection, before: Timestamp) -> Result<bool> {
+    let sql = format!(
+        "DELETE FROM requests WHERE key IN
+         (SELECT key FROM requests INDEXED BY requests_by_age WHERE created_at < ?1 LIMIT {PIECE_ROWS})"
+    );
+    deleted(connection, &sql, [before.0])
+}
+
+/// How many results of requests there are that were made before.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn count_requests(connection: &Connection, before: Timestamp) -> Result<u64> {
+    let sql = "SELECT count(*) FROM requests WHERE created_at < ?1";
+    let count: i64 = connection.query_row(sql, [before.0], |row| row.get(0)).map_err(StoreError::from)?;
+    Ok(count.unsigned_abs())
+}
+
+fn deleted(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<bool> {
+    let deleted = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
+    Ok(deleted.map_err(StoreError::from)? > 0)
+}

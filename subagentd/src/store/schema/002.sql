@@ -1,0 +1,19 @@
+-- Version 2: removal and retention.
+
+-- removed_at: for everybody but the daemon the worker is gone; its rows and files are being deleted, this row last.
+-- expired_seq: events up to this one were deleted, but those that are still needed.
+ALTER TABLE workers ADD COLUMN removed_at INTEGER;
+ALTER TABLE workers ADD COLUMN expired_seq INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX removals ON workers (removed_at) WHERE removed_at IS NOT NULL;
+
+-- Workers that were removed. Their ids are never given again, nor are their keys: worker_key is the last one given.
+CREATE TABLE removed_workers (
+    worker_id  TEXT    PRIMARY KEY,
+    stopped_at INTEGER NOT NULL,
+    removed_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO meta SELECT 'worker_key', coalesce(max(id), 0) FROM workers;
+
+-- What is deleted is found by these.
+CREATE INDEX approvals_of_worker ON approvals (worker);
+CREATE INDEX requests_by_age ON requests (created_at);

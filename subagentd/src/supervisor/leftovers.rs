@@ -1,0 +1,153 @@
+//! The files of workers that are gone: all those of one, and those in the state dir of workers that nobody knows.
+//!
+//! Must not touch anything of a worker whose runtime or guard lives, whatever the store says.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::shared::Shared;
+use super::{handoffs, locks};
+use crate::store::removal;
+
+/// A file or a folder of a worker that nobody knows.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+}
+
+/// The ends of the names of an agent's logs.
+const LOGS: [&str; 2] = [".log", ".log.1"];
+
+/// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
+fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
+    let runtimes = state_dir.join("runtimes");
+    let mut places = vec![runtimes.join(worker), state_dir.join(handoffs::FOLDER).join(worker)];
+    places.extend(LOGS.map(|end| runtimes.join(format!("{worker}{end}"))));
+    places
+}
+
+/// Removes all files of a worker. Says whether nothing is left; the log has the reason.
+pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
+    let mut paths = places(&shared.setup.state_dir, worker);
+    paths.push(shared.setup.runtime_dir.worker_environment(worker));
+    paths.extend(shared.setup.runtime_dir.worker_socket(worker));
+    let directory = shared.setup.state_dir.join("runtimes").join(worker);
+    let removed = tokio::task::spawn_blocking(move || {
+        // One that stays does not keep the others.
+        !is_alive(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
+    });
+    removed.await.unwrap_or(false)
+}
+
+/// What is left of workers that nobody knows and was last changed before then.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Leftover>> {
+    let state_dir = shared.setup.state_dir.clone();
+    // The files first: a worker has its row before it has any.
+    let found = blocking(move || candidates(&state_dir)).await?;
+    let found = shared
+        .store
+        .read(move |connection| {
+            let mut unknown = Vec::new();
+            for (worker, path) in found {
+                if !removal::is_known(connection, &worker)? {
+                    unknown.push((worker, path));
+                }
+            }
+            Ok(unknown)
+        })
+        .await?;
+    let runtimes = shared.setup.state_dir.join("runtimes");
+    blocking(move || {
+        let old = found.into_iter().filter(|(worker, path)| {
+            changed(path).is_some_and(|at| at < cutoff) && !is_alive(&runtimes.join(worker))
+        });
+        old.map(|(_, path)| Leftover { bytes: bytes(&path), path }).collect()
+    })
+    .await
+}
+
+/// Removes what was found.
+pub(super) async fn remove(found: Vec<Leftover>) {
+    // What cannot be removed is in the log, and found again.
+    let _ = blocking(move || found.iter().filter(|left| !remove_one(&left.path)).count()).await;
+}
+
+/// About how many bytes the files of a worker have.
+pub(super) async fn bytes_of(shared: &Shared, worker: &str) -> u64 {
+    let paths = places(&shared.setup.state_dir, worker);
+    blocking(move || paths.iter().map(|path| bytes(path)).sum()).await.unwrap_or(0)
+}
+
+async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|error| Error::new(Code::Internal, error.to_string()))
+}
+
+/// Everything in the state dir that has the name of a worker, with that name.
+fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
+    let mut found = Vec::new();
+    for folder in [state_dir.join("runtimes"), state_dir.join(handoffs::FOLDER)] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let worker = LOGS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            if worker.parse::<WorkerId>().is_ok() {
+                found.push((worker.to_owned(), entry.path()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether a runtime or a guard holds its lock in this folder, or may: one that cannot be looked at.
+fn is_alive(directory: &Path) -> bool {
+    let held = |name| {
+        let path = directory.join(name);
+        match fs::OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file.try_lock().is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    };
+    held(locks::RUNTIME) || held(locks::GUARD)
+}
+
+fn changed(path: &Path) -> Option<Timestamp> {
+    let modified = fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok()?;
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Some(Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
+fn bytes(path: &Path) -> u64 {
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    if !meta.is_dir() {
+        return meta.len();
+    }
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| bytes(&entry.path())).sum()
+}
+
+/// Removes a file or a folder with all that is in it; links are not followed.
+fn remove_one(path: &Path) -> bool {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(path = %path.display(), %error, "what a removed worker left cannot be removed");
+            false
+        }
+        _ => true,
+    }
+}

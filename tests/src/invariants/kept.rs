@@ -1,0 +1,131 @@
+//! Only what may go is gone: workers that somebody removed, or that have been stopped for long; events below a worker's
+//! mark, which never reaches what is still needed.
+//!
+//! For the other checks these are nowhere: they see the database through views that leave them out (`narrow`).
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::event::EventType;
+
+use super::evidence::Evidence;
+use super::{none_of, rows};
+
+/// A worker that nobody wanted to be removed was stopped at least so long before, in milliseconds.
+const SHORTEST_RETENTION: i64 = 24 * 3600 * 1000;
+
+/// What is left of a worker's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// The worker was removed.
+    Nothing,
+    /// Events above this one, all of them; of those below only what is needed.
+    Above(i64),
+}
+
+/// Hides removed workers and what lies below the marks of the others. A database that no daemon of this version has
+/// opened yet has neither.
+pub(super) fn narrow(database: &Connection) -> rusqlite::Result<()> {
+    let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('workers') WHERE name = 'expired_seq')";
+    if !database.query_row(knows, [], |row| row.get(0))? {
+        return Ok(());
+    }
+    database.execute_batch(
+        "CREATE TEMP VIEW workers AS SELECT * FROM main.workers WHERE removed_at IS NULL;
+         CREATE TEMP VIEW events AS SELECT e.* FROM main.events e JOIN main.workers w ON w.id = e.worker
+             WHERE w.removed_at IS NULL AND e.seq > w.expired_seq;
+         CREATE TEMP VIEW turns AS SELECT t.* FROM main.turns t JOIN main.workers w ON w.id = t.worker
+             WHERE w.removed_at IS NULL AND t.message_seq > w.expired_seq;
+         CREATE TEMP VIEW approvals AS SELECT a.* FROM main.approvals a JOIN main.workers w ON w.id = a.worker
+             WHERE w.removed_at IS NULL AND a.asked_seq > w.expired_seq",
+    )
+}
+
+/// What is left of the events of a worker; of one that was never stored, all.
+pub(super) fn of(database: &Connection, worker: &str) -> rusqlite::Result<Kept> {
+    let removed = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
+    if database.prepare_cached(removed)?.query_row([worker], |row| row.get(0))? {
+        return Ok(Kept::Nothing);
+    }
+    let mark = "SELECT expired_seq FROM main.workers WHERE worker_id = ?1";
+    let mark: Option<i64> =
+        database.prepare_cached(mark)?.query_row([worker], |row| row.get(0)).optional()?;
+    Ok(Kept::Above(mark.unwrap_or(0)))
+}
+
+impl Kept {
+    /// Whether this event need not be there any more.
+    pub(super) fn has_lost(self, seq: i64) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Above(mark) => seq <= mark,
+        }
+    }
+}
+
+pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+    let known = &evidence.acknowledged;
+    let mut violations = none_of(
+        database,
+        "a worker is marked as removed and not remembered as such, or not stopped, or the other way round",
+        "SELECT w.worker_id, w.state, w.removed_at, r.removed_at AS remembered FROM main.workers w
+         LEFT JOIN removed_workers r USING (worker_id)
+         WHERE w.removed_at IS NOT r.removed_at OR (w.removed_at IS NOT NULL AND w.state <> 'stopped')",
+    )?;
+    violations.extend(none_of(
+        database,
+        "events of the open or of the latest turn may be deleted",
+        "SELECT w.worker_id, w.expired_seq, t.no, t.message_seq FROM main.workers w
+         JOIN main.turns t ON t.worker = w.id AND (t.status = 'accepted' OR t.no = w.last_turn)
+         WHERE w.expired_seq > 0 AND w.expired_seq >= t.message_seq - 1",
+    )?);
+    violations.extend(none_of(
+        database,
+        "what an open permission request asks was deleted",
+        "SELECT a.request_id, a.asked_seq FROM main.approvals a JOIN main.workers w ON w.id = a.worker
+         WHERE w.removed_at IS NULL AND a.status IN ('pending', 'decided')
+           AND NOT EXISTS (SELECT 1 FROM main.events e WHERE e.seq = a.asked_seq AND e.worker = a.worker)",
+    )?);
+    let mut tombstone =
+        database.prepare("SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)")?;
+    for worker in &known.removed {
+        if !tombstone.query_row([worker], |row| row.get::<_, bool>(0))? {
+            violations.push(format!("{worker} was said to be removed, and is not"));
+        }
+    }
+    if !known.pruned {
+        let unasked = "SELECT worker_id FROM removed_workers WHERE removed_at - stopped_at < ?1";
+        let mut unasked = database.prepare(unasked)?;
+        for worker in unasked.query_map([SHORTEST_RETENTION], |row| row.get::<_, String>(0))? {
+            let worker = worker?;
+            // Of one that was started behind the recorder's back nobody knows what was wanted.
+            if known.started.contains(&worker) && !known.asked_removals.contains(&worker) {
+                violations.push(format!("nobody wanted {worker} to be removed"));
+            }
+        }
+    }
+    let mut start =
+        database.prepare("SELECT EXISTS (SELECT 1 FROM main.events WHERE seq = ?1 AND type = ?2)")?;
+    let started = EventType::WorkerStarted.as_str();
+    for seen in known.events.iter().filter(|seen| seen.event_type == started) {
+        let there: bool = start.query_row(params![seen.event.0, started], |row| row.get(0))?;
+        if !there && of(database, &seen.worker)? != Kept::Nothing {
+            violations.push(format!("the start of {} was deleted", seen.worker));
+        }
+    }
+    // What is deleted comes first, then the files, then the row.
+    let finished = "SELECT r.worker_id FROM removed_workers r
+                    WHERE NOT EXISTS (SELECT 1 FROM main.workers w WHERE w.worker_id = r.worker_id)";
+    for row in rows(database, finished)? {
+        let worker = row.trim_start_matches("worker_id ");
+        for place in [
+            format!("runtimes/{worker}"),
+            format!("runtimes/{worker}.log"),
+            format!("runtimes/{worker}.log.1"),
+            format!("handoffs/{worker}"),
+        ] {
+            if evidence.state_dir.join(&place).exists() {
+                violations.push(format!("{place} is left of a removed worker"));
+            }
+        }
+    }
+    Ok(violations)
+}
