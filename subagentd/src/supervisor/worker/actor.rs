@@ -56,6 +56,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) clean_end: bool,
     /// Whether a part of the journal of this runtime could not be read.
     pub(super) damaged: bool,
+    /// Whether records of this worker were ever missing.
+    pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
@@ -133,6 +135,7 @@ impl Actor {
             last_seq,
             clean_end: false,
             damaged: false,
+            gap: false,
             runtime: None,
             todo: VecDeque::new(),
             settled: false,
