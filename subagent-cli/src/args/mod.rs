@@ -11,6 +11,7 @@ pub mod local;
 pub mod numbers;
 pub mod prompt;
 pub mod roles;
+pub mod state;
 pub mod turns;
 pub mod workers;
 
@@ -29,6 +30,7 @@ use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
 use prompt::PromptCommand;
 use roles::RoleCommand;
+use state::{Backup, Restore};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
 
@@ -103,6 +105,8 @@ pub enum Command {
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]
     Daemon(DaemonCommand),
+    Backup(Backup),
+    Restore(Restore),
     Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\

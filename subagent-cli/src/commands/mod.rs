@@ -3,6 +3,7 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod approve;
+mod backup;
 mod cancel;
 pub(crate) mod completions;
 mod config_init;
@@ -19,6 +20,7 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod prompt_render;
+mod restore;
 mod role_list;
 mod role_show;
 mod send;
@@ -76,6 +78,8 @@ pub fn format(command: &Command) -> Format {
         Command::Approve(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
         Command::Daemon(command) => command.json(),
+        Command::Backup(args) => args.json.json,
+        Command::Restore(args) => args.json.json,
         Command::Completions(args) => args.json.json,
         Command::Demo => false,
     })
@@ -114,6 +118,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Approve(args) => approve::run(args, context),
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
+        Command::Backup(args) => backup::run(args, context),
+        Command::Restore(args) => restore::run(args, context),
         Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }

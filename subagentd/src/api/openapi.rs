@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, controllers, daemon, events, handoffs, turns, waits, workers};
+use super::{approvals, backups, controllers, daemon, events, handoffs, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -25,6 +25,7 @@ use super::{approvals, controllers, daemon, events, handoffs, turns, waits, work
         daemon::show,
         daemon::health,
         daemon::stop,
+        backups::create,
         controllers::init,
         controllers::attach,
         controllers::release,

@@ -41,7 +41,8 @@ impl Next {
             return;
         }
         let turn = self.worker.turn().map(|turn| turn.no);
-        let data = json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
+        let data =
+            json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
         self.event(EventType::ApprovalRequested, data, turn);
         self.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
         self.facts.push(Fact::ApprovalOpened { request_id, turn });

@@ -16,6 +16,7 @@ mod options;
 mod payload;
 mod process;
 mod report;
+mod restore;
 mod serve;
 mod signals;
 mod socket;
@@ -32,6 +33,8 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
 pub use options::{DEFAULT_IDLE_EXIT_SECONDS, MOST_SECONDS, Mode, RunOptions, idle_exit_seconds};
+
+pub use restore::{EndedDaemon, RestoreOptions, Restored, restore};
 
 use report::Report;
 

@@ -180,6 +180,14 @@ fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
     })
 }
 
+/// Whether something was written behind this cursor.
+pub(super) fn goes_on(directory: &Path, cursor: Cursor) -> bool {
+    segments(directory).any(|(number, path)| {
+        let longer = || path.metadata().is_ok_and(|meta| meta.len() > cursor.offset);
+        number > cursor.segment || (number == cursor.segment && longer())
+    })
+}
+
 /// The segment after this one: the next that is there.
 fn next_segment(directory: &Path, segment: u64) -> Option<u64> {
     if segment_path(directory, segment + 1).exists() {

@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors return, waits end.
     pub(super) ending: watch::Sender<bool>,
+    /// Held while the database is copied.
+    pub(super) backing_up: tokio::sync::Mutex<()>,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -46,6 +48,7 @@ impl Shared {
             generation: AtomicU64::new(generation),
             boot_id,
             ending: watch::Sender::new(false),
+            backing_up: tokio::sync::Mutex::default(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
         }
