@@ -188,7 +188,8 @@ pub(super) fn unusable(file: &Path, error: &io::Error) -> Error {
 
 /// Refuses before anything is written if there is no room for it.
 pub(super) fn check_space(folder: &Path, bytes: u64, file: &Path) -> Result<()> {
-    let Ok(stat) = statvfs(folder) else { return Ok(()) };
+    // A file system that counts no blocks says nothing about its room.
+    let Some(stat) = statvfs(folder).ok().filter(|stat| stat.blocks() > 0) else { return Ok(()) };
     let free = stat.blocks_available().saturating_mul(stat.fragment_size());
     if free >= bytes.saturating_add(SPARE_BYTES) {
         return Ok(());
