@@ -19,8 +19,10 @@ fn count(file: &Path, sql: &str) -> i64 {
 
 /// What is in a folder, apart from what this test knows.
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -29,17 +31,15 @@ fn names(folder: &Path) -> Vec<String> {
 fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
     let (sandbox, worker) = Sandbox::with_worker();
     let gate = sandbox.gate("on");
-    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!flood 2000 1000", gate.directive()));
+    let accepted =
+        sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!flood 2000 1000", gate.directive()));
     let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
     gate.open();
     let folder = sandbox.file("kept");
     fs::create_dir(&folder).unwrap();
     let file = folder.join("state.db");
     let data = sandbox.run(&["backup", file.to_str().unwrap()]).data_of("state.backed_up");
-    assert_shape(
-        &data,
-        &json!({"path": "str", "sizeBytes": "int", "schema": "int", "lastEventId": "ev?"}),
-    );
+    assert_shape(&data, &json!({"path": "str", "sizeBytes": "int", "schema": "int", "lastEventId": "ev?"}));
     assert_eq!(data["path"], file.to_str().unwrap());
     let meta = fs::metadata(&file).unwrap();
     assert_eq!((meta.permissions().mode() & 0o777, json!(meta.len())), (0o600, data["sizeBytes"].clone()));
@@ -55,7 +55,8 @@ fn the_file_is_named_from_the_callers_folder_and_a_daemon_is_started_for_it() {
     let sandbox = Sandbox::new();
     sandbox.init();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
-    let data = sandbox.subagent(&["backup", "here.db"]).cwd(sandbox.workspace()).run().data_of("state.backed_up");
+    let data =
+        sandbox.subagent(&["backup", "here.db"]).cwd(sandbox.workspace()).run().data_of("state.backed_up");
     assert_eq!(data["lastEventId"], Value::Null);
     assert!(sandbox.workspace().join("here.db").is_file());
     sandbox.finish();
@@ -95,7 +96,9 @@ fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
         for force in [&["backup", place][..], &["backup", "--force", place]] {
             let error = sandbox.run(force).error("INVALID_ARGUMENT");
             assert_eq!(error["details"]["path"], place.as_str(), "{error}");
-            assert!(error["details"]["error"].is_string() && error["details"]["recommendedAction"].is_string());
+            assert!(
+                error["details"]["error"].is_string() && error["details"]["recommendedAction"].is_string()
+            );
         }
     }
     assert!(!inside.exists());
@@ -143,7 +146,9 @@ fn a_process_below_a_worker_can_neither_back_up_nor_restore() {
     let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
     let daemon = sandbox.daemon();
     let program = sandbox.executable("subagent");
-    for command in [format!("{program} backup --json {stolen}"), format!("{program} restore --json --force {file}")] {
+    for command in
+        [format!("{program} backup --json {stolen}"), format!("{program} restore --json --force {file}")]
+    {
         let waited = sandbox.send(&worker, &format!("!shell {command}"));
         assert!(waited["assistantText"].as_str().unwrap().contains("FORBIDDEN_FROM_WORKER"), "{waited}");
     }

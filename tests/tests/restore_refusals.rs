@@ -48,12 +48,8 @@ fn a_file_that_is_no_backup_changes_nothing() {
     let foreign = changed(&sandbox, &good, "foreign.db", "PRAGMA application_id = 7");
     let newer = changed(&sandbox, &good, "newer.db", "PRAGMA user_version = 999");
     let other = changed(&sandbox, &good, "other.db", "CREATE TABLE more (x)");
-    let loose = changed(
-        &sandbox,
-        &good,
-        "loose.db",
-        "PRAGMA foreign_keys = OFF; UPDATE workers SET controller = 99",
-    );
+    let loose =
+        changed(&sandbox, &good, "loose.db", "PRAGMA foreign_keys = OFF; UPDATE workers SET controller = 99");
     let daemon = sandbox.daemon();
     for file in [&empty, &text, &torn, &damaged, &foreign, &newer, &other, &loose] {
         let error = sandbox.run(&["restore", file]).error("BACKUP_INVALID");
@@ -122,7 +118,9 @@ fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
     let generation = sandbox.daemon_info().unwrap().generation;
     sandbox.kill_daemon();
     let database = sandbox.state_dir().join("state.db");
-    fs::write(&database, "damaged".repeat(2000)).unwrap();
+    for file in [&database, &sandbox.state_dir().join("state.db-wal")] {
+        fs::write(file, "damaged".repeat(2000)).unwrap();
+    }
     let data = sandbox.run(&["restore", &file]).data_of("state.restored");
     sandbox.recorder().go_back_to(known);
     assert_eq!((&data["continued"], &data["daemon"]), (&Value::from(false), &Value::Null), "{data}");
@@ -146,7 +144,10 @@ fn a_state_dir_that_was_lost_is_restored_from_nothing() {
     let _ = sandbox.command("subagentd").args(["stop", "--workers"]).run();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     let data = sandbox.run(&["restore", &file]).data_of("state.restored");
-    assert_eq!((&data["replacedPath"], &data["liveWorkers"]), (&Value::Null, &Value::from(Vec::<Value>::new())));
+    assert_eq!(
+        (&data["replacedPath"], &data["liveWorkers"]),
+        (&Value::Null, &Value::from(Vec::<Value>::new()))
+    );
     let shown = sandbox.show(&worker);
     assert_eq!((&shown["state"], &shown["runtimePid"]), (&Value::from("idle"), &Value::Null), "{shown}");
     assert_eq!(sandbox.events(&worker)[..events.len()], events[..]);
@@ -177,7 +178,8 @@ fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
         let file = backup(&sandbox, "kept.db");
         let known = sandbox.recorder().acknowledged();
         let _ = sandbox.send(&worker, "one");
-        let died = sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", format!("{point}=abort")).run();
+        let died =
+            sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", format!("{point}=abort")).run();
         assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
         if *point == "restore.after_rename" {
             sandbox.recorder().go_back_to(known.clone());
