@@ -87,6 +87,12 @@ words! {
         StorageFull = "STORAGE_FULL",
         /// The database failed.
         StorageError = "STORAGE_ERROR",
+        /// A backup would overwrite a file.
+        BackupAlreadyExists = "BACKUP_ALREADY_EXISTS",
+        /// A file is not a backup that can be restored.
+        BackupInvalid = "BACKUP_INVALID",
+        /// A restore would leave runtimes behind that the backup does not know.
+        RestoreWouldOrphan = "RESTORE_WOULD_ORPHAN",
         /// The state dir lies on a file system that cannot keep promises.
         StateDirUnsupportedFs = "STATE_DIR_UNSUPPORTED_FS",
         /// The state dir belongs to another program.

@@ -4,6 +4,7 @@
 //! `{schemaVersion, ok: false, type: "error", error}`. Followed events are NDJSON without an envelope.
 
 mod approvals;
+mod backups;
 mod controllers;
 mod daemon;
 mod envelope;
@@ -14,6 +15,7 @@ mod turns;
 mod workers;
 
 pub use approvals::{ApprovalDecided, Decide, PendingApproval};
+pub use backups::{BackUp, BackedUp};
 pub use controllers::{
     AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,
     ControllersRecovered, Handle, InitController, OwnerGranted, OwnerView, Ownership, OwnershipEnded,

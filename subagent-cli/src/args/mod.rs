@@ -13,6 +13,7 @@ pub mod numbers;
 pub mod prompt;
 pub mod removal;
 pub mod roles;
+pub mod state;
 pub mod turns;
 pub mod workers;
 
@@ -33,6 +34,7 @@ use local::{ConfigInit, LauncherList, LauncherName};
 use prompt::PromptCommand;
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
+use state::{Backup, Restore};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
 
@@ -109,6 +111,8 @@ pub enum Command {
     Daemon(DaemonCommand),
     Doctor(Doctor),
     Prune(Prune),
+    Backup(Backup),
+    Restore(Restore),
     Completions(Completions),
     /// See it work: a daemon, a worker, crashes, a clean end
     #[command(after_help = "\

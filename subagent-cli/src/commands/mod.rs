@@ -3,6 +3,7 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod approve;
+mod backup;
 mod cancel;
 pub(crate) mod completions;
 mod config_init;
@@ -22,6 +23,7 @@ mod launcher_show;
 mod live_wait;
 mod prompt_render;
 mod prune;
+mod restore;
 mod role_list;
 mod role_show;
 mod send;
@@ -83,6 +85,8 @@ pub fn format(command: &Command) -> Format {
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
         Command::Prune(args) => args.json.json,
+        Command::Backup(args) => args.json.json,
+        Command::Restore(args) => args.json.json,
         Command::Completions(args) => args.json.json,
         Command::Demo => false,
     })
@@ -124,6 +128,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Prune(args) => prune::run(&args, context),
+        Command::Backup(args) => backup::run(args, context),
+        Command::Restore(args) => restore::run(args, context),
         Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }

@@ -22,6 +22,8 @@ pub(super) enum Command {
     Run(Run),
     Status(Status),
     Stop(Stop),
+    #[command(hide = true)]
+    Restore(Restore),
 }
 
 /// Run the daemon in the foreground, until Ctrl-C or SIGTERM
@@ -89,6 +91,23 @@ pub(super) struct Stop {
     /// Also stop all workers
     #[arg(long)]
     pub(super) workers: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The state dir, resolved.
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub(super) state_dir: Option<PathBuf>,
+}
+
+/// The work behind `subagent restore`.
+#[derive(Debug, Args)]
+pub(super) struct Restore {
+    /// The backup.
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// End the workers that the backup does not know
+    #[arg(long)]
+    pub(super) force: bool,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,

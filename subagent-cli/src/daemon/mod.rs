@@ -1,6 +1,7 @@
 //! `subagentd`: its command line, and what it asks of a running daemon. The daemon itself is the crate `subagentd`.
 
 mod args;
+mod restore;
 mod run;
 mod status;
 mod stop;
@@ -36,6 +37,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Command::Run(run) => (Format::of(run.json), run.state_dir.clone()),
         Command::Status(status) => (Format::of(status.json), status.state_dir.clone()),
         Command::Stop(stop) => (Format::of(stop.json), stop.state_dir.clone()),
+        Command::Restore(restore) => (Format::of(restore.json), restore.state_dir.clone()),
     };
     let found = Context::of_process(format, Typed::default())
         .and_then(|context| Ok((locate(state_dir.as_deref(), &context)?, context)));
@@ -45,6 +47,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     match cli.command {
         Command::Run(run) => run::run(&run, state_dir, &context.env),
+        Command::Restore(args) => finish(format, restore::restore(args, state_dir, &context)),
         Command::Status(_) => finish(format, status::status(state_dir)),
         Command::Stop(stop) => {
             let handle = if stop.workers { context.handle() } else { None };

@@ -5,6 +5,7 @@
 //! goes away drops the handler, never the work.
 
 mod approvals;
+mod backups;
 mod body;
 mod caller;
 mod checks;
@@ -53,6 +54,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/daemon", get(daemon::show))
         .route("/v1/daemon/examination", get(daemon::examine))
         .route("/v1/daemon/health", post(daemon::health))
+        .route("/v1/daemon/backup", post(backups::create))
         .route(layers::STOP_PATH, post(daemon::stop))
         .route("/v1/controllers", get(controllers::recover).post(controllers::init))
         .route("/v1/controllers/attach", post(controllers::attach))

@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, controllers, daemon, events, handoffs, removal, turns, waits, workers};
+use super::{approvals, backups, controllers, daemon, events, handoffs, removal, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -26,6 +26,7 @@ use super::{approvals, controllers, daemon, events, handoffs, removal, turns, wa
         daemon::examine,
         daemon::health,
         daemon::stop,
+        backups::create,
         controllers::init,
         controllers::attach,
         controllers::release,

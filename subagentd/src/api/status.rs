@@ -10,6 +10,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::InvalidArgument
         | Code::InvalidApprovalDecision
         | Code::ConfigParseError
+        | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
         Code::InvalidControllerHandle | Code::ForbiddenFromWorker | Code::ForbiddenOrigin => {
             StatusCode::FORBIDDEN
@@ -22,6 +23,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ApprovalNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
+        | Code::BackupAlreadyExists
+        | Code::RestoreWouldOrphan
         | Code::ControllerOwnershipConflict
         | Code::WorkerBusy
         | Code::WorkerStopped

@@ -8,6 +8,7 @@ pub mod approval;
 mod cancel;
 pub mod decision;
 mod local;
+pub(crate) mod recovered;
 pub(crate) mod restart;
 mod step;
 #[cfg(test)]

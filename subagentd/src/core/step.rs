@@ -65,6 +65,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             next.open_turn(turn)?.dispatching = true;
             next.facts.push(Fact::TurnDispatching { no: turn });
         }
+        Input::TurnRecovered { turn, turn_id } => next.recover_turn(turn, turn_id)?,
+        Input::ApprovalRecovered { request_id } => next.recover_approval(request_id),
         Input::ApprovalRequested { request_id } => {
             if next.worker.approvals.contains_key(&request_id) {
                 let message = format!("the journal asks twice for the open permission request {request_id}");
@@ -135,6 +137,7 @@ impl Next {
         }
         let no = self.worker.last_turn + 1;
         self.worker.last_turn = no;
+        self.worker.known_turn = no;
         let carrier = match by {
             By::Runtime => Carrier::Runtime,
             By::Local | By::LocalAsking { .. } => Carrier::Local,
@@ -309,7 +312,7 @@ impl Next {
         }
     }
 
-    fn open_turn(&mut self, no: u64) -> Result<&mut Turn> {
+    pub(super) fn open_turn(&mut self, no: u64) -> Result<&mut Turn> {
         match &mut self.worker.state {
             State::Turn(turn) | State::Stopping(Some(turn)) if turn.no == no => Ok(turn),
             State::Starting
@@ -434,6 +437,8 @@ impl Next {
         // A hello may be older than what was read of the journal since; a runtime only ever gets further.
         self.worker.link = self.worker.link.max(told);
         let link = self.worker.link;
+        // The runtime takes no number again, whoever used it.
+        self.worker.last_turn = self.worker.last_turn.max(last_turn);
         match &self.worker.state {
             State::Stopping(_) => self.actions.push(Action::Terminate),
             // The old runtime has not heard that it is to end.
@@ -445,6 +450,9 @@ impl Next {
             State::Turn(turn) => {
                 let (no, cancel) = (turn.no, turn.cancel.clone());
                 let unsent = !turn.dispatching && turn.no > last_turn;
+                if turn.dispatching && turn.no > last_turn && told != Link::Ending {
+                    return self.end_untaken();
+                }
                 match cancel {
                     None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
                     // It was not given it, and will not be.

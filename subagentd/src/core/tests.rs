@@ -3,6 +3,7 @@
 mod checker;
 mod ops;
 mod properties;
+mod recovered;
 mod restart;
 mod rows;
 mod table;

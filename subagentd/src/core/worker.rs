@@ -35,6 +35,9 @@ pub struct Worker {
     pub approvals: BTreeMap<RequestId, Request>,
     /// The number of its last turn, 0 for none.
     pub last_turn: u64,
+    /// The highest number of a turn that is stored. One above it that a runtime speaks of was accepted by a daemon
+    /// whose database has been replaced by an older one.
+    pub known_turn: u64,
     /// Whether somebody wants another runtime for it.
     pub restart: Restart,
 }
@@ -197,6 +200,18 @@ pub enum Input {
     Dispatching {
         /// The turn's number.
         turn: u64,
+    },
+    /// A runtime was given a turn that is not stored: the database was replaced by an older one since.
+    TurnRecovered {
+        /// The turn's number.
+        turn: u64,
+        /// Its id.
+        turn_id: TurnId,
+    },
+    /// A runtime waits for the answer to a request of which nothing is stored, for the same reason.
+    ApprovalRecovered {
+        /// Our id of the request.
+        request_id: RequestId,
     },
     /// Journal: the agent asks.
     ApprovalRequested {
@@ -390,6 +405,7 @@ impl Worker {
             link: Link::None,
             approvals: BTreeMap::new(),
             last_turn: 0,
+            known_turn: 0,
             restart: Restart::None,
         }
     }

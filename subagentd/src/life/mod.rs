@@ -17,6 +17,7 @@ mod options;
 mod payload;
 mod process;
 mod report;
+mod restore;
 mod serve;
 mod signals;
 mod socket;
@@ -35,6 +36,8 @@ pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
 pub use options::{
     DEFAULT_IDLE_EXIT_SECONDS, MOST_SECONDS, Mode, RunOptions, days, idle_exit_seconds, retention_days,
 };
+
+pub use restore::{EndedDaemon, RestoreOptions, Restored, restore};
 
 use report::Report;
 

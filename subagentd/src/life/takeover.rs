@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use subagent_config::proc;
+use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 
@@ -69,7 +70,7 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
     Ok(Claim { lock, starting, process })
 }
 
-fn start_lock(path: &Path) -> Result<FileLock> {
+pub(super) fn start_lock(path: &Path) -> Result<FileLock> {
     FileLock::take_within(path, START_TIME)
         .map_err(|cause| error::at_path("its lock cannot be taken:", path, &cause))?
         .ok_or_else(|| {
@@ -103,7 +104,16 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
         Some(ONCE) => return Ok(TAKEOVER_TIME),
         _ => {}
     }
-    let asked = match &info {
+    ask_to_end(info.as_ref(), note.as_ref())?;
+    Ok(TAKEOVER_TIME)
+}
+
+/// Asks the daemon that holds the lock to end, with the request for that, or with a signal.
+///
+/// # Errors
+/// `FORBIDDEN_FROM_WORKER`: from below a worker nothing is taken over.
+pub(super) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Result<()> {
+    let asked = match info {
         Some(info) => {
             let body = json!({ "workers": false });
             client::request(info, Method::POST, "/v1/daemon/stop", Some(&body), STOP_ANSWER_TIME).map(drop)
@@ -111,13 +121,12 @@ fn make_room(options: &RunOptions, path: &Path) -> Result<Duration> {
         None => Err(Error::new(Code::DaemonNotRunning, "there is no daemon.json")),
     };
     match asked {
-        // From below a worker nothing is taken over.
         Err(error) if error.code == Code::ForbiddenFromWorker => return Err(error),
         // It speaks another protocol, or hangs: every version understands this.
-        Err(_) => terminate(note.as_ref()),
+        Err(_) => terminate(note),
         Ok(()) => {}
     }
-    Ok(TAKEOVER_TIME)
+    Ok(())
 }
 
 /// Whether a daemon answers.
@@ -137,7 +146,7 @@ fn terminate(note: Option<&Note>) {
     }
 }
 
-fn already_running(note: Option<&Note>) -> Error {
+pub(super) fn already_running(note: Option<&Note>) -> Error {
     let error = |who: &str| {
         Error::new(Code::DaemonAlreadyRunning, format!("{who} already serves this state dir"))
             .recommend("Use the running daemon, or end it first with `subagentd stop`; workers go on.")

@@ -3,6 +3,7 @@
 //! One thread writes (see `writer`); readers are short, run on tokio's blocking threads, and hold nothing
 //! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
 
+mod backup;
 pub(crate) mod controllers;
 mod error;
 pub(crate) mod events;
@@ -12,6 +13,7 @@ pub(crate) mod history;
 mod open;
 pub(crate) mod removal;
 pub(crate) mod retention;
+pub(crate) mod restore;
 mod rows;
 mod schema;
 #[cfg(test)]
@@ -24,9 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use rusqlite::Connection;
-use rusqlite::OpenFlags;
+use rusqlite::{InterruptHandle, OpenFlags};
 use subagent_protocol::{Code, Result};
 
+pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
@@ -126,6 +129,34 @@ impl Store {
             Ok(result) => result,
             Err(error) => Err(StoreError::Reader(error.to_string()).into()),
         }
+    }
+
+    /// Copies the database into a file, while it is written to. `stop` ends it before its time.
+    ///
+    /// # Errors
+    /// As [`Backup::make`]; `DAEMON_NOT_RUNNING` if it was stopped.
+    pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
+        let path = Arc::clone(&self.path);
+        let (hand, handed) = tokio::sync::oneshot::channel::<InterruptHandle>();
+        let copying = tokio::task::spawn_blocking(move || {
+            backup.make(&path, |handle| {
+                // Nobody to interrupt it is no reason not to go on.
+                let _ = hand.send(handle);
+            })
+        });
+        tokio::pin!(copying);
+        let done = tokio::select! {
+            done = &mut copying => done,
+            () = stop => {
+                if let Ok(handle) = handed.await {
+                    handle.interrupt();
+                }
+                // What is left of it is removed before the daemon ends.
+                let _ = copying.await;
+                return Err(StoreError::Closed.into());
+            }
+        };
+        done.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))
     }
 
     /// Commits what is waiting and ends the writer. Later writes fail.

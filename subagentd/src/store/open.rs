@@ -36,7 +36,7 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
 }
 
 /// Looks at a database without changing a byte of it.
-fn inspect(path: &Path) -> Result<()> {
+pub(super) fn inspect(path: &Path) -> Result<()> {
     let version = read_identity(path).map_err(StoreError::from)?;
     match version {
         Identity::Empty => Ok(()),
@@ -63,13 +63,13 @@ fn inspect(path: &Path) -> Result<()> {
     }
 }
 
-enum Identity {
+pub(super) enum Identity {
     Empty,
     Foreign,
     Ours(i64),
 }
 
-fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
+pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let has_wal = wal_path(path).metadata().is_ok_and(|meta| meta.len() > 0);
     let connection = if has_wal {
@@ -89,14 +89,14 @@ fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
     })
 }
 
-fn wal_path(path: &Path) -> PathBuf {
+pub(super) fn wal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     PathBuf::from(name)
 }
 
 /// <https://sqlite.org/uri.html>: what has a meaning of its own in a URI is escaped.
-fn immutable_uri(path: &Path) -> String {
+pub(super) fn immutable_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_bytes() {
         match byte {

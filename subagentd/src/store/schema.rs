@@ -22,3 +22,15 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     }
     Ok(())
 }
+
+/// Whether the tables are exactly those of the newest schema.
+pub(super) fn is_current(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut empty = Connection::open_in_memory()?;
+    migrate(&mut empty)?;
+    Ok(tables(connection)? == tables(&empty)?)
+}
+
+fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let sql = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY type, name";
+    connection.prepare(sql)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}

@@ -247,7 +247,9 @@ impl Tx<'_> {
                     payload: &data.to_string(),
                 };
                 let seq = self.insert_event(id, &event)?;
-                if *event_type == EventType::MessageSent {
+                // What was said to the agent in a recovered turn is not known.
+                let recovered = *event_type == EventType::TurnStarted && data["recovered"] == true;
+                if *event_type == EventType::MessageSent || recovered {
                     self.execute(
                         "UPDATE turns SET message_seq = ?2 WHERE worker = ?1 AND status = 'accepted'",
                         params![id.0, seq],
@@ -371,7 +373,17 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
-    Ok(Worker { state, link: Link::None, approvals, last_turn: row.last_turn, restart: row.restart })
+    let known_turn: Option<i64> = connection
+        .query_row("SELECT max(no) FROM turns WHERE worker = ?1", [row.id.0], |row| row.get(0))
+        .map_err(StoreError::from)?;
+    Ok(Worker {
+        state,
+        link: Link::None,
+        approvals,
+        last_turn: row.last_turn,
+        known_turn: known_turn.unwrap_or(0).unsigned_abs(),
+        restart: row.restart,
+    })
 }
 
 /// An open turn as it is loaded.
@@ -404,6 +416,20 @@ pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> R
     let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2";
     let proof = connection.query_row(sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
     Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
+}
+
+/// Whether records of the worker are missing at all, and whether since the message of its open turn: one of those may
+/// have been of its prompt.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool)> {
+    let sql = "SELECT max(e.seq) IS NOT NULL, coalesce(max(e.seq) > (SELECT message_seq FROM turns t
+                 WHERE t.worker = ?1 AND t.status = 'accepted'), 0)
+               FROM events e WHERE e.worker = ?1 AND e.internal = 0 AND e.kind IS NULL AND e.type = ?2";
+    let gap = EventType::JournalGap.as_str();
+    let found = connection.query_row(sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)));
+    Ok(found.map_err(StoreError::from)?)
 }
 
 /// A turn as it is stored.

@@ -108,8 +108,7 @@ impl JournalReader {
 
     /// At the end of what can be read: if another segment was begun, this one will not grow any more.
     fn skip_torn_segment(&mut self, batch: &mut Batch, last: bool) {
-        let next = batch.next.segment + 1;
-        if segment_path(&self.directory, next).exists() {
+        if let Some(next) = next_segment(&self.directory, batch.next.segment) {
             batch.end = false;
             // It may have grown between our look at it and the birth of the next one. Only now its length is final;
             // what is damaged does not get better.
@@ -126,9 +125,7 @@ impl JournalReader {
 
     /// A segment that is not there: if later ones are, it was taken away, and the gap in the numbers tells of it.
     fn skip_missing_segment(&self, batch: &mut Batch) {
-        let next =
-            segments(&self.directory).map(|(number, _)| number).filter(|n| *n > batch.next.segment).min();
-        if let Some(segment) = next {
+        if let Some(segment) = next_segment(&self.directory, batch.next.segment) {
             batch.next = Cursor { segment, offset: 0, number: batch.next.number };
             batch.end = false;
         }
@@ -183,6 +180,22 @@ fn segments(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
     })
 }
 
+/// Whether something was written behind this cursor.
+pub(super) fn goes_on(directory: &Path, cursor: Cursor) -> bool {
+    segments(directory).any(|(number, path)| {
+        let longer = || path.metadata().is_ok_and(|meta| meta.len() > cursor.offset);
+        number > cursor.segment || (number == cursor.segment && longer())
+    })
+}
+
+/// The segment after this one: the next that is there.
+fn next_segment(directory: &Path, segment: u64) -> Option<u64> {
+    if segment_path(directory, segment + 1).exists() {
+        return Some(segment + 1);
+    }
+    segments(directory).map(|(number, _)| number).filter(|number| *number > segment).min()
+}
+
 /// Removes the segments before `segment`: everything in them is stored.
 pub(super) fn remove_before(directory: &Path, segment: u64) {
     for (_, path) in segments(directory).filter(|(number, _)| *number < segment) {
@@ -203,8 +216,9 @@ pub(super) fn unread(directory: &Path, cursor: Cursor) -> u64 {
 }
 
 /// Whether a runtime has begun this segment.
+/// Whether a runtime has begun this segment, or a later one.
 pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
-    segment_path(directory, segment).exists()
+    segments(directory).any(|(number, _)| number >= segment)
 }
 
 fn segment_path(directory: &Path, number: u64) -> PathBuf {
@@ -259,7 +273,7 @@ mod tests {
         assert_eq!((numbers, damaged), (vec![1, 2, 3, 4], false));
         assert_eq!((cursor.segment, cursor.offset), (2, noise(4).len() as u64));
         remove_before(dir.path(), 2);
-        assert!(!is_begun(dir.path(), 1) && is_begun(dir.path(), 2));
+        assert!(is_begun(dir.path(), 1) && is_begun(dir.path(), 2) && !is_begun(dir.path(), 3));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
+mod backups;
 mod controllers;
 mod depth;
 mod entropy;
@@ -22,6 +23,7 @@ mod ownership;
 mod process;
 mod program;
 mod removal;
+pub(crate) mod remains;
 mod restart;
 mod roster;
 mod shared;

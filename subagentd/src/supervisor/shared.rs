@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) ending: watch::Sender<bool>,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
+    /// Held while the database is copied.
+    pub(super) backing_up: tokio::sync::Mutex<()>,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -51,6 +53,7 @@ impl Shared {
             boot_id,
             ending: watch::Sender::new(false),
             removals: Notify::new(),
+            backing_up: tokio::sync::Mutex::default(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
         }

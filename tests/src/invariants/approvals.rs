@@ -34,7 +34,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
            WHEN 'pending' THEN decided + lost + canceled <> 0
            WHEN 'lost' THEN lost <> 1 OR decided + canceled <> 0
            WHEN 'canceled' THEN canceled <> 1 OR decided + lost <> 0
-           ELSE decided <> 1 OR lost <> 0 END",
+           ELSE decided <> 1 OR lost <> 0 END
+           AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at')",
     )?);
     violations.extend(none_of(
         database,
@@ -43,7 +44,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                 a.by_cancel, a.decided_seq
          FROM events e LEFT JOIN approvals a ON a.request_id = json_extract(e.payload, '$.requestId')
          WHERE e.type = 'runtime.answer_written'
-         GROUP BY request HAVING written > 1 OR a.decided_seq IS NULL OR a.decided_seq > min(e.seq)",
+         GROUP BY request HAVING written > 1 OR a.decided_seq > min(e.seq) OR
+            (a.decided_seq IS NULL AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at'))",
     )?);
     violations.extend(none_of(
         database,

@@ -38,8 +38,9 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
         "the turns of a worker are not 1, 2, 3, ...",
         "SELECT w.worker_id, w.last_turn, count(t.no) AS turns, max(t.no) AS last
          FROM workers w LEFT JOIN turns t ON t.worker = w.id GROUP BY w.id
-         HAVING turns <> w.last_turn - CASE w.expired_seq WHEN 0 THEN 0 ELSE coalesce(min(t.no), 1) - 1 END
-             OR coalesce(last, 0) <> w.last_turn",
+         HAVING (turns <> w.last_turn - CASE w.expired_seq WHEN 0 THEN 0 ELSE coalesce(min(t.no), 1) - 1 END
+             OR coalesce(last, 0) <> w.last_turn)
+             AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at')",
     )?);
     Ok(violations)
 }

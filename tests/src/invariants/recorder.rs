@@ -21,6 +21,17 @@ impl Recorder {
         self.0.lock().unwrap().clone()
     }
 
+    /// A backup was restored: what was acknowledged since it was made is rightly gone, except the secrets.
+    ///
+    /// # Panics
+    /// When a thread panicked while it recorded.
+    pub fn go_back_to(&self, earlier: Acknowledged) {
+        let mut known = self.0.lock().unwrap();
+        let secrets = std::mem::take(&mut known.secrets);
+        *known = earlier;
+        known.secrets.extend(secrets);
+    }
+
     /// A text that must not be in any log or file; an empty one is none.
     ///
     /// # Panics

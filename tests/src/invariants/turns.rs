@@ -24,7 +24,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         "SELECT t.turn_id, sum(e.type = 'turn.started') AS started, sum(e.type = 'message.sent') AS sent,
                 min(CASE WHEN e.type = 'message.sent' THEN e.seq END) AS message, t.message_seq
          FROM turns t LEFT JOIN events e ON e.turn = t.id
-         GROUP BY t.id HAVING started IS NOT 1 OR sent IS NOT 1 OR message IS NOT t.message_seq",
+         GROUP BY t.id HAVING (started IS NOT 1 OR sent IS NOT 1 OR message IS NOT t.message_seq)
+            AND NOT (started IS 1 AND sent IS 0 AND EXISTS (SELECT 1 FROM events r WHERE r.turn = t.id
+                       AND r.seq = t.message_seq AND json_extract(r.payload, '$.recovered')))",
     )?);
     violations.extend(none_of(
         database,
@@ -38,7 +40,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         "a turn says that its prompt was never sent, but the runtime was about to, or the other way round",
         "SELECT t.turn_id, t.status, t.dispatched, sum(coalesce(e.type = 'runtime.turn_dispatching', 0)) AS records
          FROM turns t LEFT JOIN events e ON e.turn = t.id GROUP BY t.id
-         HAVING (t.dispatched = 'no') <> (records = 0)",
+         HAVING (t.dispatched = 'no') <> (records = 0)
+            AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at')",
     )?);
     violations.extend(none_of(
         database,

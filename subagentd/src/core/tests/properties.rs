@@ -11,7 +11,7 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{LOCAL, Shape, decide, failure, request, send, simulate, simulate_asking};
+use super::{LOCAL, Shape, decide, failure, request, send, simulate, simulate_asking, turn_id};
 use crate::core::worker::{Input, Link, Worker};
 
 fn live(history: &[Op]) -> World {
@@ -74,6 +74,8 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => Just(Input::StartFailed { error: failure() }),
         1 => Just(Input::SpawnFailed { error: failure() }),
         3 => turn().prop_map(|turn| Input::Dispatching { turn }),
+        1 => turn().prop_map(recovered),
+        1 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRecovered { request_id }),
         3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRequested { request_id }),
         1 => (1u64..200, any::<bool>()).prop_map(|(no, asks)| if asks { simulate_asking(no) } else { simulate(no) }),
         1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
@@ -88,6 +90,11 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => (link, 0u64..5).prop_map(|(link, last_turn)| Input::Attached { link, last_turn }),
         1 => Just(Input::NothingLeft),
     ]
+}
+
+/// A turn that the store has never heard of.
+fn recovered(turn: u64) -> Input {
+    Input::TurnRecovered { turn, turn_id: turn_id(turn + 1_000) }
 }
 
 /// Every input with the few values that make a difference for a worker with at most two turns.
@@ -107,6 +114,7 @@ fn all_inputs() -> Vec<Input> {
         Input::StartFailed { error: failure() },
         Input::SpawnFailed { error: failure() },
         Input::ApprovalRequested { request_id: request(1) },
+        Input::ApprovalRecovered { request_id: request(1) },
         Input::AnswerWritten { request_id: request(1) },
         Input::AnswerRefused { request_id: request(1) },
         decide(request(1), Some("allow")),
@@ -120,6 +128,7 @@ fn all_inputs() -> Vec<Input> {
     }
     for turn in 1..=2 {
         inputs.push(Input::Dispatching { turn });
+        inputs.push(recovered(turn));
         inputs.push(Input::CancelRequested { turn, reason: "the journal's".to_owned() });
         inputs.push(Input::TurnEnd {
             turn,

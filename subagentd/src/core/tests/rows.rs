@@ -159,6 +159,7 @@ impl Rows {
             link: Link::None,
             approvals: approvals.collect(),
             last_turn: self.last_turn,
+            known_turn: self.turns.keys().next_back().copied().unwrap_or(0),
             restart: self.restart,
         }
     }

@@ -60,6 +60,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) damaged: bool,
     /// Records that were not understood since this daemon reads the journal.
     pub(super) misread: u64,
+    /// Whether records of this worker were ever missing.
+    pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
@@ -142,6 +144,7 @@ impl Actor {
             swept: false,
             damaged: false,
             misread: 0,
+            gap: false,
             runtime: None,
             todo: VecDeque::new(),
             settled: false,

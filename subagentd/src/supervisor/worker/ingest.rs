@@ -6,14 +6,15 @@ use serde::Deserialize;
 use subagent_protocol::event::EventType;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
-    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Record, RecordType,
-    Session, StartFailed, Terminating,
+    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching, Record,
+    RecordType, Segment, Session, StartFailed, Terminating,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::actor::Actor;
 use crate::core::decision::Choice;
+use crate::core::recovered::missing_end;
 use crate::core::{Action, Fact, Input, Worker};
 use crate::store::{Cursor, Durability, NewEvent};
 use crate::supervisor::entropy;
@@ -43,6 +44,8 @@ struct Draft {
     record: RecordType,
     payload: Range<usize>,
     facts: Vec<Fact>,
+    /// Whether the record belongs to a turn that is only made by its facts.
+    facts_first: bool,
 }
 
 /// What a batch leads to.
@@ -53,7 +56,11 @@ struct Taken {
     cursor: Cursor,
     session_id: Option<String>,
     guard: Option<ProcessId>,
+    /// A runtime that the store has not heard of, and the boot that it was started in.
+    incarnation: Option<(u64, String)>,
+    /// Whether the last record so far is the guard's proof.
     ended: bool,
+    gap: bool,
     changed: bool,
     /// How many records were not understood.
     misread: u64,
@@ -95,17 +102,33 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, session_id, guard, ended, changed, misread } = taken;
+        let Taken {
+            worker,
+            drafts,
+            actions,
+            cursor,
+            session_id,
+            guard,
+            incarnation,
+            ended,
+            gap,
+            changed,
+            misread,
+        } = taken;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
+        let begun = incarnation.clone();
         let last_seq = self
             .shared
             .store
             .write(durability, drafts.len(), move |tx| {
                 let mut last = None;
                 for draft in &drafts {
+                    if draft.facts_first {
+                        tx.store_facts(id, &draft.facts, None, now)?;
+                    }
                     let payload =
                         bytes.get(draft.payload.clone()).and_then(|text| std::str::from_utf8(text).ok());
                     let seq = tx.insert_event(
@@ -120,8 +143,12 @@ impl Actor {
                             payload: payload.unwrap_or("null"),
                         },
                     )?;
-                    let added = tx.store_facts(id, &draft.facts, Some(seq), now)?;
+                    let facts = if draft.facts_first { &[] } else { draft.facts.as_slice() };
+                    let added = tx.store_facts(id, facts, Some(seq), now)?;
                     last = Some(added.last().map_or(seq, |(_, seq)| *seq));
+                }
+                if let Some((incarnation, boot_id)) = &begun {
+                    tx.begin_incarnation(id, *incarnation, boot_id)?;
                 }
                 if let Some(session) = &session {
                     tx.update_session(id, session)?;
@@ -137,7 +164,12 @@ impl Actor {
             })
             .await?;
         self.cursor = cursor;
-        self.clean_end |= ended;
+        self.clean_end = ended;
+        self.damaged |= gap;
+        self.gap |= gap;
+        if let Some((incarnation, boot_id)) = incarnation {
+            (self.incarnation, self.boot_id, self.may_live) = (incarnation, Some(boot_id), true);
+        }
         self.misread += misread;
         if session_id.is_some() {
             self.session_id = session_id;
@@ -161,7 +193,9 @@ impl Actor {
             cursor: next,
             session_id: None,
             guard: None,
-            ended: false,
+            incarnation: None,
+            ended: self.clean_end,
+            gap: false,
             misread: 0,
             changed: next.segment != self.cursor.segment,
         };
@@ -184,13 +218,26 @@ impl Actor {
             if record.n != number + 1 {
                 let data = serde_json::json!({"firstMissing": number + 1, "lastMissing": record.n - 1});
                 facts.push(Fact::Event { event_type: EventType::JournalGap, data, turn: None });
+                taken.gap = true;
             }
             number = record.n;
             if record.t == RecordType::Update && subagent_failpoint::sabotaged("ingest.skip") {
                 continue;
             }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
-            match self.input(&record, &mut taken) {
+            let input = self.input(&record, &mut taken);
+            taken.changed |= taken.incarnation.is_some();
+            taken.ended = record.t == RecordType::Ended;
+            let facts_first = matches!(input, Ok(Some(Input::TurnRecovered { .. })));
+            if facts_first && let Some(open) = taken.worker.turn().map(|open| open.no) {
+                // An agent has one turn at a time.
+                let end = Input::TurnEnd { turn: open, end: missing_end() };
+                if let Ok(step) = taken.worker.step(end) {
+                    taken.worker = step.worker;
+                    facts.extend(step.facts);
+                }
+            }
+            match input {
                 Ok(Some(input)) => match taken.worker.step(input) {
                     Ok(step) => {
                         taken.worker = step.worker;
@@ -218,6 +265,7 @@ impl Actor {
                 record: record.t,
                 payload: payload_range(bytes, &record),
                 facts,
+                facts_first,
             });
         }
         taken.cursor.number = number;
@@ -235,7 +283,11 @@ impl Actor {
             RecordType::StartFailed => {
                 Some(Input::StartFailed { error: self.located(body::<StartFailed>(record)?.error) })
             }
+            RecordType::Dispatching if turn > taken.worker.known_turn => {
+                Some(Input::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })
+            }
             RecordType::Dispatching => Some(Input::Dispatching { turn }),
+            RecordType::Segment => self.superseded(body(record)?, taken),
             RecordType::ApprovalRequested => {
                 Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
             }
@@ -258,16 +310,24 @@ impl Actor {
             RecordType::Terminating => {
                 Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
             }
-            RecordType::Ended => {
-                taken.ended = true;
-                None
-            }
-            RecordType::Segment
+            RecordType::Ended
             | RecordType::Sealed
             | RecordType::Update
             | RecordType::Notification
             | RecordType::Noise => None,
         })
+    }
+
+    /// A segment of a runtime that the store has not heard of, because it was replaced by an older one: the runtime
+    /// that it knows has ended before.
+    fn superseded(&self, segment: Segment, taken: &mut Taken) -> Option<Input> {
+        let known = taken.incarnation.as_ref().map_or(self.incarnation, |(incarnation, _)| *incarnation);
+        if segment.incarnation <= known {
+            return None;
+        }
+        taken.incarnation = Some((segment.incarnation, segment.boot_id));
+        // Whatever it did not take was not given to its successor as far as is known here: so nothing is repeated.
+        (known > 0).then_some(Input::RuntimeGone { clean: taken.ended, rebooted: true })
     }
 }
 

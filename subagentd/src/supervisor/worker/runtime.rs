@@ -5,9 +5,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello};
-use subagent_protocol::ids::RequestId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::record::TurnEnd;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
@@ -15,9 +14,12 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::Input;
+use crate::core::approval::{Approval, Request};
+use crate::core::recovered::missing_end;
 use crate::core::restart::RESTARTED_BY_MANAGER;
 use crate::core::worker::{Link as LinkState, Restart, STOPPED_BY_MANAGER, State};
 use crate::store::Durability;
+use crate::supervisor::entropy;
 use crate::supervisor::link::Link;
 use crate::supervisor::process::ExitWatch;
 use crate::supervisor::shared::LiveToken;
@@ -175,12 +177,9 @@ impl Actor {
     }
 
     async fn on_hello(&mut self, hello: RuntimeHello) {
-        if hello.worker_id != self.worker_id || hello.incarnation != self.incarnation {
-            tracing::error!(
-                worker = %self.worker_id, other = %hello.worker_id, incarnation = hello.incarnation,
-                "another runtime answers on this worker's socket"
-            );
-            return self.not_served();
+        // One that is newer than the store knows tells of itself in its journal.
+        if hello.worker_id != self.worker_id || hello.incarnation < self.incarnation {
+            return self.not_ours(&hello);
         }
         let exit = ExitWatch::of(hello.process).ok().flatten();
         if let Some(runtime) = &mut self.runtime {
@@ -193,6 +192,9 @@ impl Actor {
         self.shared.set_guard(&self.worker_id, hello.guard);
         if !self.ingest_or_retry(Goal::Record(hello.journal_end.number)).await {
             return self.say_again_later();
+        }
+        if hello.incarnation != self.incarnation {
+            return self.not_ours(&hello);
         }
         let (id, process, guard) = (self.id, Some(hello.process), hello.guard);
         self.stored_runtime = process;
@@ -210,6 +212,7 @@ impl Actor {
             Phase::Ending | Phase::Failed { .. } => LinkState::Ending,
         };
         self.settled = true;
+        self.recover_what_is_open(&hello).await;
         self.apply(Input::Attached { link, last_turn: hello.last_turn }).await;
         let open = self.worker.turn().map(|turn| turn.no);
         if let Some(open) = open
@@ -218,6 +221,47 @@ impl Actor {
             && self.cursor.number >= hello.journal_end.number
         {
             self.end_unknown_turn(open).await;
+        }
+    }
+
+    fn not_ours(&mut self, hello: &RuntimeHello) {
+        tracing::error!(
+            worker = %self.worker_id, other = %hello.worker_id, incarnation = hello.incarnation,
+            "another runtime answers on this worker's socket"
+        );
+        self.not_served();
+    }
+
+    /// What the runtime says is open or over, and the store does not know although all of the journal was taken: its
+    /// records are missing, as after a restore. A hello that is older than what was read says nothing.
+    async fn recover_what_is_open(&mut self, hello: &RuntimeHello) {
+        if !self.gap || self.cursor.number != hello.journal_end.number {
+            return;
+        }
+        if let Some(turn) = hello.open_turn
+            && turn > self.worker.known_turn
+        {
+            if let Some(open) = self.worker.turn().map(|open| open.no) {
+                self.apply(Input::TurnEnd { turn: open, end: missing_end() }).await;
+            }
+            match entropy::random() {
+                Ok(bytes) => {
+                    self.apply(Input::TurnRecovered { turn, turn_id: TurnId::from_random(bytes) }).await;
+                }
+                Err(error) => tracing::error!(%error, "an open turn gets no id"),
+            }
+        }
+        for request_id in &hello.open_approvals {
+            if !self.worker.approvals.contains_key(request_id) {
+                self.apply(Input::ApprovalRecovered { request_id: request_id.clone() }).await;
+            }
+        }
+        let over = |asked: &Request| asked.approval == Approval::Pending;
+        let pending = self.worker.approvals.iter().filter(|(_, asked)| over(asked)).map(|(id, _)| id.clone());
+        for request_id in pending.collect::<Vec<_>>() {
+            if !hello.open_approvals.contains(&request_id) {
+                self.apply(Input::AnswerRefused { request_id }).await;
+            }
         }
     }
 
@@ -257,12 +301,7 @@ impl Actor {
     async fn end_unknown_turn(&mut self, turn: u64) {
         if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
             tracing::error!(worker = %self.worker_id, turn, "the end of a turn is missing in the journal");
-            let error = Error::new(
-                Code::RuntimeLost,
-                "the end of the turn could not be read; look at what it has done before sending again",
-            );
-            let end = TurnEnd::Failed { error: error.with("dispatched", "maybe") };
-            self.apply(Input::TurnEnd { turn, end }).await;
+            self.apply(Input::TurnEnd { turn, end: missing_end() }).await;
         }
     }
 

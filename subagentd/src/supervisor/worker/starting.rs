@@ -22,11 +22,14 @@ const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Finds out how things stand when the daemon starts.
     pub(super) async fn recover(&mut self) {
-        if self.incarnation == 0 && self.worker.state == State::Starting {
+        if self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live {
             // A new worker, or one whose daemon died before it could start a runtime.
             self.settled = true;
             self.start_runtime().await;
             return;
+        }
+        if self.may_live {
+            self.recall().await;
         }
         match locks::try_lock(&self.directory, locks::RUNTIME) {
             Ok(None) => {
@@ -43,7 +46,6 @@ impl Actor {
                     self.worker.link = LinkState::Starting;
                     self.start_runtime().await;
                 } else if self.may_live {
-                    self.recall_proof().await;
                     self.gone().await;
                 } else {
                     self.resume_without_runtime().await;
@@ -75,11 +77,19 @@ impl Actor {
             }
     }
 
-    /// Whether the last record that was taken before the daemon died is the guard's proof.
-    async fn recall_proof(&mut self) {
+    /// What the records that were taken before the daemon died say: whether the last one is the guard's proof, and
+    /// whether some are missing.
+    async fn recall(&mut self) {
         let (id, number) = (self.id, self.cursor.number);
-        match self.shared.store.read(move |connection| workers::is_proof(connection, id, number)).await {
-            Ok(proof) => self.clean_end = proof,
+        let recalled = self.shared.store.read(move |connection| {
+            Ok((workers::is_proof(connection, id, number)?, workers::gaps(connection, id)?))
+        });
+        match recalled.await {
+            Ok((proof, (gap, in_turn))) => {
+                self.clean_end = proof;
+                self.gap |= gap;
+                self.damaged |= in_turn;
+            }
             Err(error) => {
                 tracing::warn!(worker = %self.worker_id, %error, "the last record cannot be looked at")
             }

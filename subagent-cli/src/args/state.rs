@@ -1,0 +1,58 @@
+//! Flags of `backup` and `restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{CwdFlag, JsonFlag};
+
+/// Copy everything that the daemon has stored into a file
+///
+/// Workers and their turns go on meanwhile. What agents have said, the texts of messages and the owners' hashed tokens
+/// are in the copy; it is readable for you alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent backup ~/subagent.db
+  subagent backup --force ~/subagent.db --json")]
+pub struct Backup {
+    /// The file, outside of the state dir
+    #[arg(value_name = "FILE", value_parser = super::path())]
+    pub file: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Put a backup in the place of what the daemon has stored
+///
+/// The daemon ends for it and the next command starts another one; workers go on, and their turns too. What is
+/// replaced is kept beside it. Every ownership ends: become the owner anew with `subagent controller init`.
+///
+/// Workers that run and that the backup does not know would be left alone: it is refused then, unless --force ends
+/// them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent restore ~/subagent.db
+  subagent restore --force ~/subagent.db --json")]
+pub struct Restore {
+    /// A file that `subagent backup` has written
+    #[arg(value_name = "FILE", value_parser = super::path())]
+    pub file: PathBuf,
+    /// End the workers that the backup does not know
+    #[arg(long)]
+    pub force: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

@@ -1,0 +1,22 @@
+//! Copies of the database.
+
+use axum::extract::State;
+use subagent_protocol::api::{BackUp, BackedUp};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::Api;
+use super::body::Body;
+use super::caller::Owner;
+use super::reply::{Outcome, Reply};
+
+/// `POST /v1/daemon/backup`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/backup", request_body = BackUp, responses((status = 200, description = "`state.backed_up`", body = Envelope<BackedUp>))))]
+pub(super) async fn create(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<BackUp>,
+) -> Outcome<BackedUp> {
+    Ok(Reply("state.backed_up", api.supervisor.back_up(caller, request).await?))
+}

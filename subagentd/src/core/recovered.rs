@@ -1,0 +1,72 @@
+//! What the rules make of a runtime that knows more than the store: the database was replaced by an older one.
+//!
+//! Nothing here gives a runtime a prompt, and nothing of it can happen to a database that was never replaced.
+
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::record::TurnEnd;
+use subagent_protocol::state::{Carrier, Dispatched};
+use subagent_protocol::{Code, Error, Result};
+
+use super::approval::{Approval, Request};
+use super::step::Next;
+use super::worker::{Fact, State, Turn};
+
+/// What is shown of a request whose words are lost.
+const LOST_WORDS: &str = "A permission was asked for before the database was restored; what for is not known any more. \
+                          Only `cancelled` can be answered.";
+
+impl Next {
+    /// A turn that is not stored has been given to the runtime. It is open from now on, like any other.
+    pub(super) fn recover_turn(&mut self, no: u64, id: TurnId) -> Result<()> {
+        let fits = matches!(self.worker.state, State::Starting | State::Idle | State::Error);
+        if no <= self.worker.known_turn || !fits {
+            let message = format!("the journal speaks of turn {no}, which is not open");
+            return Err(Error::new(Code::Internal, message));
+        }
+        self.worker.known_turn = no;
+        self.worker.last_turn = self.worker.last_turn.max(no);
+        self.facts.push(Fact::TurnOpened { no, id: id.clone(), carrier: Carrier::Runtime });
+        self.facts.push(Fact::TurnDispatching { no });
+        let data = json!({"turnId": id, "input": null, "recovered": true});
+        self.event(EventType::TurnStarted, data, Some(no));
+        self.worker.state = State::Turn(Turn { no, id, dispatching: true, retried: false, cancel: None });
+        Ok(())
+    }
+
+    /// The agent waits for an answer, and what it asked is gone.
+    pub(super) fn recover_approval(&mut self, request_id: RequestId) {
+        if self.worker.approvals.contains_key(&request_id) {
+            return;
+        }
+        let turn = self.worker.turn().map(|turn| turn.no);
+        let data =
+            json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
+        self.event(EventType::ApprovalRequested, data, turn);
+        self.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
+        self.facts.push(Fact::ApprovalOpened { request_id, turn });
+    }
+
+    /// The store says that the open turn may have been sent, and the runtime that it was not: so it says of a turn that
+    /// was waiting when the database was saved. Whether it is still wanted nobody can tell, so it is not sent.
+    pub(super) fn end_untaken(&mut self) {
+        self.close_turn(Some(TurnEnd::Failed {
+            error: lost(
+                "the turn was waiting when the database was saved, which is restored now; whether it was sent in between \
+                 is not known",
+            ),
+        }));
+    }
+}
+
+/// The end of a turn whose end is in a part of the journal that is missing.
+pub(crate) fn missing_end() -> TurnEnd {
+    TurnEnd::Failed {
+        error: lost("the end of the turn could not be read; look at what it has done before sending again"),
+    }
+}
+
+fn lost(message: &str) -> Error {
+    Error::new(Code::RuntimeLost, message).with("dispatched", Dispatched::Maybe.as_str())
+}

@@ -1,0 +1,249 @@
+//! `subagentd restore`: a backup takes the place of the database. The daemon ends for it, the runtimes go on, and the
+//! next daemon takes them over.
+//!
+//! Everything that can be refused is refused before the daemon is told to end. `start.lock` is held all the time, so
+//! that no command starts another one meanwhile, and `daemon.lock` from its end on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use subagent_config::{Environment, RuntimeDir, proc, state_dir};
+use subagent_protocol::api::Handle;
+use subagent_protocol::ids::{InstanceId, WorkerId};
+use subagent_protocol::{Code, Error, Result};
+
+use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
+use super::lock::{FileLock, Note};
+use super::options::Mode;
+use super::takeover::{already_running, ask_to_end, own_process, start_lock};
+use super::{error, payload, process, runtime};
+use crate::store::OwnerCheck;
+use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
+use crate::supervisor::remains::{self, Remains};
+
+/// What a restore writes into the lock.
+const RESTORE: &str = "restore";
+/// From the daemon's answer that it ends to its end.
+const END_TIME: Duration = Duration::from_secs(30);
+/// The name that every guard process has.
+const GUARD_NAME: &str = "subagent-guard";
+
+/// Everything that `subagentd restore` takes.
+#[derive(Debug, Clone)]
+pub struct RestoreOptions {
+    /// The state dir: absolute, links resolved. It is made if it is not there.
+    pub state_dir: PathBuf,
+    /// This process's environment: `XDG_RUNTIME_DIR`.
+    pub environment: Environment,
+    /// The backup, absolute.
+    pub file: PathBuf,
+    /// End the runtimes that the backup does not know.
+    pub force: bool,
+    /// In whose name.
+    pub handle: Option<Handle>,
+}
+
+/// What a restore has done.
+#[derive(Debug, Clone)]
+pub struct Restored {
+    /// The backup.
+    pub path: PathBuf,
+    /// The database that it is now.
+    pub state_db_path: PathBuf,
+    /// Where the database before is kept; `None` if there was none.
+    pub replaced_path: Option<PathBuf>,
+    /// The schema of the backup, before it was migrated.
+    pub schema: i64,
+    /// Whether numbers go on where the replaced database was; it could not be read otherwise, and they have jumped.
+    pub continued: bool,
+    /// How many ownerships have ended.
+    pub released_owners: usize,
+    /// Workers whose runtimes go on.
+    pub live_workers: Vec<WorkerId>,
+    /// Workers that the backup does not know and that were ended.
+    pub ended_workers: Vec<WorkerId>,
+    /// Workers that the backup does not know, whose folders were set aside.
+    pub set_aside: Vec<WorkerId>,
+    /// Where those folders are.
+    pub set_aside_path: Option<PathBuf>,
+    /// The daemon that was ended for it.
+    pub daemon: Option<EndedDaemon>,
+}
+
+/// A daemon that was ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct EndedDaemon {
+    /// Its process.
+    pub pid: i32,
+    /// `foreground` or `background`.
+    pub mode: String,
+}
+
+/// Restores.
+///
+/// # Errors
+/// `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{path,error}`, `BACKUP_INVALID{path,reason}`,
+/// `RESTORE_WOULD_ORPHAN{workers}`, `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`,
+/// `STORAGE_FULL`, `STORAGE_ERROR`; the database is the old one then.
+pub fn restore(options: &RestoreOptions) -> Result<Restored> {
+    refuse_below_a_guard()?;
+    process::prepare(Mode::Foreground)?;
+    state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    let starting = start_lock(&options.state_dir.join(START_LOCK))?;
+    let owner = OwnerCheck(options.handle.clone());
+    may_replace(&options.state_dir, &owner)?;
+    let prepared = Prepared::of(&options.file, &options.state_dir)?;
+    let known = prepared.known()?;
+    let orphans = orphans(&options.state_dir, &known);
+    if !options.force {
+        refuse_orphans(&options.file, &orphans)?;
+    }
+    let (lock, daemon) = take_the_lock(&options.state_dir)?;
+    let restored = replace(options, &owner, prepared, &known, daemon);
+    // The lock goes first: whoever waits to start a daemon must get it.
+    drop(lock);
+    drop(starting);
+    restored
+}
+
+fn replace(
+    options: &RestoreOptions,
+    owner: &OwnerCheck,
+    mut prepared: Prepared,
+    known: &[Known],
+    daemon: Option<EndedDaemon>,
+) -> Result<Restored> {
+    let state_dir = &options.state_dir;
+    subagent_failpoint::hit("restore.before_look");
+    // Until its end the daemon may have let somebody take over, and started workers.
+    may_replace(state_dir, owner)?;
+    let orphans = orphans(state_dir, known);
+    if !options.force {
+        refuse_orphans(&options.file, &orphans)?;
+    }
+    let ended_workers = end(options, &orphans)?;
+    let now = payload::now();
+    let found = remains::all(state_dir);
+    let of = |known: &Known| found.iter().find(|remains| remains.worker_id.as_str() == known.worker_id);
+    let live_workers: Vec<WorkerId> = known
+        .iter()
+        .filter_map(of)
+        .filter(|remains| remains.lives())
+        .map(|remains| remains.worker_id.clone())
+        .collect();
+    let goes_on =
+        |known: &&Known| of(known).is_some_and(|remains| remains.goes_on(known.cursor) || remains.lives());
+    let to_look_at: Vec<String> = known.iter().filter(goes_on).map(|known| known.worker_id.clone()).collect();
+    let replaced = settle_replaced(state_dir)?;
+    let mut fresh = || {
+        let mut bytes = [0; InstanceId::BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Error::new(Code::Internal, format!("the system gave no random bytes: {error}"))
+        })?;
+        Ok(InstanceId::from_random(bytes))
+    };
+    let carried = prepared.carry_over(&replaced, &to_look_at, &mut fresh, now)?;
+    let (all, schema) = (prepared.all()?, prepared.schema);
+    let replaced_path = prepared.take_its_place(&replaced, now)?;
+    let unknown = |remains: &&Remains| !all.iter().any(|id| id == remains.worker_id.as_str());
+    let aside = state_dir.join(format!("runtimes.replaced-{}", now.to_string().replace([':', '+'], "-")));
+    let set_aside: Vec<WorkerId> = found
+        .iter()
+        .filter(unknown)
+        // One that stays where it is disturbs nobody.
+        .filter(|remains| remains::set_aside(remains, &aside).is_ok())
+        .map(|remains| remains.worker_id.clone())
+        .collect();
+    Ok(Restored {
+        path: options.file.clone(),
+        state_db_path: state_dir.join(crate::store::restore::DATABASE),
+        replaced_path,
+        schema,
+        continued: carried.continued,
+        released_owners: carried.released,
+        live_workers,
+        ended_workers,
+        set_aside_path: (!set_aside.is_empty()).then_some(aside),
+        set_aside,
+        daemon,
+    })
+}
+
+/// What an agent starts must not undo what its owner knows of it.
+fn refuse_below_a_guard() -> Result<()> {
+    let chain = proc::ancestors(nix::unistd::getpid().as_raw());
+    // Who may not do it below a guard may not do it either where that cannot be found out.
+    if chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME)) {
+        return Ok(());
+    }
+    let message =
+        "restore is for the owner of the workers alone, not for an agent or anything that it started";
+    Err(Error::new(Code::ForbiddenFromWorker, message)
+        .recommend("ask the person or program that manages this worker"))
+}
+
+/// The runtimes that live and that no worker of the backup would take over.
+fn orphans(state_dir: &Path, known: &[Known]) -> Vec<Remains> {
+    let is_known =
+        |remains: &Remains| known.iter().any(|known| known.worker_id == remains.worker_id.as_str());
+    remains::all(state_dir).into_iter().filter(|remains| !is_known(remains) && remains.lives()).collect()
+}
+
+fn refuse_orphans(file: &Path, orphans: &[Remains]) -> Result<()> {
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    let workers: Vec<&str> = orphans.iter().map(|remains| remains.worker_id.as_str()).collect();
+    let message = format!(
+        "{} does not know workers that run now, and nobody would look after them: {}",
+        file.display(),
+        workers.join(", ")
+    );
+    Err(Error::new(Code::RestoreWouldOrphan, message)
+        .with("path", file.display().to_string())
+        .with("workers", workers)
+        .recommend(
+            "stop them with `subagent worker stop`, or have them ended with --force; nothing was changed",
+        ))
+}
+
+/// Ends the daemon, if one runs, and takes its place.
+fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
+    let path = state_dir.join(DAEMON_LOCK);
+    let at_path = |cause| error::at_path("its lock cannot be taken:", &path, &cause);
+    let (lock, daemon) = match FileLock::try_take(&path).map_err(at_path)? {
+        Some(lock) => (lock, None),
+        None => {
+            let note = Note::read(&path);
+            ask_to_end(daemon_info(state_dir).as_ref(), note.as_ref())?;
+            let lock = FileLock::take_within(&path, END_TIME).map_err(at_path)?;
+            let lock = lock.ok_or_else(|| {
+                let mut error = already_running(note.as_ref());
+                error.code = Code::DaemonUnresponsive;
+                error.message =
+                    format!("{}, was asked to end and has not ended; nothing was restored", error.message);
+                error
+            })?;
+            (lock, note.map(|note| EndedDaemon { pid: note.process.pid, mode: note.mode }))
+        }
+    };
+    lock.write_note(&Note { process: own_process()?, mode: RESTORE.to_owned() }).map_err(at_path)?;
+    Ok((lock, daemon))
+}
+
+fn end(options: &RestoreOptions, orphans: &[Remains]) -> Result<Vec<WorkerId>> {
+    if orphans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
+        for remains in orphans {
+            remains.end(&dir).await?;
+        }
+        Ok(orphans.iter().map(|remains| remains.worker_id.clone()).collect())
+    });
+    runtime.shutdown_timeout(super::LAST_GRACE);
+    ended
+}

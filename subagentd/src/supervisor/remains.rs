@@ -1,0 +1,158 @@
+//! The folders of workers in a state dir that no daemon serves: which of them have a live runtime, and ending those.
+//!
+//! Only for the holder of `daemon.lock`, except for the look. Must not open the database.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use subagent_config::RuntimeDir;
+use subagent_protocol::frame::{FromRuntime, Refusal};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::state::Desired;
+use subagent_protocol::{Code, Error, Result};
+use tokio::time::timeout;
+
+use super::link::Link;
+use super::process::ExitWatch;
+use super::{environment, journal, locks};
+use crate::store::Cursor;
+
+/// From the demand to end to the end of everything below a runtime; then the runtime is killed.
+const END_TIME: Duration = Duration::from_secs(20);
+/// From then to the end of everything; the guard goes on in any case.
+const KILL_TIME: Duration = Duration::from_secs(10);
+/// How long a runtime may take to say who it is.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+
+/// The folder of a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Remains {
+    /// The worker.
+    pub(crate) worker_id: WorkerId,
+    directory: PathBuf,
+}
+
+/// The folders of all workers.
+pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
+    let mut found: Vec<Remains> = fs::read_dir(state_dir.join("runtimes"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let worker_id = entry.file_name().to_str()?.parse().ok()?;
+            entry
+                .file_type()
+                .is_ok_and(|kind| kind.is_dir())
+                .then(|| entry.path())
+                .map(|directory| Remains { worker_id, directory })
+        })
+        .collect();
+    found.sort_by(|one, other| one.worker_id.cmp(&other.worker_id));
+    found
+}
+
+impl Remains {
+    /// Whether its runtime, or its guard, lives. What cannot be looked at counts as alive.
+    pub(crate) fn lives(&self) -> bool {
+        [locks::RUNTIME, locks::GUARD].iter().any(|name| {
+            self.directory.join(name).exists()
+                && !matches!(locks::try_lock(&self.directory, name), Ok(Some(_)))
+        })
+    }
+
+    /// Whether its journal goes on behind this cursor.
+    pub(crate) fn goes_on(&self, cursor: Cursor) -> bool {
+        journal::goes_on(&self.directory, cursor)
+    }
+
+    /// Ends its runtime in order and waits for the guard's proof that nothing is left: both locks are free.
+    ///
+    /// # Errors
+    /// `STOP_INCOMPLETE`.
+    pub(crate) async fn end(&self, runtime_dir: &RuntimeDir) -> Result<()> {
+        let socket = runtime_dir
+            .worker_socket(self.worker_id.as_str())
+            .map_err(|error| Error::new(Code::SocketPathTooLong, error.to_string()))?;
+        // Kept open until it has ended; one that does not answer is killed.
+        let told = timeout(HELLO_TIME, tell(&socket)).await.ok().flatten();
+        let mut ended = false;
+        if told.is_some() {
+            ended = self.ended_within(END_TIME).await?;
+        }
+        if !ended {
+            let process = told.as_ref().and_then(|(_, process)| process.as_ref()).map(ExitWatch::process);
+            if let Some(exit) = process
+                .or_else(|| listener(&socket))
+                .and_then(|process| ExitWatch::of(process).ok().flatten())
+            {
+                exit.kill();
+            }
+            ended = self.ended_within(KILL_TIME).await?;
+        }
+        drop(told);
+        if !ended {
+            let message = format!("worker {} could not be ended; nothing was restored", self.worker_id);
+            return Err(Error::new(Code::StopIncomplete, message)
+                .with("workerId", self.worker_id.as_str())
+                .retryable()
+                .recommend(
+                    "stop it with `subagent worker stop`, which says what does not end, and try again",
+                ));
+        }
+        let _ = fs::remove_file(&socket);
+        environment::remove(&runtime_dir.worker_environment(self.worker_id.as_str()));
+        Ok(())
+    }
+
+    async fn ended_within(&self, time: Duration) -> Result<bool> {
+        let runtime = locks::lock_within(&self.directory, locks::RUNTIME, time).await?;
+        let guard = locks::lock_within(&self.directory, locks::GUARD, time).await?;
+        Ok(runtime.is_some() && guard.is_some())
+    }
+}
+
+/// Puts the folder and the log of a worker away.
+pub(crate) fn set_aside(remains: &Remains, into: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(into)?;
+    let name = remains.worker_id.as_str();
+    fs::rename(&remains.directory, into.join(name))?;
+    let log = remains.directory.with_file_name(format!("{name}.log"));
+    match fs::rename(&log, into.join(format!("{name}.log"))) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Tells the runtime behind this socket that it is to end. `None` if it cannot be told.
+async fn tell(socket: &Path) -> Option<(Link, Option<ExitWatch>)> {
+    let mut generation = 0;
+    // A runtime serves the highest generation that it has heard; the refusal says which that is.
+    for _ in 0..2 {
+        let mut link = Link::connect(socket, generation, Desired::Stop).await.ok()?;
+        while let Some(frame) = link.next().await {
+            match frame {
+                FromRuntime::Hello(hello) => {
+                    return Some((link, ExitWatch::of(hello.process).ok().flatten()));
+                }
+                FromRuntime::Refused { refusal: Refusal::OldGeneration, generation: heard } => {
+                    generation = heard;
+                    break;
+                }
+                FromRuntime::Refused { .. } => return None,
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// The process that made the socket.
+fn listener(socket: &Path) -> Option<subagent_protocol::process::ProcessId> {
+    use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+    let stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
+    let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
+    let start_time = subagent_config::proc::start_time(pid).ok()?;
+    Some(subagent_protocol::process::ProcessId { pid, start_time })
+}

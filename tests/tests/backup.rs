@@ -1,0 +1,178 @@
+//! `subagent backup`: a whole copy of the database, made while turns run, or nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, assert_shape, request};
+
+fn count(file: &Path, sql: &str) -> i64 {
+    let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let check: String = connection.query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+/// What is in a folder, apart from what this test knows.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_is_a_whole_private_database_and_the_turn_goes_on() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("on");
+    let accepted =
+        sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!flood 2000 1000", gate.directive()));
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    gate.open();
+    let folder = sandbox.file("kept");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("state.db");
+    let data = sandbox.run(&["backup", file.to_str().unwrap()]).data_of("state.backed_up");
+    assert_shape(&data, &json!({"path": "str", "sizeBytes": "int", "schema": "int", "lastEventId": "ev?"}));
+    assert_eq!(data["path"], file.to_str().unwrap());
+    let meta = fs::metadata(&file).unwrap();
+    assert_eq!((meta.permissions().mode() & 0o777, json!(meta.len())), (0o600, data["sizeBytes"].clone()));
+    assert_eq!(names(&folder), ["state.db"], "something was left beside it");
+    assert_eq!(count(&file, "SELECT count(*) FROM turns"), 1);
+    assert_eq!(count(&file, "SELECT count(*) FROM workers WHERE state = 'turn'"), 1);
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
+fn the_file_is_named_from_the_callers_folder_and_a_daemon_is_started_for_it() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    let data =
+        sandbox.subagent(&["backup", "here.db"]).cwd(sandbox.workspace()).run().data_of("state.backed_up");
+    assert_eq!(data["lastEventId"], Value::Null);
+    assert!(sandbox.workspace().join("here.db").is_file());
+    sandbox.finish();
+}
+
+#[test]
+fn nothing_is_written_over_without_force() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let file = sandbox.file("precious");
+    fs::write(&file, "mine").unwrap();
+    let name = sandbox.file_name("precious");
+    let error = sandbox.run(&["backup", &name]).error("BACKUP_ALREADY_EXISTS");
+    assert_eq!(error["details"]["path"], name.as_str());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    let _ = sandbox.run(&["backup", "--force", &name]).data_of("state.backed_up");
+    assert_eq!(count(&file, "SELECT count(*) FROM controllers"), 1);
+    let again = sandbox.run(&["backup", &name]).error("BACKUP_ALREADY_EXISTS");
+    assert_eq!(again["retryable"], false);
+    sandbox.finish();
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    fs::create_dir(sandbox.file("folder")).unwrap();
+    let inside = sandbox.state_dir().join("copy.db");
+    let places = [
+        sandbox.file_name("no/such/folder"),
+        sandbox.file_name("folder"),
+        inside.to_str().unwrap().to_owned(),
+        sandbox.state_dir().join("state.db").to_str().unwrap().to_owned(),
+        "/proc/none".to_owned(),
+    ];
+    for place in &places {
+        for force in [&["backup", place][..], &["backup", "--force", place]] {
+            let error = sandbox.run(force).error("INVALID_ARGUMENT");
+            assert_eq!(error["details"]["path"], place.as_str(), "{error}");
+            assert!(
+                error["details"]["error"].is_string() && error["details"]["recommendedAction"].is_string()
+            );
+        }
+    }
+    assert!(!inside.exists());
+    assert!(names(&sandbox.file("folder")).is_empty());
+    sandbox.run(&["backup", ""]).error("INVALID_ARGUMENT");
+    sandbox.finish();
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing() {
+    for point in ["backup.before_copy", "backup.before_rename"] {
+        let mut sandbox = Sandbox::new();
+        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=error"));
+        sandbox.init();
+        let folder = sandbox.file("kept");
+        fs::create_dir(&folder).unwrap();
+        let error = sandbox.run(&["backup", &sandbox.file_name("kept/copy.db")]).error("INVALID_ARGUMENT");
+        assert!(error["details"]["error"].as_str().unwrap().contains("os error 5"), "{error}");
+        assert!(names(&folder).is_empty(), "{point}: {:?}", names(&folder));
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn the_same_request_again_has_the_same_result() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let body = json!({"path": sandbox.file_name("copy.db")}).to_string();
+    let protocol = format!("Subagent-Protocol: {}", subagent_protocol::PROTOCOL);
+    let ask = |key: &str| {
+        let key = format!("Idempotency-Key: {key}");
+        request(&socket, &["POST /v1/daemon/backup HTTP/1.1", &protocol, &key], &body).json()
+    };
+    let first = ask("one");
+    assert_eq!(first["type"], "state.backed_up", "{first}");
+    assert_eq!(ask("one"), first);
+    assert_eq!(ask("two")["error"]["code"], "BACKUP_ALREADY_EXISTS");
+    sandbox.finish();
+}
+
+#[test]
+fn a_process_below_a_worker_can_neither_back_up_nor_restore() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let (file, stolen) = (sandbox.file_name("copy.db"), sandbox.file_name("stolen.db"));
+    let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
+    let daemon = sandbox.daemon();
+    let program = sandbox.executable("subagent");
+    for command in
+        [format!("{program} backup --json {stolen}"), format!("{program} restore --json --force {file}")]
+    {
+        let waited = sandbox.send(&worker, &format!("!shell {command}"));
+        assert!(waited["assistantText"].as_str().unwrap().contains("FORBIDDEN_FROM_WORKER"), "{waited}");
+    }
+    assert!(!Path::new(&stolen).exists());
+    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended");
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_copies_leaves_a_whole_file_or_none() {
+    for point in ["backup.before_copy", "backup.after_copy", "backup.before_rename", "backup.after_rename"] {
+        let mut sandbox = Sandbox::new();
+        let once = sandbox.file("aborted");
+        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort"));
+        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+        sandbox.init();
+        let worker = sandbox.start("demo");
+        let name = sandbox.file_name("copy.db");
+        // The command asks the next daemon with the same key, which finds what was made, or makes it.
+        let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
+        assert!(once.exists(), "{point} was never reached");
+        assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
+        assert!(!sandbox.file(".copy.db.unfinished").exists(), "{point}");
+        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+        sandbox.finish();
+    }
+}

@@ -1,0 +1,211 @@
+//! `subagent restore`: what is refused, what is damaged, and what dies in the middle. The database is the old one or the
+//! new one, never neither and never a mixture.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use subagent_tests::harness::Sandbox;
+
+/// The places where a restore is killed.
+const POINTS: &[&str] =
+    &["restore.before_look", "restore.before_carry_over", "restore.before_rename", "restore.after_rename"];
+
+fn backup(sandbox: &Sandbox, name: &str) -> String {
+    let file = sandbox.file_name(name);
+    let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
+    file
+}
+
+/// Changes a copy of a backup and gives its name.
+fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
+    let to = sandbox.file_name(name);
+    fs::copy(from, &to).unwrap();
+    Connection::open(&to).unwrap().execute_batch(sql).unwrap();
+    to
+}
+
+#[test]
+fn a_file_that_is_no_backup_changes_nothing() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let good = backup(&sandbox, "good.db");
+    let empty = sandbox.file_name("empty.db");
+    fs::write(&empty, "").unwrap();
+    let text = sandbox.file_name("text.db");
+    fs::write(&text, "no database at all".repeat(1000)).unwrap();
+    let torn = sandbox.file_name("torn.db");
+    let bytes = fs::read(&good).unwrap();
+    fs::write(&torn, &bytes[..bytes.len() / 2]).unwrap();
+    let mut wrong = bytes.clone();
+    let middle = wrong.len() - 4096 * 3;
+    wrong[middle..middle + 512].fill(0xa5);
+    let damaged = sandbox.file_name("damaged.db");
+    fs::write(&damaged, wrong).unwrap();
+    let foreign = changed(&sandbox, &good, "foreign.db", "PRAGMA application_id = 7");
+    let newer = changed(&sandbox, &good, "newer.db", "PRAGMA user_version = 999");
+    let other = changed(&sandbox, &good, "other.db", "CREATE TABLE more (x)");
+    let loose =
+        changed(&sandbox, &good, "loose.db", "PRAGMA foreign_keys = OFF; UPDATE workers SET controller = 99");
+    let daemon = sandbox.daemon();
+    for file in [&empty, &text, &torn, &damaged, &foreign, &newer, &other, &loose] {
+        let error = sandbox.run(&["restore", file]).error("BACKUP_INVALID");
+        assert_eq!(error["details"]["path"], file.as_str(), "{error}");
+        assert!(error["details"]["reason"].is_string() && error["details"]["recommendedAction"].is_string());
+    }
+    let live = sandbox.state_dir().join("state.db").to_str().unwrap().to_owned();
+    for file in [sandbox.file_name("none.db"), sandbox.file_name("ws"), live, String::new()] {
+        sandbox.run(&["restore", &file]).error("INVALID_ARGUMENT");
+    }
+    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
+    assert_eq!(left_over(&sandbox), Vec::<String>::new());
+    assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+    sandbox.finish();
+}
+
+/// Files of a restore that is not complete.
+fn left_over(sandbox: &Sandbox) -> Vec<String> {
+    let entries = fs::read_dir(sandbox.state_dir()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("state.db.restoring")).collect()
+}
+
+#[test]
+fn the_file_stays_as_it_is_and_can_be_restored_again() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+    let (bytes, known) = (fs::read(&file).unwrap(), sandbox.recorder().acknowledged());
+    for text in ["one", "two"] {
+        let _ = sandbox.send(&worker, text);
+        let data = sandbox.run(&["restore", &file]).data_of("state.restored");
+        sandbox.recorder().go_back_to(known.clone());
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+        let replaced = data["replacedPath"].as_str().unwrap();
+        for path in [replaced, data["stateDbPath"].as_str().unwrap()] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{path}");
+        }
+        assert_eq!(sandbox.show(&worker)["state"], "idle");
+    }
+    assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three");
+    sandbox.finish();
+}
+
+#[test]
+fn what_was_replaced_can_be_restored_itself() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let _ = sandbox.send(&worker, "one");
+    let events = sandbox.events(&worker);
+    let replaced = sandbox.run(&["restore", &file]).data_of("state.restored")["replacedPath"].take();
+    let _ = sandbox.run(&["restore", replaced.as_str().unwrap()]).data_of("state.restored");
+    assert_eq!(sandbox.events(&worker), events, "what was seen before is there again");
+    assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two");
+    sandbox.finish();
+}
+
+#[test]
+fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let first = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    let file = backup(&sandbox, "kept.db");
+    let known = sandbox.recorder().acknowledged();
+    let _ = sandbox.send(&worker, "one");
+    let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
+    let generation = sandbox.daemon_info().unwrap().generation;
+    sandbox.kill_daemon();
+    let database = sandbox.state_dir().join("state.db");
+    for file in [&database, &sandbox.state_dir().join("state.db-wal")] {
+        fs::write(file, "damaged".repeat(2000)).unwrap();
+    }
+    let data = sandbox.run(&["restore", &file]).data_of("state.restored");
+    sandbox.recorder().go_back_to(known);
+    assert_eq!((&data["continued"], &data["daemon"]), (&Value::from(false), &Value::Null), "{data}");
+    assert!(fs::read_to_string(data["replacedPath"].as_str().unwrap()).unwrap().starts_with("damaged"));
+    let waited = sandbox.send(&worker, "two");
+    assert_eq!(waited["assistantText"], "two");
+    assert!(waited["acceptedEventId"].as_str().unwrap() > seen.as_str(), "{waited}");
+    assert!(sandbox.daemon_info().unwrap().generation > generation);
+    let next = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    let epoch = |data: &Value| data["owner"]["epoch"].as_u64().unwrap();
+    assert!(epoch(&next) > epoch(&first) + 1_000_000, "{next}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_state_dir_that_was_lost_is_restored_from_nothing() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "one");
+    let file = backup(&sandbox, "kept.db");
+    let events = sandbox.events(&worker);
+    let _ = sandbox.command("subagentd").args(["stop", "--workers"]).run();
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    let data = sandbox.run(&["restore", &file]).data_of("state.restored");
+    assert_eq!(
+        (&data["replacedPath"], &data["liveWorkers"]),
+        (&Value::Null, &Value::from(Vec::<Value>::new()))
+    );
+    let shown = sandbox.show(&worker);
+    assert_eq!((&shown["state"], &shown["runtimePid"]), (&Value::from("idle"), &Value::Null), "{shown}");
+    assert_eq!(sandbox.events(&worker)[..events.len()], events[..]);
+    // The variables of its agent went with the state dir's sockets.
+    sandbox.sending(&worker, "two").run().error("ENV_REQUIRED");
+    sandbox.finish();
+}
+
+#[test]
+fn a_foreground_daemon_ends_too_and_is_named() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    let foreground = sandbox.command("subagentd").args(["run"]).spawn();
+    foreground.wait_line("its start", |line| line.contains("running").then_some(()));
+    let data = sandbox.run(&["restore", &file]).data_of("state.restored");
+    assert_eq!(data["daemon"]["mode"], "foreground", "{data}");
+    assert_eq!(foreground.output().status.code(), Some(0));
+    let text = sandbox.command("subagent").args(["restore", &file]).run();
+    assert!(text.text().contains("every ownership has ended"), "{text}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
+    for point in POINTS {
+        let (sandbox, worker) = Sandbox::with_worker();
+        let file = backup(&sandbox, "kept.db");
+        let known = sandbox.recorder().acknowledged();
+        let _ = sandbox.send(&worker, "one");
+        let died =
+            sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", format!("{point}=abort")).run();
+        assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
+        if *point == "restore.after_rename" {
+            sandbox.recorder().go_back_to(known.clone());
+        }
+        sandbox.check();
+        assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two", "{point}");
+        sandbox.check();
+        let _ = sandbox.run(&["restore", &file]).data_of("state.restored");
+        sandbox.recorder().go_back_to(known);
+        assert_eq!(left_over(&sandbox), Vec::<String>::new(), "{point}");
+        assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three", "{point}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_rename_that_fails_leaves_the_old_database() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let _ = sandbox.send(&worker, "one");
+    let events = sandbox.events(&worker);
+    let point = "restore.before_rename=error";
+    let failed = sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", point).run();
+    let error = failed.error("STORAGE_ERROR");
+    assert!(Path::new(error["details"]["path"].as_str().unwrap()).ends_with("state.db"), "{error}");
+    assert_eq!(sandbox.events(&worker), events);
+    assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two");
+    sandbox.finish();
+}
