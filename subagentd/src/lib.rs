@@ -5,5 +5,7 @@ pub mod core;
 pub mod handoff;
 pub mod life;
 pub mod peer;
+#[cfg(test)]
+mod sim;
 pub mod store;
 pub mod supervisor;

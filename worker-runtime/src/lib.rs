@@ -18,6 +18,8 @@
 //! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
 
 mod acp;
+#[cfg(feature = "testing")]
+pub mod bare;
 mod conversation;
 mod driver;
 pub mod guard;

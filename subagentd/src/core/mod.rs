@@ -11,7 +11,7 @@ mod local;
 pub(crate) mod restart;
 mod step;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod worker;
 
 pub use worker::{Action, By, Fact, Input, Step, Worker};

@@ -68,7 +68,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 let message = format!("the journal asks twice for the open permission request {request_id}");
                 return Err(Error::new(Code::Internal, message));
             }
-            let turn = next.worker.turn().map(|turn| turn.no);
+            // A turn that the runtime has not taken yet asks nothing: the request was there before it, and outlives it.
+            let turn = next.worker.turn().filter(|turn| turn.dispatching).map(|turn| turn.no);
             next.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
             next.facts.push(Fact::ApprovalOpened { request_id, turn });
         }

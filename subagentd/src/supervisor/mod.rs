@@ -42,6 +42,8 @@ pub use follow::Follower;
 pub use health::Look;
 pub use inspect::InspectQuery;
 pub use shared::Setup;
+#[cfg(test)]
+pub(crate) use worker::{Aside, input};
 
 use crate::store::{Durability, OwnerCheck, Store};
 use roster::Roster;

@@ -349,6 +349,17 @@ fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
 }
 
 #[test]
+fn what_was_asked_before_the_prompt_was_taken_outlives_the_turn() {
+    // The agent asks while the turn is accepted and its prompt on the way.
+    let path = [session(), send(1), asks(), Input::Dispatching { turn: 1 }, answered()];
+    let (mut checker, _) = after(&path);
+    let (_, asked) = checker.worker.approvals.first_key_value().expect("the agent still waits");
+    assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending));
+    let actions = checker.step(&decide(request(1), Some("allow"))).unwrap();
+    assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+}
+
+#[test]
 fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
     for end in [answered(), failed()] {
         let (checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, end]);

@@ -50,10 +50,17 @@ struct Taken {
     drafts: Vec<Draft>,
     actions: Vec<Action>,
     cursor: Cursor,
-    session_id: Option<String>,
-    guard: Option<ProcessId>,
-    ended: bool,
+    aside: Aside,
     changed: bool,
+}
+
+/// What records say of the runtime and not to the rules.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) session_id: Option<String>,
+    pub(crate) guard: Option<ProcessId>,
+    /// The guard's proof was among them.
+    pub(crate) ended: bool,
 }
 
 impl Actor {
@@ -92,7 +99,8 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, session_id, guard, ended, changed } = taken;
+        let Taken { worker, drafts, actions, cursor, aside, changed } = taken;
+        let Aside { session_id, guard, ended } = aside;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
@@ -155,9 +163,7 @@ impl Actor {
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: next,
-            session_id: None,
-            guard: None,
-            ended: false,
+            aside: Aside::default(),
             changed: next.segment != self.cursor.segment,
         };
         let mut number = self.cursor.number;
@@ -181,7 +187,7 @@ impl Actor {
             }
             number = record.n;
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
-            match self.input(&record, &mut taken) {
+            match input(&record, &mut taken.aside, |error| self.located(error)) {
                 Ok(Some(input)) => match taken.worker.step(input) {
                     Ok(step) => {
                         taken.worker = step.worker;
@@ -211,52 +217,60 @@ impl Actor {
         taken.cursor.number = number;
         taken
     }
+}
 
-    fn input(&self, record: &Record<'_>, taken: &mut Taken) -> serde_json::Result<Option<Input>> {
-        let turn = record.turn.unwrap_or(0);
-        Ok(match record.t {
-            RecordType::Session => {
-                let session: Session = record.body()?;
-                taken.session_id = Some(session.session_id);
-                Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
-            }
-            RecordType::StartFailed => {
-                Some(Input::StartFailed { error: self.located(body::<StartFailed>(record)?.error) })
-            }
-            RecordType::Dispatching => Some(Input::Dispatching { turn }),
-            RecordType::ApprovalRequested => {
-                Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
-            }
-            RecordType::ApprovalClosed => {
-                let closed: ApprovalClosed = record.body()?;
-                Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
-            }
-            RecordType::AnswerWritten => {
-                Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
-            }
-            RecordType::CancelRequested => {
-                Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
-            }
-            RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
-            RecordType::AgentStarted => {
-                taken.guard = Some(body::<AgentStarted>(record)?.guard);
-                None
-            }
-            RecordType::AgentExited => Some(Input::Ending),
-            RecordType::Terminating => {
-                Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
-            }
-            RecordType::Ended => {
-                taken.ended = true;
-                None
-            }
-            RecordType::Segment
-            | RecordType::Sealed
-            | RecordType::Update
-            | RecordType::Notification
-            | RecordType::Noise => None,
-        })
-    }
+/// What a record means to the rules; `located` adds to an error of a start where to look.
+///
+/// # Errors
+/// Its body is not what its type says.
+pub(crate) fn input(
+    record: &Record<'_>,
+    aside: &mut Aside,
+    located: impl FnOnce(Error) -> Error,
+) -> serde_json::Result<Option<Input>> {
+    let turn = record.turn.unwrap_or(0);
+    Ok(match record.t {
+        RecordType::Session => {
+            let session: Session = record.body()?;
+            aside.session_id = Some(session.session_id);
+            Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
+        }
+        RecordType::StartFailed => {
+            Some(Input::StartFailed { error: located(body::<StartFailed>(record)?.error) })
+        }
+        RecordType::Dispatching => Some(Input::Dispatching { turn }),
+        RecordType::ApprovalRequested => {
+            Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
+        }
+        RecordType::ApprovalClosed => {
+            let closed: ApprovalClosed = record.body()?;
+            Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
+        }
+        RecordType::AnswerWritten => {
+            Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
+        }
+        RecordType::CancelRequested => {
+            Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
+        }
+        RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
+        RecordType::AgentStarted => {
+            aside.guard = Some(body::<AgentStarted>(record)?.guard);
+            None
+        }
+        RecordType::AgentExited => Some(Input::Ending),
+        RecordType::Terminating => {
+            Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
+        }
+        RecordType::Ended => {
+            aside.ended = true;
+            None
+        }
+        RecordType::Segment
+        | RecordType::Sealed
+        | RecordType::Update
+        | RecordType::Notification
+        | RecordType::Noise => None,
+    })
 }
 
 fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T> {
