@@ -262,7 +262,7 @@ impl Runtime {
             phase: self.conversation.phase(),
             journal_end: self.end,
             last_turn: self.conversation.last_turn(),
-            open_turn: self.conversation.open_turn(),
+            open_turn: self.conversation.open_turn_as_written(!self.batch.is_empty()),
             open_approvals: self.conversation.open_approvals(),
         }
     }
@@ -291,12 +291,6 @@ impl Runtime {
         self.batch.set_time_to(at);
     }
 
-    /// When its next timer goes off, in milliseconds of the clock that never goes back.
-    #[must_use]
-    pub fn next_timer(&self) -> Option<u64> {
-        self.timers.iter().map(|(at, _)| *at).min()
-    }
-
     /// So late it is now; lets the first timer that is due go off.
     pub fn elapse(&mut self, now: u64) -> Option<Work> {
         self.now = self.now.max(now);
@@ -322,18 +316,6 @@ impl Runtime {
     #[must_use]
     pub fn open_turn(&self) -> Option<u64> {
         self.conversation.open_turn()
-    }
-
-    /// The permission requests that are open.
-    #[must_use]
-    pub fn open_approvals(&self) -> Vec<RequestId> {
-        self.conversation.open_approvals()
-    }
-
-    /// Whether it would lose something if it ended now.
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.conversation.has_work()
     }
 
     fn input(&mut self, input: Input<'_>) -> Work {

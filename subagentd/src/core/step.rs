@@ -432,7 +432,7 @@ impl Next {
                 match cancel {
                     None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
                     // It was not given it, and will not be.
-                    Some(_) if unsent && told != Link::Ending => return self.close_turn(None),
+                    Some(_) if unsent && told != Link::Ending => self.close_turn(None),
                     Some(cancel) if !cancel.requested && link == Link::Ready => {
                         self.actions.push(Action::Cancel { turn: no, reason: cancel.reason });
                     }

@@ -113,6 +113,7 @@ impl Site {
     /// A new connection; what was under way in the one before may still arrive.
     pub(super) fn connect(&mut self, env: &mut Env) {
         self.memory.unanswered.clear();
+        self.memory.greeted = false;
         self.disconnect();
         let stops = matches!(self.checker.worker.state, State::Stopping(_) | State::Stopped);
         let desired = if stops { Desired::Stop } else { Desired::Run };
@@ -246,7 +247,7 @@ impl Site {
     }
 
     pub(super) fn command(&mut self, command: Command) {
-        let Some(live) = &mut self.live else { return };
+        let Some(live) = self.live.as_mut().filter(|_| self.memory.greeted) else { return };
         let used = self.memory.connection;
         let Some(open) = live.connections.iter_mut().find(|open| Some(open.id) == used) else { return };
         self.memory.next_id += 1;
@@ -272,7 +273,7 @@ impl Site {
             }
             return false;
         }
-        let Some(line) = env.network(&mut open.to_daemon, false) else { return true };
+        let Some(line) = env.network(&mut open.to_daemon, !self.memory.greeted) else { return true };
         match serde_json::from_slice(&line).unwrap() {
             FromRuntime::Hello(hello) => self.on_hello(&hello, env),
             FromRuntime::Refused { refusal, .. } => panic!("the newest daemon is refused: {refusal:?}"),
@@ -288,6 +289,7 @@ impl Site {
     }
 
     fn on_hello(&mut self, hello: &RuntimeHello, env: &mut Env) {
+        self.memory.greeted = true;
         assert_eq!(hello.incarnation, self.stored.incarnation, "an earlier runtime answers");
         self.ingest(Goal::Record(hello.journal_end.number), env);
         if env.daemon_dies {
@@ -336,7 +338,11 @@ impl Site {
             }
             (Asked::Answer(_), Refusal::StorageFull) => self.disconnect(),
             (Asked::Answer(request_id), _) => self.sure(Input::AnswerRefused { request_id }, env),
-            (Asked::Cancel(turn), Refusal::NoSuchTurn) => self.end_unknown_turn(turn, env),
+            (Asked::Cancel(turn), Refusal::NoSuchTurn)
+                if self.checker.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
+            {
+                self.disconnect();
+            }
             (Asked::Cancel(_) | Asked::Terminate, _) => {}
         }
     }

@@ -42,6 +42,8 @@ pub(super) struct Live {
 pub(super) struct Memory {
     /// The connection that it uses.
     pub(super) connection: Option<u64>,
+    /// Its hello was answered.
+    pub(super) greeted: bool,
     /// Commands without an answer.
     pub(super) unanswered: BTreeMap<u64, Asked>,
     pub(super) next_id: u64,

@@ -64,10 +64,9 @@ impl Tally {
     /// A simulation in which nothing happens proves nothing.
     pub(super) fn assert_lively(&self, histories: usize) {
         let mut all = self.clone();
-        let least = histories as u64 / 4;
-        let names = [self.unknown_ends];
-        let fields = all.fields();
-        let lively = fields.iter().take(fields.len() - names.len()).all(|count| **count > least);
+        // An end that is missing in a journal that can be read is the one thing that never happens.
+        let [seen @ .., unknown_ends] = all.fields();
+        let lively = seen.iter().all(|count| **count > histories as u64 / 20) && *unknown_ends == 0;
         assert!(lively, "hardly anything happened in {histories} histories: {self:?}");
     }
 }
@@ -155,10 +154,10 @@ impl World {
 
     /// Everything goes wrong that can.
     pub(super) fn trouble(&mut self) {
-        for _ in 0..100 + self.env.random.below(300) {
+        for _ in 0..150 + self.env.random.below(300) {
             let index = usize::try_from(self.env.random.below(WORKERS as u64)).unwrap();
             let what = self.env.random.below(100);
-            self.env.now += self.env.random.below(300);
+            self.env.now += self.env.random.below(200);
             self.happen(index, what);
             self.after();
         }
@@ -167,27 +166,21 @@ impl World {
     fn happen(&mut self, index: usize, what: u64) {
         let (site, env) = (&mut self.sites[index], &mut self.env);
         match what {
-            0..=8 => site.send(env),
-            9..=11 => site.cancel(env),
-            12 if env.random.below(3) == 0 => site.stop(env),
-            13 => site.restart(env),
-            14..=20 => site.decide(env),
-            21..=25 => site.agent_starts(env),
-            26..=37 => {
-                site.agent_reads(env);
-            }
-            38..=45 => site.agent_acts(env),
-            46..=56 => site.output(env),
-            57..=59 => site.agent_ended(env),
-            60..=62 => site.guard_is_done(env),
-            63..=73 => {
-                site.frame_to_runtime(env);
-            }
-            74..=84 if env.daemon_up => {
-                site.frame_to_daemon(env);
-            }
-            85..=87 if env.daemon_up => site.see_death(env),
-            88 | 89 if env.daemon_up && site.memory.runtime => site.connect(env),
+            0..=7 => site.send(env),
+            8 => site.cancel(env),
+            9 if env.random.below(6) == 0 => site.stop(env),
+            10 if env.random.below(3) == 0 => site.restart(env),
+            11..=17 => site.decide(env),
+            18..=23 => site.agent_starts(env),
+            24..=35 => while site.agent_reads(env) && env.random.below(4) != 0 {},
+            36..=43 => site.agent_acts(env),
+            44..=55 => site.output(env),
+            56..=58 => site.agent_ended(env),
+            59..=61 => site.guard_is_done(env),
+            62..=73 => while site.frame_to_runtime(env) && env.random.below(4) != 0 {},
+            74..=85 if env.daemon_up => while site.frame_to_daemon(env) && env.random.below(4) != 0 {},
+            86..=88 if env.daemon_up => site.see_death(env),
+            89 if env.daemon_up && site.memory.runtime => site.connect(env),
             90 if env.temper < 500 => site.die(env),
             91 => site.timer(env),
             92 => {
@@ -205,7 +198,10 @@ impl World {
             96 if env.random.below(8) == 0 => env.now += env.random.below(3_600_000),
             97 => env.wall += i64::try_from(env.random.below(1 << 42)).unwrap() - (1 << 41),
             98 if env.daemon_up && site.memory.settled && site.memory.runtime => site.ingest(Goal::Some, env),
-            _ => self.start_daemon(),
+            _ => {}
+        }
+        if !self.env.daemon_up && self.env.random.below(12) == 0 {
+            self.start_daemon();
         }
     }
 
