@@ -7,3 +7,4 @@ pub mod harness;
 pub mod invariants;
 pub mod model_server;
 pub mod real_agent;
+pub mod trees;
