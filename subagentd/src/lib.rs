@@ -2,6 +2,8 @@
 
 pub mod api;
 pub mod core;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 pub mod handoff;
 pub mod life;
 pub mod peer;

@@ -119,6 +119,7 @@ impl Runtime {
             make_request_id,
         };
         let mut batch = Batch::new(setup.first_record);
+        batch.set_time_to(0);
         let head = Segment {
             worker_id: setup.worker_id.clone(),
             incarnation: setup.incarnation,

@@ -22,6 +22,8 @@ mod acp;
 pub mod bare;
 mod conversation;
 mod driver;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 pub mod guard;
 mod journal;
 mod memory;
