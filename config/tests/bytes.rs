@@ -12,7 +12,8 @@ fn whatever_is_in_a_config_file_there_is_a_config_or_an_error_with_its_path() {
     let path = Path::new("/ws/config.yaml");
     file::parse(path, bytes::CONFIG).unwrap();
     let json = br#"{"launchers": {"a": {"command": "x", "args": ["-y"]}}, "defaults": {"launcher": "a"}}"#;
-    let corpus = [bytes::CONFIG.to_vec(), json.to_vec(), subagent_config::template::TEMPLATE.as_bytes().to_vec()];
+    let corpus =
+        [bytes::CONFIG.to_vec(), json.to_vec(), subagent_config::template::TEMPLATE.as_bytes().to_vec()];
     attack(&corpus, |bad| {
         if let Err(error) = file::parse(path, bad) {
             assert_eq!(error.code(), "CONFIG_PARSE_ERROR");

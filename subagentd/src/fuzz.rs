@@ -3,7 +3,12 @@
 //!
 //! Built with the feature `testing` alone. Each function takes whatever there is, must come back, and panics only when
 //! what it found out is wrong: an input can be bad, an answer to it cannot.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a wrong answer must stop the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a wrong answer must stop the test"
+)]
 
 use std::path::Path;
 
@@ -34,7 +39,9 @@ pub fn journal(directory: &Path, first: &[u8], next: Option<&[u8]>) -> Vec<u64> 
     for _ in 0..most {
         let batch = reader.read(cursor, true).expect("the file can be read");
         for (range, _) in &batch.records {
-            let Ok(record) = serde_json::from_slice::<Record<'_>>(&batch.bytes[range.clone()]) else { continue };
+            let Ok(record) = serde_json::from_slice::<Record<'_>>(&batch.bytes[range.clone()]) else {
+                continue;
+            };
             numbers.push(record.n);
             // What is not understood, and what contradicts the rules, leaves the worker as it was.
             if let Ok(Some(input)) = input(&record, &mut Aside::default(), |error| error)

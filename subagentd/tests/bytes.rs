@@ -52,7 +52,11 @@ fn whatever_is_in_a_record_the_next_one_is_read() {
         codec::encode(bad, &mut record);
         // A record that says so ends its segment: the other one is in the next.
         let numbers = fuzz::journal(directory.path(), &[&good[..], &record].concat(), Some(&records[0]));
-        assert_eq!((numbers[records.len() - 1], numbers.last()), (records.len() as u64, Some(&1)), "{numbers:?}");
+        assert_eq!(
+            (numbers[records.len() - 1], numbers.last()),
+            (records.len() as u64, Some(&1)),
+            "{numbers:?}"
+        );
     });
 }
 

@@ -32,8 +32,7 @@ enum Death {
     DaemonAndRuntime,
 }
 
-const DEATHS: [Death; 5] =
-    [Death::Stop, Death::Runtime, Death::Guard, Death::Agent, Death::DaemonAndRuntime];
+const DEATHS: [Death; 5] = [Death::Stop, Death::Runtime, Death::Guard, Death::Agent, Death::DaemonAndRuntime];
 
 /// An agent that no other process of the machine runs, so that its whole tree is known by its program.
 fn own_program(folder: &Path, name: &str) -> PathBuf {

@@ -381,8 +381,7 @@ impl Runtime {
         let serving = self.serving;
         let reply = |to: ReplyTo, refusal: Option<Refusal>| {
             let frame = FromRuntime::Reply { id: to.id, refusal };
-            (serving == Some(to.connection))
-                .then_some(Effect::ToDaemon { connection: to.connection, frame })
+            (serving == Some(to.connection)).then_some(Effect::ToDaemon { connection: to.connection, frame })
         };
         match action {
             Action::Send(line) => effects.push(Effect::ToAgent(line.bytes)),

@@ -2,13 +2,18 @@
 //!
 //! Built with the feature `testing` alone. Each function takes whatever there is, must come back, and panics only when
 //! what it found out is wrong: an input can be bad, an answer to it cannot.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a wrong answer must stop the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a wrong answer must stop the test"
+)]
 
 use std::os::fd::OwnedFd;
 
 use interprocess::local_socket::tokio::Stream;
 use interprocess::os::unix::uds_local_socket::tokio::Stream as UdsStream;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{FromRuntime, JournalEnd};
 use subagent_protocol::ids::RequestId;
@@ -49,7 +54,7 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         for effect in work.before.iter().chain(&work.after) {
             if let Effect::ToAgent(line) = effect {
                 let line = line.strip_suffix(b"\n").expect("a line to the agent has an end");
-                assert!(!line.contains(&b'\n') && serde_json::from_slice::<Value>(line).is_ok());
+                assert!(!line.contains(&b'\n') && serde_json::from_slice::<&RawValue>(line).is_ok());
             }
         }
         journal.extend_from_slice(&work.records);

@@ -119,8 +119,11 @@ impl Agent {
             4 if random.below(3) == 0 => self.exit = Some((Some(1), None)),
             5..=9 if self.open.is_some() => self.ask(deeds),
             10..=14 if self.open.is_some() => {
-                let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}});
-                self.say(&json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}));
+                let update =
+                    json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}});
+                self.say(
+                    &json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}),
+                );
             }
             15 => {
                 if let Some(open) = self.open.take() {

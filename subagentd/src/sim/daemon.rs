@@ -66,9 +66,7 @@ impl Site {
                 State::Turn(turn) => {
                     self.stored.boot == env.boot && !turn.dispatching && turn.cancel.is_none()
                 }
-                State::Idle | State::Local(_) | State::Error => {
-                    self.checker.worker.restart == Restart::Begun
-                }
+                State::Idle | State::Local(_) | State::Error => self.checker.worker.restart == Restart::Begun,
                 State::Stopping(_) | State::Stopped => false,
             }
     }
@@ -229,7 +227,9 @@ impl Site {
             match action {
                 Action::StartRuntime => self.start_runtime(env),
                 Action::Prompt { turn } => {
-                    let Some(open) = self.checker.worker.turn().filter(|open| open.no == turn) else { continue };
+                    let Some(open) = self.checker.worker.turn().filter(|open| open.no == turn) else {
+                        continue;
+                    };
                     let turn_id = open.id.clone();
                     let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
                     self.command(Command::Prompt { turn, turn_id, prompt });
@@ -241,7 +241,8 @@ impl Site {
                 Action::Terminate => self.command(Command::Terminate { reason: "stopped".to_owned() }),
             }
         }
-        if !env.daemon_dies && matches!(self.checker.worker.state, State::Stopping(_)) && !self.memory.runtime {
+        if !env.daemon_dies && matches!(self.checker.worker.state, State::Stopping(_)) && !self.memory.runtime
+        {
             self.check_leftovers(env);
         }
     }

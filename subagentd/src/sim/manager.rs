@@ -7,9 +7,9 @@ use subagent_protocol::state::ApprovalStatus;
 use super::Break;
 use super::site::Site;
 use super::world::Env;
+use crate::core::Action;
 use crate::core::decision::Choice;
 use crate::core::worker::{By, Input, State};
-use crate::core::Action;
 
 impl Site {
     /// Whether the daemon takes orders for this worker.

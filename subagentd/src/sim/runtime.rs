@@ -26,13 +26,12 @@ impl Site {
             generation: env.generation,
             segment: self.stored.cursor.segment,
             first_record: self.stored.cursor.number + 1,
-            last_turn: self
-                .checker
-                .worker
-                .turn()
-                .map_or(self.checker.worker.last_turn, |turn| turn.no - 1),
+            last_turn: self.checker.worker.turn().map_or(self.checker.worker.last_turn, |turn| turn.no - 1),
             session: self.stored.session.clone(),
-            timeouts: Timeouts { turn_ms: (env.random.below(4) == 0).then_some(60_000), ..Timeouts::default() },
+            timeouts: Timeouts {
+                turn_ms: (env.random.below(4) == 0).then_some(60_000),
+                ..Timeouts::default()
+            },
         };
         let (runtime, work) = Runtime::begin(setup, make_request_id, env.now);
         // The guard starts it at once, if it can; the news of it come later.

@@ -163,8 +163,16 @@ impl Site {
         });
         format!(
             "{:?}\n  stored {:?}, incarnation {}, may live: {}\n  daemon settled: {}, runtime: {}, connection {:?}, more: {}, {} to do\n  live {live:?}, left: {}, journal {:?}",
-            self.checker.worker, stored.cursor, stored.incarnation, stored.may_live, memory.settled,
-            memory.runtime, memory.connection, memory.more, memory.todo.len(), self.left.is_some(),
+            self.checker.worker,
+            stored.cursor,
+            stored.incarnation,
+            stored.may_live,
+            memory.settled,
+            memory.runtime,
+            memory.connection,
+            memory.more,
+            memory.todo.len(),
+            self.left.is_some(),
             self.journal.iter().map(|(segment, bytes)| (segment, bytes.len())).collect::<Vec<_>>()
         )
     }
@@ -191,8 +199,13 @@ impl Site {
             self.told.ends.insert(*no, now);
             let text = format!("worker {} turn {no}", self.index);
             let given = self.deeds.prompts.contains_key(&text);
-            assert!(row.dispatched != Dispatched::No || !given, "turn {no} was sent, and the opposite is told");
-            if row.status == TurnStatus::Completed && row.carrier == subagent_protocol::state::Carrier::Runtime {
+            assert!(
+                row.dispatched != Dispatched::No || !given,
+                "turn {no} was sent, and the opposite is told"
+            );
+            if row.status == TurnStatus::Completed
+                && row.carrier == subagent_protocol::state::Carrier::Runtime
+            {
                 assert!(self.deeds.answered.contains(&text), "turn {no} was not completed");
             }
         }
@@ -202,11 +215,18 @@ impl Site {
             let given = self.deeds.answers.get(ask).cloned().flatten();
             let decided = self.decided.get(request_id);
             if let Some(option) = &given {
-                assert_eq!(decided, Some(&Some(option.clone())), "{request_id} was answered, and nobody decided so");
+                assert_eq!(
+                    decided,
+                    Some(&Some(option.clone())),
+                    "{request_id} was answered, and nobody decided so"
+                );
             }
             if let Some(told) = self.told.decisions.get(request_id) {
                 assert!(
-                    !matches!(status, ApprovalStatus::Pending | ApprovalStatus::Lost | ApprovalStatus::Canceled),
+                    !matches!(
+                        status,
+                        ApprovalStatus::Pending | ApprovalStatus::Lost | ApprovalStatus::Canceled
+                    ),
                     "{request_id} was decided with {told:?}, and is {status}"
                 );
             }

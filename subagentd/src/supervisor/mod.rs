@@ -41,13 +41,13 @@ use tokio::sync::watch;
 pub use follow::Follower;
 pub use health::Look;
 pub use inspect::InspectQuery;
-pub use shared::Setup;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use worker::{Aside, input};
 #[cfg(feature = "testing")]
 pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
+pub use shared::Setup;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use worker::{Aside, input};
 
 use crate::store::{Durability, OwnerCheck, Store};
 use roster::Roster;

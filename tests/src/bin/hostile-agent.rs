@@ -4,7 +4,8 @@
 //! chunks `before` and `after`, and then ends the turn with `end_turn`, unless not ending it is the case.
 //! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
 //! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
-//! (`subagent_tests::trees`) and works on until it is told to cancel. It shares no code with the peer that it tests.
+//! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
+//! It shares no code with the peer that it tests.
 
 use std::io::{self, BufRead, StdinLock, Write};
 use std::os::fd::AsFd;
@@ -173,6 +174,12 @@ impl Hostile {
         if let Some(tree) = name.and_then(|name| name.strip_prefix("tree ")) {
             self.grow(tree)?;
             return line(&end("cancelled"));
+        }
+        if let Some(file) = name.and_then(|name| name.strip_prefix("write ")) {
+            write(&std::fs::read(file)?)?;
+            // Whatever it ended with.
+            write(b"\n")?;
+            return line(&end("end_turn"));
         }
         let ending = match name {
             None => Ending::Proper,

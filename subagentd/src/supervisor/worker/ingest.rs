@@ -258,9 +258,7 @@ pub(crate) fn input(
             None
         }
         RecordType::AgentExited => Some(Input::Ending),
-        RecordType::Terminating => {
-            Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
-        }
+        RecordType::Terminating => Some(Input::Terminating { reason: body::<Terminating>(record)?.reason }),
         RecordType::Ended => {
             aside.ended = true;
             None
