@@ -201,25 +201,22 @@ impl Runtime {
         self.input(Input::End { reason: "SIGTERM".to_owned() })
     }
 
-    /// A line of the command socket, as bytes.
-    ///
-    /// # Errors
-    /// When the connection is to be closed for it.
-    pub fn frame(&mut self, connection: u64, line: &[u8]) -> Result<Work, ()> {
+    /// A line of the command socket, as bytes; `None` when the connection is to be closed for it.
+    pub fn frame(&mut self, connection: u64, line: &[u8]) -> Option<Work> {
         match serde_json::from_slice(line) {
             Ok(ToRuntime::Hello { protocol, generation, desired }) => {
-                Ok(self.hello(connection, protocol, generation, desired))
+                Some(self.hello(connection, protocol, generation, desired))
             }
             // What an older daemon had sent is dropped with its connection.
-            Ok(ToRuntime::Command { .. }) if self.serving != Some(connection) => Ok(Work::default()),
+            Ok(ToRuntime::Command { .. }) if self.serving != Some(connection) => Some(Work::default()),
             Ok(ToRuntime::Command { id, command }) => {
-                Ok(self.input(Input::Command { to: ReplyTo { connection, id }, command }))
+                Some(self.input(Input::Command { to: ReplyTo { connection, id }, command }))
             }
             Err(error) => {
-                let OnlyId { id } = serde_json::from_slice(line).map_err(|_| ())?;
+                let OnlyId { id } = serde_json::from_slice(line).ok()?;
                 let refusal = Some(Refusal::Unknown { message: error.to_string() });
                 let frame = FromRuntime::Reply { id, refusal };
-                Ok(Work { before: vec![Effect::ToDaemon { connection, frame }], ..Work::default() })
+                Some(Work { before: vec![Effect::ToDaemon { connection, frame }], ..Work::default() })
             }
         }
     }

@@ -169,14 +169,13 @@ impl Site {
         let Some((code, signal)) = agent.exit else { return };
         let rest = std::mem::take(&mut agent.output);
         live.told_exit = true;
-        let steps: [fn(&mut Runtime, &[u8], Option<i32>, Option<i32>) -> Work; 3] = [
-            |runtime, rest, _, _| runtime.output(rest),
-            |runtime, _, _, _| runtime.output_ended(),
-            |runtime, _, code, signal| runtime.agent_exited(code, signal),
-        ];
-        for step in steps {
+        for step in 0..3 {
             let Some(live) = &mut self.live else { return };
-            let work = step(&mut live.runtime, &rest, code, signal);
+            let work = match step {
+                0 => live.runtime.output(&rest),
+                1 => live.runtime.output_ended(),
+                _ => live.runtime.agent_exited(code, signal),
+            };
             self.carry_out(work, env);
         }
     }
@@ -227,8 +226,8 @@ impl Site {
         open.greeted = true;
         live.runtime.set_wall_clock(env.wall);
         match live.runtime.frame(id, &line) {
-            Ok(work) => self.carry_out(work, env),
-            Err(()) => panic!("the runtime does not understand {}", String::from_utf8_lossy(&line)),
+            Some(work) => self.carry_out(work, env),
+            None => panic!("the runtime does not understand {}", String::from_utf8_lossy(&line)),
         }
         true
     }
