@@ -5,8 +5,6 @@
 //! `SUBAGENT_TEST_SEED=N` with the number that a failure prints repeats it. What holds is checked after each event,
 //! and at the end everything is left alone until it has come to rest.
 
-#![allow(clippy::print_stderr, reason = "a test says which of its histories failed")]
-
 mod agent;
 mod daemon;
 mod manager;
@@ -14,6 +12,7 @@ mod runtime;
 mod site;
 mod world;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use subagent_tests::harness::{Random, times};
@@ -76,7 +75,8 @@ struct Named(u64);
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("this history failed: SUBAGENT_TEST_SEED={}", self.0);
+            // A test that fails has nobody else to tell.
+            let _ = writeln!(std::io::stderr(), "this history failed: SUBAGENT_TEST_SEED={}", self.0);
         }
     }
 }
