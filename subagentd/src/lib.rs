@@ -2,8 +2,12 @@
 
 pub mod api;
 pub mod core;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 pub mod handoff;
 pub mod life;
 pub mod peer;
+#[cfg(test)]
+mod sim;
 pub mod store;
 pub mod supervisor;

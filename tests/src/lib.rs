@@ -3,7 +3,9 @@
 //!
 //! Must not reach into private parts of the product: it starts the executables and reads what they leave.
 
+pub mod bytes;
 pub mod harness;
 pub mod invariants;
 pub mod model_server;
 pub mod real_agent;
+pub mod trees;

@@ -18,8 +18,12 @@
 //! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
 
 mod acp;
+#[cfg(feature = "testing")]
+pub mod bare;
 mod conversation;
 mod driver;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 pub mod guard;
 mod journal;
 mod memory;

@@ -12,7 +12,7 @@ pub(crate) mod recovered;
 pub(crate) mod restart;
 mod step;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod worker;
 
 pub use worker::{Action, By, Fact, Input, Step, Worker};

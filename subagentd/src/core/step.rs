@@ -72,7 +72,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 let message = format!("the journal asks twice for the open permission request {request_id}");
                 return Err(Error::new(Code::Internal, message));
             }
-            let turn = next.worker.turn().map(|turn| turn.no);
+            // A turn that the runtime has not taken yet asks nothing: the request was there before it, and outlives it.
+            let turn = next.worker.turn().filter(|turn| turn.dispatching).map(|turn| turn.no);
             next.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
             next.facts.push(Fact::ApprovalOpened { request_id, turn });
         }
@@ -456,7 +457,7 @@ impl Next {
                 match cancel {
                     None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
                     // It was not given it, and will not be.
-                    Some(_) if unsent && told != Link::Ending => return self.close_turn(None),
+                    Some(_) if unsent && told != Link::Ending => self.close_turn(None),
                     Some(cancel) if !cancel.requested && link == Link::Ready => {
                         self.actions.push(Action::Cancel { turn: no, reason: cancel.reason });
                     }

@@ -1,11 +1,11 @@
 //! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
 
-mod checker;
+pub(crate) mod checker;
 mod ops;
 mod properties;
 mod recovered;
 mod restart;
-mod rows;
+pub(crate) mod rows;
 mod table;
 mod world;
 
@@ -58,7 +58,7 @@ fn failure() -> Error {
 
 /// What distinguishes states of a worker in the written table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+pub(crate) struct Shape {
     state: &'static str,
     /// Whether its prompt may have been written, and how far its cancel is.
     turn: Option<(bool, &'static str)>,

@@ -12,8 +12,8 @@ pub(crate) mod handoffs;
 pub(crate) mod history;
 mod open;
 pub(crate) mod removal;
-pub(crate) mod retention;
 pub(crate) mod restore;
+pub(crate) mod retention;
 mod rows;
 mod schema;
 #[cfg(test)]

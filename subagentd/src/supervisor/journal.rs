@@ -20,32 +20,32 @@ const READ_BYTES: usize = 1024 * 1024;
 /// How many records a batch has at the most.
 const BATCH_RECORDS: usize = 256;
 
-pub(super) struct JournalReader {
+pub(crate) struct JournalReader {
     directory: PathBuf,
     segment: Option<(u64, File)>,
 }
 
 /// Some records in a row.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// What was read.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The JSON of each record in it, with the cursor behind the record.
-    pub(super) records: Vec<(Range<usize>, Cursor)>,
+    pub(crate) records: Vec<(Range<usize>, Cursor)>,
     /// Where to go on, if that is not behind the last record.
-    pub(super) next: Cursor,
+    pub(crate) next: Cursor,
     /// Whether there is nothing more for now.
-    pub(super) end: bool,
+    pub(crate) end: bool,
     /// Whether there was something that is no record: what stood there is not known.
-    pub(super) damaged: bool,
+    pub(crate) damaged: bool,
 }
 
 impl JournalReader {
-    pub(super) fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         Self { directory: directory.to_owned(), segment: None }
     }
 
     /// Reads on from `cursor`. `last` says that the writer is gone: what is torn stays torn.
-    pub(super) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
+    pub(crate) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
         let mut batch =
             Batch { bytes: Vec::new(), records: Vec::new(), next: cursor, end: true, damaged: false };
         if cursor.segment == 0 {

@@ -107,3 +107,33 @@ async fn write(stream: Arc<Stream>, mut frames: mpsc::UnboundedReceiver<ToRuntim
         }
     }
 }
+
+/// A runtime writes these bytes to the daemon's connection and closes it. Gives the frames that were understood.
+#[cfg(feature = "testing")]
+#[allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "for tests of this reader")]
+pub fn frames_of_runtime(bytes: &[u8]) -> Vec<FromRuntime> {
+    use interprocess::os::unix::uds_local_socket::tokio::Stream as UdsStream;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        for end in [&ours, &theirs] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let stream = UdsStream::try_from(std::os::fd::OwnedFd::from(ours)).unwrap();
+        let mut theirs = tokio::net::UnixStream::from_std(theirs).unwrap();
+        let (notices, mut incoming) = mpsc::channel(WAITING_FRAMES);
+        let write = async move {
+            // A runtime that is not read to its end sees that its connection is closed.
+            let _ = theirs.write_all(bytes).await;
+        };
+        let collect = async {
+            let mut frames = Vec::new();
+            while let Some(frame) = incoming.recv().await {
+                frames.push(frame);
+            }
+            frames
+        };
+        let ((), (), frames) = tokio::join!(write, read(Arc::new(stream.into()), notices), collect);
+        frames
+    })
+}

@@ -22,8 +22,8 @@ mod orders;
 mod ownership;
 mod process;
 mod program;
-mod removal;
 pub(crate) mod remains;
+mod removal;
 mod restart;
 mod roster;
 mod shared;
@@ -47,7 +47,13 @@ use tokio::sync::watch;
 pub use follow::Follower;
 pub use health::Look;
 pub use inspect::InspectQuery;
+#[cfg(feature = "testing")]
+pub(crate) use journal::JournalReader;
+#[cfg(feature = "testing")]
+pub use link::frames_of_runtime;
 pub use shared::Setup;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use worker::{Aside, input};
 
 use crate::store::{Durability, OwnerCheck, Store};
 use roster::Roster;

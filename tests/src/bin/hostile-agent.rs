@@ -3,11 +3,14 @@
 //! It behaves until it is told otherwise: a prompt with the line `hostile: NAME` plays that case, between the
 //! chunks `before` and `after`, and then ends the turn with `end_turn`, unless not ending it is the case.
 //! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
-//! size of `long-line`, `--list` prints the names. It shares no code with the peer that it tests.
+//! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
+//! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
+//! It shares no code with the peer that it tests.
 
 use std::io::{self, BufRead, StdinLock, Write};
 use std::os::fd::AsFd;
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
@@ -102,6 +105,11 @@ fn start() -> io::Result<()> {
                 return write(names.as_bytes());
             }
             "--no-load" => agent.loads = false,
+            // A process of a tree that this agent has started: it does not return.
+            "--tree" => {
+                let (registry, shape) = (value()?, args.next().unwrap_or_default());
+                subagent_tests::trees::play(Path::new(&registry), &shape);
+            }
             "--bytes" => agent.long_line = value()?.parse().map_err(io::Error::other)?,
             "--at-initialize" => agent.at_initialize = Some(value()?),
             "--at-session-new" => agent.at_session_new = Some(value()?),
@@ -163,6 +171,16 @@ impl Hostile {
         let texts = blocks.into_iter().flatten().filter_map(|block| block["text"].as_str());
         let name = texts.flat_map(str::lines).find_map(|line| line.strip_prefix("hostile:")).map(str::trim);
         let end = |reason: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"stopReason": reason}});
+        if let Some(tree) = name.and_then(|name| name.strip_prefix("tree ")) {
+            self.grow(tree)?;
+            return line(&end("cancelled"));
+        }
+        if let Some(file) = name.and_then(|name| name.strip_prefix("write ")) {
+            write(&std::fs::read(file)?)?;
+            // Whatever it ended with.
+            write(b"\n")?;
+            return line(&end("end_turn"));
+        }
         let ending = match name {
             None => Ending::Proper,
             Some(name) => match CASES.iter().find(|(known, _)| *known == name) {
@@ -188,6 +206,20 @@ impl Hostile {
             Ending::Bytewise => bytewise(&format!("{end}\n")),
             Ending::Never => Ok(()),
         }
+    }
+
+    /// Starts a tree of processes (`REGISTRY SHAPE`), and works on until it is told to cancel, or its input ends.
+    fn grow(&mut self, tree: &str) -> io::Result<()> {
+        let (registry, shape) = tree.split_once(' ').unwrap_or((tree, "stay"));
+        // Never waited for: the guard has to.
+        #[allow(clippy::zombie_processes)]
+        Command::new("/proc/self/exe").args(["--tree", registry, shape]).spawn()?;
+        while let Some(message) = self.read()? {
+            if message["method"] == "session/cancel" {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the hostile bytes of one case; an answer that was waited for is said.

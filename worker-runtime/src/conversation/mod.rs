@@ -187,6 +187,12 @@ impl Conversation {
         self.turn().map(|turn| turn.number)
     }
 
+    /// The turn to name in a hello. While records wait for room on the disk, the end of the last turn may be among
+    /// them: as long as nobody can read it, the turn is open.
+    pub(crate) fn open_turn_as_written(&self, records_wait: bool) -> Option<u64> {
+        self.open_turn().or_else(|| (records_wait && self.last_turn > 0).then_some(self.last_turn))
+    }
+
     /// The permission requests that are open.
     pub(crate) fn open_approvals(&self) -> Vec<RequestId> {
         self.approvals.ids()

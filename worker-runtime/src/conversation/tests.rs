@@ -371,3 +371,13 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
     let body = &talk.records[0].body;
     assert_eq!((&body["reason"], &body["bytes"]), (&json!("too_long"), &json!(line.len())));
 }
+
+#[test]
+fn a_turn_is_open_for_a_daemon_until_its_end_is_written() {
+    let mut talk = Talk::ready(None, json!({}));
+    assert_eq!(talk.prompt(5), Ok(()));
+    talk.line(json!({"id": 3, "result": {"stopReason": "end_turn"}}));
+    assert_eq!(talk.conversation.open_turn(), None);
+    assert_eq!(talk.conversation.open_turn_as_written(true), Some(5));
+    assert_eq!(talk.conversation.open_turn_as_written(false), None);
+}

@@ -122,7 +122,7 @@ impl Driver {
             phase: self.conversation.phase(),
             journal_end: self.journal.end(),
             last_turn: self.conversation.last_turn(),
-            open_turn: self.conversation.open_turn(),
+            open_turn: self.conversation.open_turn_as_written(!self.journal.batch.is_empty()),
             open_approvals: self.conversation.open_approvals(),
         }
     }

@@ -123,7 +123,7 @@ impl Driver {
 }
 
 /// Adds what waits for its records to `withheld`; gives the rest, in order.
-fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<Action> {
+pub(crate) fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<Action> {
     let mut at_once = Vec::new();
     for action in actions {
         match action {

@@ -36,6 +36,8 @@ use crate::stderr::{Log, Tail};
 use crate::watch::Watch;
 use alarms::{Alarm, Alarms};
 use daemon::Serving;
+#[cfg(feature = "testing")]
+pub(crate) use effects::withhold;
 
 /// Frames of all connections that wait to be looked at; behind them the senders wait.
 const EVENTS: usize = 16;

@@ -36,6 +36,12 @@ impl Batch {
         self.at = now();
     }
 
+    /// Takes another clock's time for the records that follow.
+    #[cfg(feature = "testing")]
+    pub(crate) fn set_time_to(&mut self, at: i64) {
+        self.at = at;
+    }
+
     /// Appends a record whose body is kept to the letter; one that is too long for its reader is cut, or becomes noise.
     pub(crate) fn push(&mut self, t: RecordType, turn: Option<u64>, kind: Option<&str>, body: &RawValue) {
         let (kept, body) = bound::fit(t, body, bound::MAX_BODY_BYTES);

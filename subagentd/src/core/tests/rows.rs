@@ -9,11 +9,11 @@ use crate::core::approval::{Approval, Request};
 use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
-pub(super) struct TurnRow {
-    pub(super) id: TurnId,
-    pub(super) carrier: Carrier,
-    pub(super) status: TurnStatus,
-    pub(super) dispatched: Dispatched,
+pub(crate) struct TurnRow {
+    pub(crate) id: TurnId,
+    pub(crate) carrier: Carrier,
+    pub(crate) status: TurnStatus,
+    pub(crate) dispatched: Dispatched,
     retried: bool,
     cancel: Option<Cancel>,
 }
@@ -27,11 +27,11 @@ struct ApprovalRow {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     word: &'static str,
     last_turn: u64,
     restart: Restart,
-    pub(super) turns: BTreeMap<u64, TurnRow>,
+    pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
 }
 
@@ -102,6 +102,11 @@ impl Rows {
             }
             Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
         }
+    }
+
+    /// How far the permission requests are.
+    pub(crate) fn approvals(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
+        self.approvals.iter().map(|(request_id, row)| (request_id, row.status))
     }
 
     fn turn(&mut self, no: u64) -> &mut TurnRow {

@@ -371,6 +371,28 @@ fn what_a_turn_leaves_open_ends_as_its_own_before_it() {
 }
 
 #[test]
+fn what_was_asked_before_the_prompt_was_taken_outlives_the_turn() {
+    // The agent asks while the turn is accepted and its prompt on the way.
+    let path = [session(), send(1), asks(), Input::Dispatching { turn: 1 }, answered()];
+    let (mut checker, _) = after(&path);
+    let (_, asked) = checker.worker.approvals.first_key_value().expect("the agent still waits");
+    assert_eq!((asked.turn, &asked.approval), (None, &Approval::Pending));
+    let actions = checker.step(&decide(request(1), Some("allow"))).unwrap();
+    assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+}
+
+#[test]
+fn a_decision_is_said_again_also_when_the_hello_ends_a_canceled_turn() {
+    let path = [session(), asks(), decide(request(1), Some("allow")), send(1), cancel()];
+    let (mut checker, _) = after(&path);
+    checker.reload();
+    let actions = checker.step(&attached(Link::Ready, 0)).unwrap();
+    assert_eq!(checker.worker.state, State::Idle);
+    let [Action::Answer { request_id, .. }] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(*request_id, request(1));
+}
+
+#[test]
 fn what_was_asked_outside_of_a_turn_outlives_the_turn() {
     for end in [answered(), failed()] {
         let (checker, _) = after(&[session(), asks(), send(1), Input::Dispatching { turn: 1 }, end]);

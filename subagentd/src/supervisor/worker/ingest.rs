@@ -54,16 +54,22 @@ struct Taken {
     drafts: Vec<Draft>,
     actions: Vec<Action>,
     cursor: Cursor,
-    session_id: Option<String>,
-    guard: Option<ProcessId>,
+    aside: Aside,
     /// A runtime that the store has not heard of, and the boot that it was started in.
     incarnation: Option<(u64, String)>,
-    /// Whether the last record so far is the guard's proof.
-    ended: bool,
     gap: bool,
     changed: bool,
     /// How many records were not understood.
     misread: u64,
+}
+
+/// What records say of the runtime and not to the rules.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) session_id: Option<String>,
+    pub(crate) guard: Option<ProcessId>,
+    /// The guard's proof was among them.
+    pub(crate) ended: bool,
 }
 
 impl Actor {
@@ -102,19 +108,8 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken {
-            worker,
-            drafts,
-            actions,
-            cursor,
-            session_id,
-            guard,
-            incarnation,
-            ended,
-            gap,
-            changed,
-            misread,
-        } = taken;
+        let Taken { worker, drafts, actions, cursor, aside, incarnation, gap, changed, misread } = taken;
+        let Aside { session_id, guard, ended } = aside;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
@@ -191,10 +186,8 @@ impl Actor {
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: next,
-            session_id: None,
-            guard: None,
+            aside: Aside { ended: self.clean_end, ..Aside::default() },
             incarnation: None,
-            ended: self.clean_end,
             gap: false,
             misread: 0,
             changed: next.segment != self.cursor.segment,
@@ -225,9 +218,11 @@ impl Actor {
                 continue;
             }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
-            let input = self.input(&record, &mut taken);
+            let input = match record.t {
+                RecordType::Segment => body(&record).map(|segment| self.superseded(segment, &mut taken)),
+                _ => input(&record, taken.worker.known_turn, &mut taken.aside, |error| self.located(error)),
+            };
             taken.changed |= taken.incarnation.is_some();
-            taken.ended = record.t == RecordType::Ended;
             let facts_first = matches!(input, Ok(Some(Input::TurnRecovered { .. })));
             if facts_first && let Some(open) = taken.worker.turn().map(|open| open.no) {
                 // An agent has one turn at a time.
@@ -272,63 +267,73 @@ impl Actor {
         taken
     }
 
-    fn input(&self, record: &Record<'_>, taken: &mut Taken) -> serde_json::Result<Option<Input>> {
-        let turn = record.turn.unwrap_or(0);
-        Ok(match record.t {
-            RecordType::Session => {
-                let session: Session = record.body()?;
-                taken.session_id = Some(session.session_id);
-                Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
-            }
-            RecordType::StartFailed => {
-                Some(Input::StartFailed { error: self.located(body::<StartFailed>(record)?.error) })
-            }
-            RecordType::Dispatching if turn > taken.worker.known_turn => {
-                Some(Input::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })
-            }
-            RecordType::Dispatching => Some(Input::Dispatching { turn }),
-            RecordType::Segment => self.superseded(body(record)?, taken),
-            RecordType::ApprovalRequested => {
-                Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
-            }
-            RecordType::ApprovalClosed => {
-                let closed: ApprovalClosed = record.body()?;
-                Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
-            }
-            RecordType::AnswerWritten => {
-                Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
-            }
-            RecordType::CancelRequested => {
-                Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
-            }
-            RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
-            RecordType::AgentStarted => {
-                taken.guard = Some(body::<AgentStarted>(record)?.guard);
-                None
-            }
-            RecordType::AgentExited => Some(Input::Ending),
-            RecordType::Terminating => {
-                Some(Input::Terminating { reason: body::<Terminating>(record)?.reason })
-            }
-            RecordType::Ended
-            | RecordType::Sealed
-            | RecordType::Update
-            | RecordType::Notification
-            | RecordType::Noise => None,
-        })
-    }
-
     /// A segment of a runtime that the store has not heard of, because it was replaced by an older one: the runtime
     /// that it knows has ended before.
     fn superseded(&self, segment: Segment, taken: &mut Taken) -> Option<Input> {
         let known = taken.incarnation.as_ref().map_or(self.incarnation, |(incarnation, _)| *incarnation);
+        let clean = std::mem::take(&mut taken.aside.ended);
         if segment.incarnation <= known {
             return None;
         }
         taken.incarnation = Some((segment.incarnation, segment.boot_id));
         // Whatever it did not take was not given to its successor as far as is known here: so nothing is repeated.
-        (known > 0).then_some(Input::RuntimeGone { clean: taken.ended, rebooted: true })
+        (known > 0).then_some(Input::RuntimeGone { clean, rebooted: true })
     }
+}
+
+/// What a record means to the rules of a worker whose newest known turn has this number; `located` adds to an error of a
+/// start where to look.
+///
+/// # Errors
+/// Its body is not what its type says.
+pub(crate) fn input(
+    record: &Record<'_>,
+    known_turn: u64,
+    aside: &mut Aside,
+    located: impl FnOnce(Error) -> Error,
+) -> serde_json::Result<Option<Input>> {
+    aside.ended = record.t == RecordType::Ended;
+    let turn = record.turn.unwrap_or(0);
+    Ok(match record.t {
+        RecordType::Session => {
+            let session: Session = record.body()?;
+            aside.session_id = Some(session.session_id);
+            Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
+        }
+        RecordType::StartFailed => {
+            Some(Input::StartFailed { error: located(body::<StartFailed>(record)?.error) })
+        }
+        RecordType::Dispatching if turn > known_turn => {
+            Some(Input::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })
+        }
+        RecordType::Dispatching => Some(Input::Dispatching { turn }),
+        RecordType::ApprovalRequested => {
+            Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
+        }
+        RecordType::ApprovalClosed => {
+            let closed: ApprovalClosed = record.body()?;
+            Some(Input::ApprovalClosed { request_id: closed.request_id, reason: closed.reason })
+        }
+        RecordType::AnswerWritten => {
+            Some(Input::AnswerWritten { request_id: body::<AnswerWritten>(record)?.request_id })
+        }
+        RecordType::CancelRequested => {
+            Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
+        }
+        RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
+        RecordType::AgentStarted => {
+            aside.guard = Some(body::<AgentStarted>(record)?.guard);
+            None
+        }
+        RecordType::AgentExited => Some(Input::Ending),
+        RecordType::Terminating => Some(Input::Terminating { reason: body::<Terminating>(record)?.reason }),
+        RecordType::Ended
+        | RecordType::Segment
+        | RecordType::Sealed
+        | RecordType::Update
+        | RecordType::Notification
+        | RecordType::Noise => None,
+    })
 }
 
 /// Does what must never be done, where a test wants to see it noticed.

@@ -19,6 +19,8 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use ingest::{Aside, input};
 pub(super) use order::{Order, Respond};
 pub(super) use revival::{Demand, Revival};
 pub(super) use snapshot::Snapshot;

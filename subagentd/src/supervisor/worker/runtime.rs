@@ -112,8 +112,9 @@ impl Actor {
 
     pub(super) fn command(&mut self, command: Command) {
         let Some(runtime) = &mut self.runtime else { return };
-        // What cannot be said now is said again after the next hello.
-        let Some(link) = &mut runtime.link else { return };
+        // What cannot be said now is said again after the next hello. Nothing is said before its answer: that tells
+        // what the runtime has taken, and a prompt on its way would make it untrue.
+        let Some(link) = runtime.link.as_mut().filter(|_| runtime.greeted) else { return };
         let asked = match &command {
             Command::Prompt { turn, .. } => Asked::Prompt { turn: *turn },
             Command::Answer { request_id, .. } => Asked::Answer { request_id: request_id.clone() },
@@ -289,7 +290,12 @@ impl Actor {
             }
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
-            (Asked::Cancel { turn }, Refusal::NoSuchTurn) => self.end_unknown_turn(turn).await,
+            // Its end is missing in the journal, or it was begun after this was said. A hello tells which.
+            (Asked::Cancel { turn }, Refusal::NoSuchTurn)
+                if self.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
+            {
+                self.say_again_later();
+            }
             (Asked::Cancel { .. } | Asked::Terminate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");
             }

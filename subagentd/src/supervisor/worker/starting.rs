@@ -28,9 +28,7 @@ impl Actor {
             self.start_runtime().await;
             return;
         }
-        if self.may_live {
-            self.recall().await;
-        }
+        self.recall().await;
         match locks::try_lock(&self.directory, locks::RUNTIME) {
             Ok(None) => {
                 self.worker.link = LinkState::Adopted;
@@ -99,7 +97,6 @@ impl Actor {
     /// No runtime lives and all that the last one wrote was taken: what was accepted since goes on.
     async fn resume_without_runtime(&mut self) {
         // The daemon may have died before it had ended what the last one left.
-        self.recall_proof().await;
         self.check_leftovers().await;
         let unsent = matches!(&self.worker.state, State::Turn(turn) if !turn.dispatching);
         if unsent || self.worker.restart == Restart::Begun {

@@ -1,0 +1,396 @@
+//! The daemon's side of a worker: what its actor does between the rules and the system, with values instead of a system.
+
+use subagent_protocol::codec::{self, Decoded};
+use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello, ToRuntime};
+use subagent_protocol::record::{ApprovalRequested, Record, RecordType, TurnEnd};
+use subagent_protocol::state::Desired;
+use subagent_protocol::{Code, Error, PROTOCOL};
+
+use super::Break;
+use super::agent::ask_of;
+use super::site::{Asked, Connection, Memory, Site};
+use super::world::Env;
+use crate::core::worker::{Link, Restart, State};
+use crate::core::{Action, Input};
+use crate::store::Cursor;
+use crate::supervisor::{Aside, input};
+
+/// How far the journal is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goal {
+    Some,
+    Record(u64),
+    End,
+}
+
+impl Site {
+    /// A daemon that was started anew finds out how things stand.
+    pub(super) fn recover(&mut self, env: &mut Env) {
+        self.memory = Memory::default();
+        self.checker.reload();
+        if self.checker.worker.state == State::Stopped {
+            self.memory.settled = true;
+            return;
+        }
+        if self.stored.incarnation == 0 && self.checker.worker.state == State::Starting {
+            self.memory.settled = true;
+            return self.start_runtime(env);
+        }
+        if self.live.is_some() {
+            self.checker.worker.link = Link::Adopted;
+            self.memory.runtime = true;
+            return self.connect(env);
+        }
+        self.memory.settled = true;
+        if self.stored.may_live && self.begun_for_nothing(env) {
+            self.checker.worker.link = Link::Starting;
+            self.start_runtime(env);
+        } else if self.stored.may_live {
+            self.memory.clean_end = self.stored.proof;
+            self.gone(env);
+        } else {
+            let unsent = matches!(&self.checker.worker.state, State::Turn(turn) if !turn.dispatching);
+            if unsent || self.checker.worker.restart == Restart::Begun {
+                self.checker.worker.link = Link::Starting;
+                self.memory.todo.push_back(Action::StartRuntime);
+            }
+        }
+    }
+
+    fn begun_for_nothing(&self, env: &Env) -> bool {
+        let unborn =
+            self.stored.cursor.offset == 0 && !self.journal.contains_key(&self.stored.cursor.segment);
+        unborn
+            && match &self.checker.worker.state {
+                State::Starting => true,
+                State::Turn(turn) => {
+                    self.stored.boot == env.boot && !turn.dispatching && turn.cancel.is_none()
+                }
+                State::Idle | State::Local(_) | State::Error => self.checker.worker.restart == Restart::Begun,
+                State::Stopping(_) | State::Stopped => false,
+            }
+    }
+
+    fn start_runtime(&mut self, env: &mut Env) {
+        if self.memory.runtime {
+            return;
+        }
+        if self.left.is_some() {
+            if !env.calm && env.random.below(4) == 0 {
+                // It was waited for long enough.
+                return self.spawn_failed(env);
+            }
+            self.left = None;
+        }
+        let cursor = self.stored.cursor;
+        self.stored.incarnation += 1;
+        self.stored.cursor = Cursor { segment: cursor.segment + 1, offset: 0, number: cursor.number };
+        (self.stored.may_live, self.stored.boot) = (true, env.boot);
+        (self.memory.clean_end, self.memory.damaged) = (false, false);
+        self.journal.retain(|segment, _| *segment > cursor.segment);
+        env.after_commit();
+        if env.daemon_dies {
+            return;
+        }
+        if !env.calm && env.random.below(25) == 0 {
+            return self.spawn_failed(env);
+        }
+        self.spawn(env);
+        // It may have died while it started; that is seen later.
+        self.memory.runtime = true;
+        self.connect(env);
+    }
+
+    fn spawn_failed(&mut self, env: &mut Env) {
+        self.stored.may_live = false;
+        self.memory.runtime = false;
+        let error = Error::new(Code::BackendRuntimeError, "the runtime cannot be started");
+        self.sure(Input::SpawnFailed { error }, env);
+    }
+
+    /// A new connection; what was under way in the one before may still arrive.
+    pub(super) fn connect(&mut self, env: &mut Env) {
+        self.memory.unanswered.clear();
+        self.memory.greeted = false;
+        self.disconnect();
+        let stops = matches!(self.checker.worker.state, State::Stopping(_) | State::Stopped);
+        let desired = if stops { Desired::Stop } else { Desired::Run };
+        let Some(live) = &mut self.live else { return };
+        env.connections += 1;
+        let hello = ToRuntime::Hello { protocol: PROTOCOL, generation: env.generation, desired };
+        live.connections.push(Connection {
+            id: env.connections,
+            to_runtime: [serde_json::to_vec(&hello).unwrap()].into(),
+            to_daemon: std::collections::VecDeque::new(),
+            greeted: false,
+            held: true,
+            dropped: false,
+        });
+        self.memory.connection = Some(env.connections);
+    }
+
+    /// The daemon lets go of its connection.
+    pub(super) fn disconnect(&mut self) {
+        self.memory.connection = None;
+        for open in self.live.iter_mut().flat_map(|live| &mut live.connections) {
+            open.held = false;
+            open.to_daemon.clear();
+        }
+    }
+
+    /// Takes in the journal, in transactions of a few records.
+    pub(super) fn ingest(&mut self, goal: Goal, env: &mut Env) {
+        let mut left_in_batch = env.random.below(6) + 1;
+        self.memory.more = false;
+        loop {
+            if env.daemon_dies {
+                return;
+            }
+            let cursor = self.stored.cursor;
+            let Some(bytes) = self.journal.get(&cursor.segment) else {
+                match self.journal.keys().find(|segment| **segment > cursor.segment).copied() {
+                    Some(segment) => self.stored.cursor = Cursor { segment, offset: 0, ..cursor },
+                    None => return,
+                }
+                continue;
+            };
+            let start = usize::try_from(cursor.offset).unwrap();
+            let rest = bytes.get(start..).unwrap_or_default();
+            let (json, size) = match codec::decode(rest, codec::MAX_RECORD_BYTES) {
+                Decoded::Record { json, size } => (json.to_owned(), size),
+                Decoded::Corrupt(_) | Decoded::Incomplete { .. } => {
+                    assert!(!self.journal.contains_key(&(cursor.segment + 1)), "a runtime too many");
+                    return;
+                }
+            };
+            let record: Record<'_> = serde_json::from_slice(&json).unwrap();
+            // 2: numbers have no gap, and none is given twice.
+            assert_eq!(record.n, cursor.number + 1, "a record is missing or there twice");
+            self.stored.cursor =
+                Cursor { segment: cursor.segment, offset: cursor.offset + size as u64, number: record.n };
+            if env.broken == Some(Break::TornTransaction) && env.random.below(20) == 0 {
+                env.daemon_dies = true;
+                return;
+            }
+            let mut aside = Aside::default();
+            if record.t == RecordType::ApprovalRequested {
+                let body: ApprovalRequested = record.body().unwrap();
+                self.asks.insert(body.request_id, ask_of(body.params.get()));
+            }
+            let known_turn = self.checker.worker.known_turn;
+            let meaning = input(&record, known_turn, &mut aside, |error| error).unwrap();
+            self.stored.proof = record.t == RecordType::Ended;
+            self.memory.clean_end = aside.ended;
+            if aside.session_id.is_some() {
+                self.stored.session = aside.session_id;
+            }
+            if let Some(meaning) = meaning {
+                self.step(meaning);
+            }
+            left_in_batch -= 1;
+            if left_in_batch == 0 {
+                left_in_batch = env.random.below(6) + 1;
+                env.after_commit();
+                if goal == Goal::Some {
+                    self.memory.more = true;
+                    return;
+                }
+            }
+            if matches!(goal, Goal::Record(number) if self.stored.cursor.number >= number) {
+                self.memory.more = true;
+                return env.after_commit();
+            }
+        }
+    }
+
+    /// What the rules must not refuse; what they want done waits for the end of the transaction.
+    fn step(&mut self, input: Input) {
+        match self.checker.step(&input) {
+            Ok(actions) => self.memory.todo.extend(actions),
+            Err(code) => panic!("{code} for {input:?} in {:?}", self.checker.worker),
+        }
+    }
+
+    /// The same, as a transaction of its own.
+    pub(super) fn sure(&mut self, input: Input, env: &mut Env) {
+        self.step(input);
+        env.after_commit();
+    }
+
+    /// Does what the rules want, and reads on where more is known to be.
+    pub(super) fn carry_on(&mut self, env: &mut Env) {
+        while self.memory.more && !env.daemon_dies && (env.calm || env.random.below(4) == 0) {
+            self.ingest(Goal::Some, env);
+        }
+        while !env.daemon_dies
+            && let Some(action) = self.memory.todo.pop_front()
+        {
+            match action {
+                Action::StartRuntime => self.start_runtime(env),
+                Action::Prompt { turn } => {
+                    let Some(open) = self.checker.worker.turn().filter(|open| open.no == turn) else {
+                        continue;
+                    };
+                    let turn_id = open.id.clone();
+                    let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
+                    self.command(Command::Prompt { turn, turn_id, prompt });
+                }
+                Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
+                Action::Answer { request_id, option_id } => {
+                    self.command(Command::Answer { request_id, option_id });
+                }
+                Action::Terminate => self.command(Command::Terminate { reason: "stopped".to_owned() }),
+            }
+        }
+        if !env.daemon_dies && matches!(self.checker.worker.state, State::Stopping(_)) && !self.memory.runtime
+        {
+            self.check_leftovers(env);
+        }
+    }
+
+    pub(super) fn command(&mut self, command: Command) {
+        let Some(live) = self.live.as_mut().filter(|_| self.memory.greeted) else { return };
+        let used = self.memory.connection;
+        let Some(open) = live.connections.iter_mut().find(|open| Some(open.id) == used) else { return };
+        self.memory.next_id += 1;
+        let id = self.memory.next_id;
+        let asked = match &command {
+            Command::Prompt { turn, .. } => Asked::Prompt(*turn),
+            Command::Cancel { turn, .. } => Asked::Cancel(*turn),
+            Command::Answer { request_id, .. } => Asked::Answer(request_id.clone()),
+            Command::Terminate { .. } => Asked::Terminate,
+        };
+        self.memory.unanswered.insert(id, asked);
+        open.to_runtime.push_back(serde_json::to_vec(&ToRuntime::Command { id, command }).unwrap());
+    }
+
+    /// A frame arrives at the daemon.
+    pub(super) fn frame_to_daemon(&mut self, env: &mut Env) -> bool {
+        let used = self.memory.connection;
+        let Some(live) = &mut self.live else { return false };
+        let Some(open) = live.connections.iter_mut().find(|open| Some(open.id) == used) else { return false };
+        if open.to_daemon.is_empty() {
+            if open.dropped {
+                self.disconnect();
+            }
+            return false;
+        }
+        let Some(line) = env.network(&mut open.to_daemon, !self.memory.greeted) else { return true };
+        match serde_json::from_slice(&line).unwrap() {
+            FromRuntime::Hello(hello) => self.on_hello(&hello, env),
+            FromRuntime::Refused { refusal, .. } => panic!("the newest daemon is refused: {refusal:?}"),
+            FromRuntime::End(_) => self.ingest(Goal::Some, env),
+            FromRuntime::Reply { id, refusal } => {
+                let asked = self.memory.unanswered.remove(&id);
+                if let (Some(asked), Some(refusal)) = (asked, refusal) {
+                    self.on_refusal(asked, refusal, env);
+                }
+            }
+        }
+        true
+    }
+
+    fn on_hello(&mut self, hello: &RuntimeHello, env: &mut Env) {
+        self.memory.greeted = true;
+        assert_eq!(hello.incarnation, self.stored.incarnation, "an earlier runtime answers");
+        self.ingest(Goal::Record(hello.journal_end.number), env);
+        if env.daemon_dies {
+            return;
+        }
+        self.memory.settled = true;
+        if env.broken == Some(Break::NothingIsSaidAgain) {
+            return;
+        }
+        let link = match hello.phase {
+            Phase::Starting => Link::Starting,
+            Phase::Ready => Link::Ready,
+            Phase::Ending | Phase::Failed { .. } => Link::Ending,
+        };
+        self.sure(Input::Attached { link, last_turn: hello.last_turn }, env);
+        if env.daemon_dies {
+            return;
+        }
+        let open = self.checker.worker.turn().map(|turn| turn.no);
+        if let Some(open) = open
+            && hello.last_turn >= open
+            && hello.open_turn != Some(open)
+            && self.stored.cursor.number >= hello.journal_end.number
+        {
+            self.end_unknown_turn(open, env);
+        }
+    }
+
+    fn on_refusal(&mut self, asked: Asked, refusal: Refusal, env: &mut Env) {
+        self.ingest(Goal::End, env);
+        if env.daemon_dies {
+            return;
+        }
+        match (asked, refusal) {
+            (Asked::Prompt(turn), Refusal::WrongTurn { last }) if last >= turn => {}
+            (Asked::Prompt(turn), Refusal::NotReady | Refusal::Ending) => {
+                self.sure(Input::PromptRefused { turn, error: None }, env);
+            }
+            (Asked::Prompt(turn), Refusal::StorageFull) => {
+                let error = Error::new(Code::StorageFull, "the disk is full").retryable();
+                self.sure(Input::PromptRefused { turn, error: Some(error) }, env);
+            }
+            (Asked::Prompt(turn), refusal) => {
+                let error = Error::new(Code::BackendRuntimeError, format!("{refusal:?}"));
+                self.sure(Input::PromptRefused { turn, error: Some(error) }, env);
+            }
+            (Asked::Answer(_), Refusal::StorageFull) => self.disconnect(),
+            (Asked::Answer(request_id), _) => self.sure(Input::AnswerRefused { request_id }, env),
+            (Asked::Cancel(turn), Refusal::NoSuchTurn)
+                if self.checker.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) =>
+            {
+                self.disconnect();
+            }
+            (Asked::Cancel(_) | Asked::Terminate, _) => {}
+        }
+    }
+
+    fn end_unknown_turn(&mut self, turn: u64, env: &mut Env) {
+        if self.checker.worker.turn().is_some_and(|open| open.no == turn && open.dispatching) {
+            env.tally.unknown_ends += 1;
+            let error = Error::new(Code::RuntimeLost, "the end of the turn could not be read");
+            let end = TurnEnd::Failed { error: error.with("dispatched", "maybe") };
+            self.sure(Input::TurnEnd { turn, end }, env);
+        }
+    }
+
+    /// The daemon sees that the runtime's lock is free.
+    pub(super) fn see_death(&mut self, env: &mut Env) {
+        if self.live.is_none() && self.memory.runtime {
+            self.memory.runtime = false;
+            self.disconnect();
+            self.gone(env);
+        }
+    }
+
+    fn gone(&mut self, env: &mut Env) {
+        if env.broken != Some(Break::EndIsNotRead) {
+            self.ingest(Goal::End, env);
+        }
+        if env.daemon_dies {
+            return;
+        }
+        self.memory.settled = true;
+        self.stored.may_live = false;
+        if env.broken == Some(Break::SentTwice)
+            && let State::Turn(turn) = &mut self.checker.worker.state
+        {
+            turn.dispatching = false;
+        }
+        let rebooted = self.stored.boot != env.boot || self.memory.damaged;
+        let clean = self.memory.clean_end;
+        self.sure(Input::RuntimeGone { clean, rebooted }, env);
+    }
+
+    /// Whether everything below the worker has ended.
+    fn check_leftovers(&mut self, env: &mut Env) {
+        let free = self.left.is_none() || env.broken == Some(Break::StoppedTooEarly);
+        if free && !self.memory.runtime && self.memory.settled {
+            self.sure(Input::NothingLeft, env);
+        }
+    }
+}

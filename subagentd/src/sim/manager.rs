@@ -1,0 +1,135 @@
+//! What people and managers do: orders with keys, asked again when the answer was lost; and what they remember.
+
+use serde_json::json;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::state::ApprovalStatus;
+
+use super::Break;
+use super::site::Site;
+use super::world::Env;
+use crate::core::Action;
+use crate::core::decision::Choice;
+use crate::core::worker::{By, Input, State};
+
+impl Site {
+    /// Whether the daemon takes orders for this worker.
+    fn serves(&self, env: &Env) -> bool {
+        env.daemon_up && self.memory.settled && !env.daemon_dies
+    }
+
+    /// Sends a message, or asks again for one whose answer was lost.
+    pub(super) fn send(&mut self, env: &mut Env) {
+        if !self.serves(env) {
+            return;
+        }
+        let again = self.unanswered_keys.first().copied().filter(|_| env.calm || env.random.below(2) == 0);
+        let key = again.unwrap_or_else(|| {
+            self.next_key += 1;
+            self.next_key
+        });
+        self.unanswered_keys.insert(key);
+        let turn = match self.stored.keys.get(&key) {
+            Some(turn) => *turn,
+            None => {
+                let turn = self.checker.worker.last_turn + 1;
+                let by = if env.random.below(12) == 0 { By::Local } else { By::Runtime };
+                let [.., a, b, c, d] = turn.to_be_bytes();
+                let turn_id = TurnId::from_random([u8::try_from(self.index).unwrap(), a, b, c, d]);
+                let text = json!({"text": self.text(turn)});
+                let Ok(actions) =
+                    self.checker.step(&Input::Send { turn_id, message: text.clone(), input: text, by })
+                else {
+                    // Refused, which is an answer, too.
+                    self.unanswered_keys.remove(&key);
+                    return;
+                };
+                self.stored.keys.insert(key, turn);
+                *self.stored.carried_out.entry(key).or_default() += 1;
+                env.tally.turns += 1;
+                self.committed(actions, env);
+                turn
+            }
+        };
+        // The answer may get lost, with the daemon or without.
+        if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
+            self.unanswered_keys.remove(&key);
+            let before = self.told.turns.insert(key, turn);
+            assert!(before.is_none_or(|before| before == turn), "8: another result for key {key}");
+        }
+    }
+
+    pub(super) fn cancel(&mut self, env: &mut Env) {
+        self.order(Input::Cancel { reason: "canceled by manager".to_owned() }, env);
+    }
+
+    pub(super) fn stop(&mut self, env: &mut Env) {
+        self.order(Input::Stop, env);
+    }
+
+    pub(super) fn restart(&mut self, env: &mut Env) {
+        let force = env.random.below(2) == 0;
+        self.order(Input::Restart { force }, env);
+    }
+
+    /// Decides a permission request that waits.
+    pub(super) fn decide(&mut self, env: &mut Env) {
+        if !self.serves(env) {
+            return;
+        }
+        let pending: Vec<_> = self
+            .checker
+            .rows
+            .approvals()
+            .filter(|(_, status)| *status == ApprovalStatus::Pending)
+            .map(|(request_id, _)| request_id.clone())
+            .collect();
+        if pending.is_empty() {
+            return;
+        }
+        let request_id = env.random.pick(&pending).clone();
+        let option = match env.random.below(5) {
+            0 => None,
+            1 | 2 => Some("deny".to_owned()),
+            _ => Some("allow".to_owned()),
+        };
+        if env.broken == Some(Break::DecidesInTheUsersName) {
+            let option_id = Some("allow".to_owned());
+            return self.memory.todo.push_back(Action::Answer { request_id, option_id });
+        }
+        if env.broken != Some(Break::DecisionIsNotStored) {
+            let decision = option.clone().unwrap_or_else(|| "cancelled".to_owned());
+            let choice = Choice { option_id: option.clone(), alias: None, decision };
+            let input = Input::Decide { request_id: request_id.clone(), choice, note: None };
+            let Ok(actions) = self.checker.step(&input) else { return };
+            self.decided.insert(request_id.clone(), option.clone());
+            env.tally.decisions += 1;
+            self.committed(actions, env);
+        }
+        if !env.daemon_dies {
+            self.told.decisions.insert(request_id, option);
+        }
+    }
+
+    fn order(&mut self, input: Input, env: &mut Env) {
+        if !self.serves(env) {
+            return;
+        }
+        if let Ok(actions) = self.checker.step(&input) {
+            self.committed(actions, env);
+        }
+    }
+
+    fn committed(&mut self, actions: Vec<Action>, env: &mut Env) {
+        self.memory.todo.extend(actions);
+        env.after_commit();
+    }
+
+    /// Whether nothing is going on, and nobody waits for anything.
+    pub(super) fn rests(&self) -> bool {
+        let worker = &self.checker.worker;
+        worker.open_turn().is_none()
+            && worker.approvals.is_empty()
+            && self.unanswered_keys.is_empty()
+            && !matches!(worker.state, State::Starting | State::Stopping(_))
+    }
+}

@@ -1,0 +1,114 @@
+//! A simulation of everything at once: the rules of the daemon and the conversation of the runtime, both the real
+//! ones, joined by a network, a journal, a store, a clock, agents and managers that do their worst.
+//!
+//! One seed is one history. Nothing in it waits, reads a clock or starts a thread; the only randomness is the seed's, so
+//! `SUBAGENT_TEST_SEED=N` with the number that a failure prints repeats it. What holds is checked after each event,
+//! and at the end everything is left alone until it has come to rest.
+
+mod agent;
+mod daemon;
+mod manager;
+mod runtime;
+mod site;
+mod world;
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use subagent_tests::harness::{Random, times};
+
+use world::World;
+
+/// How many histories an ordinary run has.
+const SEEDS: usize = 10_000;
+/// Within so many a broken world must have been noticed.
+const SEEDS_TO_NOTICE: u64 = 2_000;
+
+/// A product, or a system below it, that does not keep its word. Each must be noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Break {
+    /// What was appended to the journal is lost with the runtime's process.
+    AppendedIsLost,
+    /// The runtime acts before its records are written.
+    ActsBeforeItWrites,
+    /// The cursor of a transaction is stored, and the rest of it is not.
+    TornTransaction,
+    /// A daemon that is started anew does not know the keys of the one before.
+    KeysAreForgotten,
+    /// A decision is confirmed before it is stored.
+    DecisionIsNotStored,
+    /// The daemon decides by itself.
+    DecidesInTheUsersName,
+    /// After the end of a runtime its journal is not read to the end.
+    EndIsNotRead,
+    /// A turn whose prompt may have been written is given to one more runtime.
+    SentTwice,
+    /// What is left to do after a commit is not done by the next daemon.
+    NothingIsSaidAgain,
+    /// A worker counts as stopped while its processes are still being ended.
+    StoppedTooEarly,
+}
+
+const BREAKS: [Break; 10] = [
+    Break::AppendedIsLost,
+    Break::ActsBeforeItWrites,
+    Break::TornTransaction,
+    Break::KeysAreForgotten,
+    Break::DecisionIsNotStored,
+    Break::DecidesInTheUsersName,
+    Break::EndIsNotRead,
+    Break::SentTwice,
+    Break::NothingIsSaidAgain,
+    Break::StoppedTooEarly,
+];
+
+/// One history; says what came of it.
+fn live(seed: u64, broken: Option<Break>) -> world::Tally {
+    let mut world = World::new(seed, broken);
+    world.trouble();
+    world.settle()
+}
+
+/// Prints the seed if the history that it belongs to fails.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A test that fails has nobody else to tell.
+            let _ = writeln!(std::io::stderr(), "this history failed: SUBAGENT_TEST_SEED={}", self.0);
+        }
+    }
+}
+
+#[test]
+fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
+    let mut total = world::Tally::default();
+    // A given seed is the seed of the one history that failed.
+    let given = std::env::var("SUBAGENT_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let count = if given.is_some() { 1 } else { times(SEEDS) };
+    let first: u64 = given.unwrap_or_else(|| Random::announced().number() / 2);
+    for seed in (first..).take(count) {
+        let _named = Named(seed);
+        total.add(&live(seed, None));
+    }
+    if given.is_none() {
+        total.assert_lively(count);
+    }
+}
+
+#[test]
+fn every_broken_promise_is_noticed() {
+    for broken in BREAKS {
+        let noticed = (0..SEEDS_TO_NOTICE)
+            .find(|seed| catch_unwind(AssertUnwindSafe(|| live(*seed, Some(broken)))).is_err());
+        assert!(noticed.is_some(), "{broken:?} was not noticed in {SEEDS_TO_NOTICE} histories");
+    }
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    for seed in 0..20 {
+        assert_eq!(live(seed, None), live(seed, None));
+    }
+}

@@ -1,0 +1,247 @@
+//! One worker with all that belongs to it: what is stored, what the daemon knows, what lives, what lies on disk.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+use subagent_runtime::bare;
+
+use super::agent::{Agent, Deeds};
+use crate::core::Action;
+use crate::core::tests::checker::Checker;
+use crate::store::Cursor;
+
+/// A connection between daemon and runtime, with what is under way in it.
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) to_runtime: VecDeque<Vec<u8>>,
+    pub(super) to_daemon: VecDeque<Vec<u8>>,
+    /// The hello was delivered.
+    pub(super) greeted: bool,
+    /// The daemon's end is open.
+    pub(super) held: bool,
+    /// The runtime's end is closed.
+    pub(super) dropped: bool,
+}
+
+/// A runtime that lives, and what lives below it.
+pub(super) struct Live {
+    pub(super) runtime: bare::Runtime,
+    pub(super) agent: Option<Agent>,
+    /// The agent's start was handed in.
+    pub(super) told_start: bool,
+    /// The agent's end was handed in.
+    pub(super) told_exit: bool,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// What the daemon remembers as long as it lives.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// The connection that it uses.
+    pub(super) connection: Option<u64>,
+    /// Its hello was answered.
+    pub(super) greeted: bool,
+    /// Commands without an answer.
+    pub(super) unanswered: BTreeMap<u64, Asked>,
+    pub(super) next_id: u64,
+    pub(super) todo: VecDeque<Action>,
+    pub(super) settled: bool,
+    /// The journal holds more than was taken in.
+    pub(super) more: bool,
+    /// It knows of a live runtime.
+    pub(super) runtime: bool,
+    pub(super) damaged: bool,
+    pub(super) clean_end: bool,
+}
+
+/// What a command was about.
+pub(super) enum Asked {
+    Prompt(u64),
+    Cancel(u64),
+    Answer(RequestId),
+    Terminate,
+}
+
+/// What the store keeps beside the rows of the rules.
+pub(super) struct Stored {
+    pub(super) cursor: Cursor,
+    pub(super) incarnation: u64,
+    pub(super) may_live: bool,
+    pub(super) boot: u64,
+    pub(super) session: Option<String>,
+    /// Whether the last record is the guard's proof.
+    pub(super) proof: bool,
+    /// The result of each key.
+    pub(super) keys: BTreeMap<u64, u64>,
+    /// How often each key was carried out; knows what the store may forget.
+    pub(super) carried_out: BTreeMap<u64, u32>,
+}
+
+/// What was told to people, who remember it.
+#[derive(Default)]
+pub(super) struct Told {
+    /// The turn of each key.
+    pub(super) turns: BTreeMap<u64, u64>,
+    /// The decision of each permission request.
+    pub(super) decisions: BTreeMap<RequestId, Option<String>>,
+    /// The end of each turn.
+    pub(super) ends: BTreeMap<u64, (TurnStatus, Dispatched)>,
+}
+
+pub(super) struct Site {
+    pub(super) index: usize,
+    pub(super) checker: Checker,
+    pub(super) stored: Stored,
+    pub(super) memory: Memory,
+    pub(super) live: Option<Live>,
+    /// What a dead runtime left and the guard has not ended yet.
+    pub(super) left: Option<Agent>,
+    pub(super) journal: BTreeMap<u64, Vec<u8>>,
+    pub(super) deeds: Deeds,
+    pub(super) told: Told,
+    /// Which question each permission request is.
+    pub(super) asks: BTreeMap<RequestId, u64>,
+    /// What people decided.
+    pub(super) decided: BTreeMap<RequestId, Option<String>>,
+    /// The end of a journal may be missing.
+    pub(super) rebooted: bool,
+    pub(super) request_ids: Rc<Cell<u64>>,
+    pub(super) next_key: u64,
+    pub(super) unanswered_keys: BTreeSet<u64>,
+}
+
+impl Site {
+    pub(super) fn new(index: usize) -> Self {
+        Self {
+            index,
+            checker: Checker::new(),
+            stored: Stored {
+                cursor: Cursor { segment: 0, offset: 0, number: 0 },
+                incarnation: 0,
+                may_live: false,
+                boot: 0,
+                session: None,
+                proof: false,
+                keys: BTreeMap::new(),
+                carried_out: BTreeMap::new(),
+            },
+            memory: Memory::default(),
+            live: None,
+            left: None,
+            journal: BTreeMap::new(),
+            deeds: Deeds::default(),
+            told: Told::default(),
+            asks: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            rebooted: false,
+            request_ids: Rc::new(Cell::new(0)),
+            next_key: 1,
+            unanswered_keys: BTreeSet::new(),
+        }
+    }
+
+    /// The text of a turn's prompt.
+    pub(super) fn text(&self, turn: u64) -> String {
+        format!("worker {} turn {turn}", self.index)
+    }
+
+    /// For people.
+    pub(super) fn describe(&self) -> String {
+        let (memory, stored) = (&self.memory, &self.stored);
+        let live = self.live.as_ref().map(|live| {
+            let agent = live.agent.as_ref().map(|agent| (agent.inbox.len(), agent.output.len(), agent.exit));
+            format!(
+                "turn {:?}, exit told: {}, agent {agent:?}, {} connections, {}",
+                live.runtime.open_turn(),
+                live.told_exit,
+                live.connections.len(),
+                live.runtime.describe_state()
+            )
+        });
+        format!(
+            "{:?}\n  stored {:?}, incarnation {}, may live: {}\n  daemon settled: {}, runtime: {}, connection {:?}, more: {}, {} to do\n  live {live:?}, left: {}, journal {:?}",
+            self.checker.worker,
+            stored.cursor,
+            stored.incarnation,
+            stored.may_live,
+            memory.settled,
+            memory.runtime,
+            memory.connection,
+            memory.more,
+            memory.todo.len(),
+            self.left.is_some(),
+            self.journal.iter().map(|(segment, bytes)| (segment, bytes.len())).collect::<Vec<_>>()
+        )
+    }
+
+    /// What must hold at every moment.
+    pub(super) fn check(&mut self) {
+        let rows = &self.checker.rows;
+        // 1: what was acknowledged is stored.
+        for (key, turn) in &self.told.turns {
+            assert!(rows.turns.contains_key(turn), "turn {turn} of key {key} was accepted and is not stored");
+        }
+        for (key, times) in &self.stored.carried_out {
+            assert!(*times <= 1, "key {key} was carried out {times} times");
+        }
+        // 3: one end, which stays, and tells the truth about the prompt.
+        for (no, row) in &rows.turns {
+            let now = (row.status, row.dispatched);
+            if let Some(before) = self.told.ends.get(no) {
+                assert_eq!(*before, now, "turn {no} ended, and then otherwise");
+            }
+            if row.status == TurnStatus::Accepted {
+                continue;
+            }
+            self.told.ends.insert(*no, now);
+            let text = format!("worker {} turn {no}", self.index);
+            let given = self.deeds.prompts.contains_key(&text);
+            assert!(
+                row.dispatched != Dispatched::No || !given,
+                "turn {no} was sent, and the opposite is told"
+            );
+            if row.status == TurnStatus::Completed
+                && row.carrier == subagent_protocol::state::Carrier::Runtime
+            {
+                assert!(self.deeds.answered.contains(&text), "turn {no} was not completed");
+            }
+        }
+        // 5: nobody answers in the user's name, and what is told of an answer is true.
+        for (request_id, status) in rows.approvals() {
+            let Some(ask) = self.asks.get(request_id) else { continue };
+            let given = self.deeds.answers.get(ask).cloned().flatten();
+            let decided = self.decided.get(request_id);
+            if let Some(option) = &given {
+                assert_eq!(
+                    decided,
+                    Some(&Some(option.clone())),
+                    "{request_id} was answered, and nobody decided so"
+                );
+            }
+            if let Some(told) = self.told.decisions.get(request_id) {
+                assert!(
+                    !matches!(
+                        status,
+                        ApprovalStatus::Pending | ApprovalStatus::Lost | ApprovalStatus::Canceled
+                    ),
+                    "{request_id} was decided with {told:?}, and is {status}"
+                );
+            }
+            let over = matches!(
+                status,
+                ApprovalStatus::Undelivered | ApprovalStatus::Lost | ApprovalStatus::Canceled
+            );
+            assert!(
+                !over || given.is_none() || self.rebooted,
+                "{request_id} was answered to the agent, and {status} is told"
+            );
+        }
+        // 6: nothing of a stopped worker is left.
+        if self.checker.worker.state == crate::core::worker::State::Stopped {
+            assert!(self.live.is_none() && self.left.is_none(), "stopped, and something is left");
+        }
+    }
+}

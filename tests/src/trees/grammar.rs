@@ -1,0 +1,185 @@
+//! The grammar, its text, and shapes made of random numbers.
+
+use std::fmt;
+
+use crate::harness::Random;
+
+/// What a process does, in order; the last word says how it lives on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape(pub Vec<Step>);
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Does something to itself.
+    Own(Own),
+    /// A child does this.
+    Fork(Shape),
+    /// A grandchild does this, whose parent ends at once.
+    DoubleFork(Shape),
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident = $word:literal),+ $(,)?) => {
+        /// What a process does to itself, and how it lives on.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Own { $($(#[$doc])* $name),+ }
+
+        impl Own {
+            const ALL: &[(Self, &'static str)] = &[$((Self::$name, $word)),+];
+        }
+    };
+}
+
+words! {
+    /// Leads a session.
+    Session = "setsid",
+    /// Leads a process group.
+    Group = "setpgid",
+    /// Ignores SIGTERM, SIGHUP and SIGINT.
+    Ignore = "ignore",
+    /// Blocks every signal.
+    Block = "block",
+    /// Becomes the same program with another name and no environment.
+    Wipe = "wipe",
+    /// Becomes the same program with another name.
+    Exec = "exec",
+    /// Closes all descriptors.
+    Close = "close",
+    /// Leaves the working folder.
+    Leave = "chdir",
+    /// Has another name.
+    Rename = "name",
+    /// Cannot be looked at by its user.
+    Hide = "undumpable",
+    /// Takes the orphans below it.
+    Reaper = "subreaper",
+    /// Forks, leads a session, forks again, leaves its folder: a daemon of the old kind.
+    Daemonise = "daemonise",
+    /// Waits for ever.
+    Stay = "stay",
+    /// Forks and ends, again and again: never the same process for long.
+    Chain = "chain",
+    /// Starts each child anew that ends.
+    Respawn = "respawn",
+    /// Stops itself.
+    Stop = "stop",
+}
+
+/// How a process may live on.
+const LAST: [Own; 4] = [Own::Stay, Own::Chain, Own::Respawn, Own::Stop];
+/// What it may do before.
+const OWN: [Own; 12] = [
+    Own::Session,
+    Own::Group,
+    Own::Ignore,
+    Own::Block,
+    Own::Wipe,
+    Own::Exec,
+    Own::Close,
+    Own::Leave,
+    Own::Rename,
+    Own::Hide,
+    Own::Reaper,
+    Own::Daemonise,
+];
+/// Forks within forks.
+const DEEPEST: u64 = 3;
+
+impl Shape {
+    /// A shape of random numbers; not larger than a machine can bear many of.
+    pub fn random(random: &mut Random) -> Self {
+        Self::below(random, 0)
+    }
+
+    fn below(random: &mut Random, depth: u64) -> Self {
+        let mut steps = Vec::new();
+        for _ in 0..=random.below(4) {
+            let forks = depth < DEEPEST && random.below(3) == 0;
+            steps.push(match (forks, random.below(2)) {
+                (true, 0) => Step::Fork(Self::below(random, depth + 1)),
+                (true, _) => Step::DoubleFork(Self::below(random, depth + 1)),
+                (false, _) => Step::Own(*random.pick(&OWN)),
+            });
+        }
+        let last = if random.below(2) == 0 { Own::Stay } else { *random.pick(&LAST) };
+        steps.push(Step::Own(last));
+        Self(steps)
+    }
+
+    /// How many processes it has at least, once it has grown.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        let forked = self.0.iter().map(|step| match step {
+            Step::Fork(shape) | Step::DoubleFork(shape) => shape.processes(),
+            Step::Own(_) => 0,
+        });
+        1 + forked.sum::<usize>()
+    }
+
+    /// Reads the text of a shape.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let shape = Self::parse_until(&mut words, None)?;
+        words.next().is_none().then_some(shape)
+    }
+
+    fn parse_until<'a>(words: &mut impl Iterator<Item = &'a str>, end: Option<&str>) -> Option<Self> {
+        let mut steps = Vec::new();
+        loop {
+            let word = words.next();
+            if word == end {
+                return Some(Self(steps));
+            }
+            steps.push(match word? {
+                "fork(" => Step::Fork(Self::parse_until(words, Some(")"))?),
+                "orphan(" => Step::DoubleFork(Self::parse_until(words, Some(")"))?),
+                word => Step::Own(Own::ALL.iter().find(|(_, known)| *known == word)?.0),
+            });
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.0.iter().enumerate() {
+            let blank = if index == 0 { "" } else { " " };
+            match step {
+                Step::Fork(shape) => write!(f, "{blank}fork( {shape} )")?,
+                Step::DoubleFork(shape) => write!(f, "{blank}orphan( {shape} )")?,
+                Step::Own(own) => {
+                    let word = Own::ALL.iter().find(|(known, _)| known == own).map_or("", |(_, word)| word);
+                    write!(f, "{blank}{word}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_its_text() {
+        let mut random = Random::new(7);
+        for _ in 0..500 {
+            let shape = Shape::random(&mut random);
+            assert_eq!(Shape::parse(&shape.to_string()).as_ref(), Some(&shape), "{shape}");
+        }
+        assert_eq!(Shape::parse("fork( stay"), None);
+        assert_eq!(Shape::parse("stay )"), None);
+        assert_eq!(Shape::parse("dance"), None);
+    }
+
+    #[test]
+    fn every_word_comes_up() {
+        let mut random = Random::new(1);
+        let all: String = (0..200).map(|_| format!("{} ", Shape::random(&mut random))).collect();
+        for (_, word) in Own::ALL {
+            assert!(all.split_whitespace().any(|seen| seen == *word), "{word} never comes up");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Plays a shape. Outside of a test it is a nuisance: it does not end.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::poll::{PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigHandler, SigSet, Signal, raise, signal};
+use nix::sys::wait::wait;
+use nix::unistd::{ForkResult, Pid, fork, pause, setpgid, setsid};
+
+use super::Registry;
+use super::grammar::{Own, Shape, Step};
+
+/// How long a process of a chain lives: long enough for a machine to do something else.
+const LINK: Duration = Duration::from_millis(3);
+
+/// Plays this shape in this process and joins its registry; does not return.
+pub fn play(registry: &Path, text: &str) -> ! {
+    let shape = Shape::parse(text).unwrap_or_else(|| panic!("no shape: {text}"));
+    steps(registry, &shape);
+    std::process::exit(0)
+}
+
+/// The steps of one process; its forks are gone when it returns.
+fn steps(registry: &Path, shape: &Shape) {
+    Registry::join(registry);
+    for (index, step) in shape.0.iter().enumerate() {
+        match step {
+            Step::Fork(shape) => child(|| steps(registry, shape)),
+            Step::DoubleFork(shape) => {
+                child(|| child(|| steps(registry, shape)));
+                // Which child ended does not matter.
+                let _ = wait();
+            }
+            Step::Own(own) => {
+                let rest = || Shape(shape.0[index + 1..].to_vec());
+                own_step(*own, registry, rest);
+            }
+        }
+    }
+}
+
+fn own_step(own: Own, registry: &Path, rest: impl FnOnce() -> Shape) {
+    // What is refused (a leader of a group cannot lead a session) leaves the process as it is, which is a shape too.
+    match own {
+        Own::Session => _ = setsid(),
+        Own::Group => _ = setpgid(Pid::from_raw(0), Pid::from_raw(0)),
+        Own::Ignore => ignore(),
+        Own::Block => SigSet::all().thread_block().unwrap(),
+        Own::Wipe => become_another(registry, &rest(), true),
+        Own::Exec => become_another(registry, &rest(), false),
+        Own::Close => (0..256).for_each(|descriptor| _ = nix::unistd::close(descriptor)),
+        Own::Leave => std::env::set_current_dir("/").unwrap(),
+        Own::Rename => prctl::set_name(&CString::new("kworker/0:1").unwrap()).unwrap(),
+        Own::Hide => prctl::set_dumpable(false).unwrap(),
+        Own::Reaper => prctl::set_child_subreaper(true).unwrap(),
+        Own::Daemonise => {
+            step_on();
+            let _ = setsid();
+            step_on();
+            std::env::set_current_dir("/").unwrap();
+            Registry::join(registry);
+        }
+        Own::Stay => stay(),
+        Own::Chain => loop {
+            rest_a_little();
+            step_on();
+            Registry::join(registry);
+        },
+        Own::Respawn => loop {
+            child(|| {
+                Registry::join(registry);
+                rest_a_little();
+            });
+            let _ = wait();
+        },
+        Own::Stop => {
+            raise(Signal::SIGSTOP).unwrap();
+            stay();
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn ignore() {
+    for ignored in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { signal(ignored, SigHandler::SigIgn) }.unwrap();
+    }
+}
+
+fn stay() -> ! {
+    loop {
+        pause();
+    }
+}
+
+fn rest_a_little() {
+    let _ = poll(&mut [], PollTimeout::try_from(LINK.as_millis()).unwrap());
+}
+
+/// The same program under another name plays the rest.
+fn become_another(registry: &Path, rest: &Shape, wiped: bool) {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("-").arg("--tree").arg(registry).arg(rest.to_string());
+    if wiped {
+        command.env_clear();
+    }
+    let error: io::Error = command.exec();
+    panic!("{error}");
+}
+
+/// Runs `job` in a child.
+#[allow(unsafe_code)]
+fn child(job: impl FnOnce()) {
+    // SAFETY: this program has one thread.
+    if let ForkResult::Child = unsafe { fork() }.unwrap() {
+        job();
+        std::process::exit(0);
+    }
+}
+
+/// Goes on in a child and ends this process.
+#[allow(unsafe_code)]
+fn step_on() {
+    // SAFETY: as in `child`.
+    match unsafe { fork() } {
+        Ok(ForkResult::Parent { .. }) => std::process::exit(0),
+        Ok(ForkResult::Child) | Err(_) => {}
+    }
+}

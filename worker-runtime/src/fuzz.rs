@@ -1,0 +1,159 @@
+//! The readers of a runtime as functions of bytes: for fuzzing and for tests that damage good input.
+//!
+//! Built with the feature `testing` alone. Each function takes whatever there is, must come back, and panics only when
+//! what it found out is wrong: an input can be bad, an answer to it cannot.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a wrong answer must stop the test"
+)]
+
+use std::os::fd::OwnedFd;
+
+use interprocess::local_socket::tokio::Stream;
+use interprocess::os::unix::uds_local_socket::tokio::Stream as UdsStream;
+use serde_json::value::RawValue;
+use subagent_protocol::codec::{self, Decoded};
+use subagent_protocol::frame::{FromRuntime, JournalEnd};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::{Record, RecordType};
+use subagent_protocol::start::Timeouts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+
+use crate::bare::{Effect, Runtime, Setup, Work};
+use crate::socket::{self, Event, EventKind};
+
+/// How much is read of an agent at once.
+const CHUNK: usize = 64 * 1024;
+
+/// An agent in the middle of a turn writes these bytes. Gives the journal as far as they led to it; then the agent
+/// ends, and the journal must be whole and have its last record.
+pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
+    let mut asked: u16 = 0;
+    let make_request_id = Box::new(move || {
+        asked += 1;
+        let [low, high] = asked.to_le_bytes();
+        Some(RequestId::from_random([low, high, 0, 0, 0]))
+    });
+    let setup = Setup {
+        worker_id: "w_0000000001".parse().unwrap(),
+        incarnation: 1,
+        generation: 1,
+        segment: 1,
+        first_record: 1,
+        last_turn: 0,
+        session: None,
+        timeouts: Timeouts::default(),
+    };
+    let (mut runtime, work) = Runtime::begin(setup, make_request_id, 0);
+    runtime.set_wall_clock(0);
+    let mut journal = Vec::new();
+    let take = |work: Work, journal: &mut Vec<u8>| {
+        for effect in work.before.iter().chain(&work.after) {
+            if let Effect::ToAgent(line) = effect {
+                let line = line.strip_suffix(b"\n").expect("a line to the agent has an end");
+                assert!(!line.contains(&b'\n') && serde_json::from_slice::<&RawValue>(line).is_ok());
+            }
+        }
+        journal.extend_from_slice(&work.records);
+    };
+    take(work, &mut journal);
+    let work = runtime.agent_started();
+    take(work, &mut journal);
+    for answer in [
+        &br#"{"id":1,"result":{"protocolVersion":1}}"#[..],
+        b"\n",
+        br#"{"id":2,"result":{"sessionId":"s"}}"#,
+        b"\n",
+    ] {
+        let work = runtime.output(answer);
+        take(work, &mut journal);
+    }
+    for frame in [
+        &br#"{"t":"hello","protocol":1,"generation":1,"desired":"run"}"#[..],
+        br#"{"t":"command","id":1,"command":{"c":"prompt","turn":1,"turnId":"turn_0000000001","prompt":[]}}"#,
+    ] {
+        let work = runtime.frame(1, frame).expect("a good frame");
+        take(work, &mut journal);
+    }
+    for chunk in bytes.chunks(CHUNK) {
+        let work = runtime.output(chunk);
+        take(work, &mut journal);
+    }
+    let heard = journal.clone();
+    let ends: [fn(&mut Runtime) -> Work; 3] =
+        [Runtime::output_ended, |runtime| runtime.agent_exited(Some(0), None), Runtime::tree_ended];
+    for end in ends {
+        let work = end(&mut runtime);
+        take(work, &mut journal);
+    }
+    check_journal(&journal);
+    heard
+}
+
+fn check_journal(mut bytes: &[u8]) {
+    let (mut number, mut last) = (0, None);
+    while !bytes.is_empty() {
+        let Decoded::Record { json, size } = codec::decode(bytes, codec::MAX_RECORD_BYTES) else {
+            panic!("a record that its reader does not take, after {number}");
+        };
+        let record: Record<'_> = serde_json::from_slice(json).expect("a record");
+        assert_eq!(record.n, number + 1);
+        (number, last) = (record.n, Some(record.t));
+        bytes = &bytes[size..];
+    }
+    assert_eq!(last, Some(RecordType::Ended));
+}
+
+/// A peer writes these bytes to the command socket and closes its end. Gives how many commands were taken, and how
+/// many frames it was answered.
+pub fn command_socket(bytes: &[u8]) -> (usize, usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        for end in [&ours, &theirs] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let stream = UdsStream::try_from(OwnedFd::from(ours)).expect("a socket");
+        let stream = Stream::from(stream);
+        let (mut from, mut to) = tokio::net::UnixStream::from_std(theirs).unwrap().into_split();
+        let (events, mut heard) = mpsc::channel::<Event>(4);
+        let end = JournalEnd { segment: 1, offset: 0, number: 0 };
+        let (_ends, known) = watch::channel(end);
+        let write = async {
+            // A peer that is turned away is not read to its end.
+            let _ = to.write_all(bytes).await;
+            drop(to);
+        };
+        let read = async {
+            let mut answers = Vec::new();
+            let _ = from.read_to_end(&mut answers).await;
+            answers
+        };
+        let count = async {
+            let (mut commands, mut served) = (0, Vec::new());
+            while let Some(event) = heard.recv().await {
+                match event.kind {
+                    EventKind::Hello { out, .. } => served.push(out),
+                    EventKind::Command { id, .. } => {
+                        commands += 1;
+                        for out in &served {
+                            let _ = out.send(FromRuntime::Reply { id, refusal: None });
+                        }
+                    }
+                    EventKind::Closed => break,
+                }
+            }
+            commands
+        };
+        let serve = socket::serve(stream, 1, events, known);
+        let (_, answers, commands, ()) = tokio::join!(write, read, count, serve);
+        let answers: Vec<&[u8]> = answers.split_inclusive(|byte| *byte == b'\n').collect();
+        for answer in &answers {
+            assert!(serde_json::from_slice::<FromRuntime>(answer).is_ok(), "{}", answer.escape_ascii());
+        }
+        (commands, answers.len())
+    })
+}
