@@ -193,7 +193,7 @@ fn workers_that_the_backup_does_not_know_are_named_and_only_force_ends_them() {
     assert_eq!(sandbox.show(&orphan)["state"], "idle");
     let data = restore(&sandbox, &kept, &["--force"]);
     assert_eq!(data["endedWorkers"], json!([orphan]));
-    assert!(!runtime.lives());
+    wait_until("its runtime to be gone", Duration::from_secs(5), || (!runtime.lives()).then_some(()));
     let aside = PathBuf::from(data["setAsidePath"].as_str().unwrap());
     for worker in [&orphan, &gone] {
         assert!(aside.join(worker).is_dir(), "{data}");

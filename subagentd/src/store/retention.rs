@@ -83,23 +83,18 @@ pub(crate) fn is_of_another(connection: &Connection, worker: RowId, seq: i64) ->
     Ok(connection.query_row(sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
-/// Up to which event a worker's may be deleted: what comes before its oldest turn that is open, the latest, or ended
-/// then or later.
+/// Up to which event a worker's may be deleted: the end of the turn before its oldest that is open, the latest, or ended
+/// then or later. 0 if there is none: what no old turn follows is kept, however old it is.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestamp) -> Result<i64> {
     // Of a turn whose end was deleted there is no row `e`.
-    let sql = "SELECT t.message_seq FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
-               WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
-                     OR t.no = (SELECT max(no) FROM turns WHERE worker = ?1))
-               ORDER BY t.no LIMIT 1";
-    let message: Option<i64> = connection
-        .query_row(sql, params![worker.0, cutoff.0], |row| row.get(0))
-        .optional()
-        .map_err(StoreError::from)?;
-    // Its `turn.started` is the event before.
-    Ok(message.map_or(0, |message| message - 2).max(0))
+    let sql = "SELECT coalesce(max(end_seq), 0) FROM turns WHERE worker = ?1 AND no < (
+                 SELECT min(t.no) FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
+                 WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
+                     OR t.no = (SELECT max(no) FROM turns WHERE worker = ?1)))";
+    Ok(connection.query_row(sql, params![worker.0, cutoff.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 impl Tx<'_> {

@@ -38,8 +38,10 @@ impl Process {
         let state = fields.first()?.chars().next()?;
         let parent = fields.get(1)?.parse().ok()?;
         let start_time = fields.get(19)?.parse().ok()?;
-        // A zombie does nothing and holds nothing; who has to reap it may be outside of what is tested.
-        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, parent, name, state, start_time })
+        let threads: usize = fields.get(17)?.parse().ok()?;
+        // A zombie does nothing and holds nothing, once its last thread has ended; who has to reap it may be outside of
+        // what is tested.
+        (!matches!(state, 'Z' | 'X') || threads > 1).then_some(Self { pid, parent, name, state, start_time })
     }
 
     /// Whether it still runs.

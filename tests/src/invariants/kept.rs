@@ -79,6 +79,12 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
     )?);
     violations.extend(none_of(
         database,
+        "events of a worker that is not even a day old may be deleted",
+        "SELECT worker_id, expired_seq, created_at FROM main.workers
+         WHERE expired_seq > 0 AND created_at > (unixepoch() - 24 * 3600) * 1000",
+    )?);
+    violations.extend(none_of(
+        database,
         "what an open permission request asks was deleted",
         "SELECT a.request_id, a.asked_seq FROM main.approvals a JOIN main.workers w ON w.id = a.worker
          WHERE w.removed_at IS NULL AND a.status IN ('pending', 'decided')

@@ -56,10 +56,11 @@ impl Recorder {
     /// # Panics
     /// When a thread panicked while it recorded.
     pub fn attempt(&self, args: &[String]) {
+        let mut known = self.0.lock().unwrap();
         if args.first().is_some_and(|command| command == "approve") {
-            let requests = args.iter().filter(|arg| arg.starts_with("ap_")).cloned();
-            self.0.lock().unwrap().attempted.extend(requests);
+            known.attempted.extend(args.iter().filter(|arg| arg.starts_with("ap_")).cloned());
         }
+        known.learn_wish(args);
     }
 
     /// Takes the output of a command.
@@ -68,7 +69,6 @@ impl Recorder {
     /// When a thread panicked while it recorded.
     pub fn learn(&self, args: &[String], stdout: &str) {
         let mut known = self.0.lock().unwrap();
-        known.learn_wish(args);
         if args.first().is_some_and(|command| command == "watch") {
             known.learn_watch(args, stdout);
         } else if let Ok(document) = serde_json::from_str::<Value>(stdout) {

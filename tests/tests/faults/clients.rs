@@ -41,6 +41,12 @@ impl Scene<'_> {
         worker
     }
 
+    fn backup(&self) -> String {
+        let file = self.sandbox.file_name(&format!("backup-{}", self.number));
+        self.sandbox.run(&["backup", &file]).data_of("state.backed_up");
+        file
+    }
+
     fn touched(&self) -> String {
         format!("touched-{}", self.number)
     }
@@ -72,6 +78,13 @@ impl Scene<'_> {
                 (vec![self.worker()], &[])
             }
             "subagent worker stop" => (vec![self.sandbox.start("demo")], &[]),
+            "subagent worker rm" => {
+                let worker = self.sandbox.start("demo");
+                (vec![worker, "--force".to_owned()], &["WORKER_NOT_FOUND"])
+            }
+            "subagent backup" => (words(&[&self.sandbox.file_name(&key)]), &["BACKUP_ALREADY_EXISTS"]),
+            "subagent restore" => (vec![self.backup()], &[]),
+            "subagent daemon install" => (words(&["--print"]), &[]),
             "subagent worker restart" => (vec![self.worker()], &["WORKER_BUSY"]),
             "subagent worker handoff" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent worker continue" => (words(&["--from-worker", &self.worker()]), &[]),
@@ -94,6 +107,9 @@ impl Scene<'_> {
             | "subagent role list"
             | "subagent prompt render"
             | "subagent demo"
+            | "subagent daemon uninstall"
+            | "subagent doctor"
+            | "subagent prune"
             | "subagentd run"
             | "subagentd status"
             | "subagentd stop" => (Vec::new(), &[]),
@@ -110,7 +126,9 @@ fn words(args: &[&str]) -> Vec<String> {
 /// The names below `Commands:` in a help text.
 fn sub_commands(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    // What a name means may go on in lines that are indented further.
+    let lines = lines.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 

@@ -113,6 +113,36 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &["workerId", "stoppedAt"],
             "SELECT count(*) FROM events WHERE type = 'worker.stopped'",
         ),
+        "/v1/workers/{worker}/remove" => {
+            let worker = worker();
+            sandbox.recorder().attempt(&["worker", "rm", &worker].map(str::to_owned));
+            Post::new(
+                "/v1/workers/{worker}/remove",
+                &format!("/v1/workers/{worker}/remove"),
+                json!({"force": true}),
+                &[],
+                "SELECT count(*) FROM removed_workers",
+            )
+        }
+        "/v1/prune" => {
+            sandbox.run(&["worker", "stop", &worker()]).data_of("worker.stopped");
+            sandbox.recorder().attempt(&["prune".to_owned()]);
+            Post::new(
+                "/v1/prune",
+                "/v1/prune",
+                json!({"olderThanSeconds": 0}),
+                &[],
+                // Whatever it finds it removes once.
+                "SELECT count(*) FROM requests WHERE response LIKE '%dryRun%'",
+            )
+        }
+        "/v1/daemon/backup" => Post::new(
+            "/v1/daemon/backup",
+            "/v1/daemon/backup",
+            json!({"path": sandbox.file(&format!("backup-{number}"))}),
+            &[],
+            "SELECT count(*) FROM requests WHERE response LIKE '%sizeBytes%'",
+        ),
         "/v1/controllers" => Post::new(
             "/v1/controllers",
             "/v1/controllers",
