@@ -23,13 +23,16 @@ fn fixtures() -> PathBuf {
 
 /// The folders of all versions that left something.
 /// Other fixtures lie beside them.
-fn is_version(folder: &PathBuf) -> bool {
+fn is_version(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit())
 }
 
 fn versions() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> =
-        fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path()).filter(is_version).collect();
+    let mut found: Vec<PathBuf> = fs::read_dir(fixtures())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| is_version(path))
+        .collect();
     found.sort();
     assert!(!found.is_empty());
     found

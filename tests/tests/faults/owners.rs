@@ -61,7 +61,7 @@ pub(crate) fn done_without_a_right(sandbox: &Sandbox, first: &Value) -> Vec<Stri
     let mut ahead = handle(&owner);
     ahead[1] = format!("{}: {}", header::CONTROLLER_EPOCH, owner["owner"]["epoch"].as_i64().unwrap() + 1);
     let mut wrong = Vec::new();
-    let guarded = |path: &&String| !GRANTS.iter().chain(&FOR_ALL).any(|open| open == path.as_str());
+    let guarded = |path: &&String| !GRANTS.iter().chain(&FOR_ALL).any(|open| *open == path.as_str());
     for (number, path) in posts().iter().filter(guarded).enumerate() {
         let mut post = prepare(sandbox, path, number);
         if path == "/v1/controllers/release" {
