@@ -40,7 +40,7 @@ impl Next {
         if self.worker.approvals.contains_key(&request_id) {
             return;
         }
-        let turn = self.worker.turn().map(|turn| turn.no);
+        let turn = self.worker.asking_turn();
         let data =
             json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
         self.event(EventType::ApprovalRequested, data, turn);

@@ -72,8 +72,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 let message = format!("the journal asks twice for the open permission request {request_id}");
                 return Err(Error::new(Code::Internal, message));
             }
-            // A turn that the runtime has not taken yet asks nothing: the request was there before it, and outlives it.
-            let turn = next.worker.turn().filter(|turn| turn.dispatching).map(|turn| turn.no);
+            let turn = next.worker.asking_turn();
             next.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
             next.facts.push(Fact::ApprovalOpened { request_id, turn });
         }
@@ -435,8 +434,12 @@ impl Next {
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.
     fn attached(&mut self, told: Link, last_turn: u64) {
+        // It was ready when it took the turn. Until that is written, neither is that it ends: no cancel may believe
+        // that nobody has the prompt.
+        let unwritten = self.worker.turn().is_some_and(|turn| !turn.dispatching && turn.no <= last_turn);
+        let known = if unwritten { told.min(Link::Ready) } else { told };
         // A hello may be older than what was read of the journal since; a runtime only ever gets further.
-        self.worker.link = self.worker.link.max(told);
+        self.worker.link = self.worker.link.max(known);
         let link = self.worker.link;
         // The runtime takes no number again, whoever used it.
         self.worker.last_turn = self.worker.last_turn.max(last_turn);
@@ -451,10 +454,9 @@ impl Next {
             State::Turn(turn) => {
                 let (no, cancel) = (turn.no, turn.cancel.clone());
                 let unsent = !turn.dispatching && turn.no > last_turn;
-                if turn.dispatching && turn.no > last_turn && told != Link::Ending {
-                    return self.end_untaken();
-                }
+                let untaken = turn.dispatching && turn.no > last_turn && told != Link::Ending;
                 match cancel {
+                    _ if untaken => self.end_untaken(),
                     None if unsent && link == Link::Ready => self.actions.push(Action::Prompt { turn: no }),
                     // It was not given it, and will not be.
                     Some(_) if unsent && told != Link::Ending => self.close_turn(None),

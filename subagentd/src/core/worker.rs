@@ -434,6 +434,13 @@ impl Worker {
         }
     }
 
+    /// The turn that a permission request belongs to which is asked for now. A turn that the runtime has not taken yet
+    /// asks nothing: the request was there before it, and outlives it.
+    #[must_use]
+    pub fn asking_turn(&self) -> Option<u64> {
+        self.turn().filter(|turn| turn.dispatching).map(|turn| turn.no)
+    }
+
     /// The state that users see. `waiting_approval` is derived from the open approvals.
     #[must_use]
     pub fn public_state(&self) -> WorkerState {

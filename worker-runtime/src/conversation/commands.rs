@@ -12,7 +12,14 @@ impl Conversation {
             return cx.reply(to, Ok(()));
         }
         if matches!(self.state, State::Ending(_) | State::Ended) {
-            return cx.reply(to, Err(Refusal::Ending));
+            let refusal = match command {
+                // Taken, and perhaps not written down yet: `Ending` would say that nobody has it.
+                Command::Prompt { turn, .. } if turn <= self.last_turn => {
+                    Refusal::WrongTurn { last: self.last_turn }
+                }
+                _ => Refusal::Ending,
+            };
+            return cx.reply(to, Err(refusal));
         }
         match command {
             Command::Prompt { turn, turn_id, prompt } => match self.prompt(turn, turn_id, &prompt, cx) {

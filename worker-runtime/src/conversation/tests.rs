@@ -248,6 +248,15 @@ fn commands_before_a_session_are_not_taken() {
 }
 
 #[test]
+fn a_prompt_that_was_taken_is_so_also_for_a_runtime_that_ends() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    assert_eq!(talk.prompt(5), Err(Refusal::WrongTurn { last: 5 }));
+    assert_eq!(talk.prompt(6), Err(Refusal::Ending));
+}
+
+#[test]
 fn a_withdrawn_request_cannot_be_answered() {
     let mut talk = Talk::ready(None, json!({}));
     talk.prompt(5).unwrap();

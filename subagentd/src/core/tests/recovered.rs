@@ -83,3 +83,24 @@ fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
     let actions = checker.step(&decide(request(1), None)).unwrap();
     assert!(matches!(&actions[..], [Action::Answer { option_id: None, .. }]), "{actions:?}");
 }
+
+#[test]
+fn a_question_from_before_the_turn_that_waits_is_not_the_turns() {
+    let asked = Input::ApprovalRecovered { request_id: request(1) };
+    let cancel = Input::Cancel { reason: "enough".to_owned() };
+    let (mut checker, _) = after(&[send(1), asked, cancel]);
+    assert_eq!(checker.worker.approvals[&request(1)].turn, None);
+    checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
+    assert_eq!(checker.worker.state, State::Idle);
+    assert!(checker.worker.approvals.contains_key(&request(1)), "it outlives the turn");
+}
+
+#[test]
+fn what_was_decided_is_said_again_to_a_runtime_that_has_not_taken_the_turn() {
+    let asked = Input::ApprovalRequested { request_id: request(1) };
+    let (mut checker, _) =
+        after(&[asked, send(1), Input::Dispatching { turn: 1 }, decide(request(1), Some("allow"))]);
+    let actions = checker.step(&Input::Attached { link: Link::Ready, last_turn: 0 }).unwrap();
+    assert_eq!(checker.worker.state, State::Idle);
+    assert!(matches!(&actions[..], [Action::Answer { .. }]), "{actions:?}");
+}

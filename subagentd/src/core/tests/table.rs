@@ -139,6 +139,16 @@ fn how_a_turn_ends() {
             Canceled,
             No,
         ),
+        (
+            "canceled, and a runtime that ends has not written down the prompt yet",
+            with(
+                sent(),
+                &[attached(Link::Ending, 1), cancel(), Input::Dispatching { turn: 1 }, told_to_end(), GONE],
+            ),
+            Canceled,
+            Maybe,
+        ),
+        ("and never does", with(sent(), &[attached(Link::Ending, 1), cancel(), GONE]), Canceled, No),
         ("canceled while the prompt is under way", with(sent(), &[cancel()]), Accepted, No),
         ("the prompt is refused", with(sent(), &[refused(true)]), Failed, No),
         ("the prompt is refused by a runtime that ends", with(sent(), &[refused(false)]), Accepted, No),
