@@ -234,16 +234,19 @@ fn kill_each(commands: &[&String], random: &mut Random) -> usize {
     kills
 }
 
-/// Ends what a demo that was killed left in the world that it had made.
+/// Ends what a demo that was killed left in the world that it had made. A daemon that it had just asked for comes later.
 fn clean(sandbox: &Sandbox) {
     for entry in fs::read_dir(sandbox.file("tmp")).unwrap().flatten() {
         let state = entry.path().join(".subagent/state");
-        if state.exists() {
+        if !state.exists() {
+            continue;
+        }
+        wait_until("what a demo has left to be gone", Duration::from_secs(20), || {
             let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
             let stop =
                 stop.env("SUBAGENT_STATE_DIR", &state).cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN");
-            assert!(stop.run().status.success());
-            fs::remove_dir_all(entry.path()).unwrap();
-        }
+            let stopped = stop.run().status.success();
+            (stopped && fs::remove_dir_all(entry.path()).is_ok()).then_some(())
+        });
     }
 }
