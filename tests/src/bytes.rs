@@ -13,7 +13,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Random, times};
+use crate::harness::{Random, say, times};
 
 /// What agents write, shortened from what real ones wrote.
 pub const AGENT: &[u8] = include_bytes!("../fixtures/bytes/agent.ndjson");
@@ -199,6 +199,7 @@ pub fn attack(corpus: &[Vec<u8>], mut read: impl FnMut(&[u8])) {
         let more = peak_memory().saturating_sub(before);
         assert!(more < MOST_KIB, "the inputs took {more} KiB of memory");
     }
+    say(&format!("faults: {} damaged inputs for one reader", times(INPUTS)));
 }
 
 /// The most memory that this process ever had, in KiB.

@@ -89,13 +89,13 @@ fn gemini_home() -> io::Result<TempDir> {
     Ok(home)
 }
 
-#[allow(clippy::print_stderr, clippy::panic, reason = "whoever runs the tests must see that one was skipped")]
+#[allow(clippy::panic, reason = "whoever runs the tests must see that one was skipped")]
 fn absent(agent: &str, why: &str) {
     assert!(
         env::var_os(REQUIRE).is_none_or(|value| value != "1"),
         "{agent} is required ({REQUIRE}=1): {why}"
     );
-    eprintln!("SKIPPED, NOTHING WAS TESTED: {agent}: {why}");
+    crate::harness::say(&format!("SKIPPED, NOTHING WAS TESTED: {agent}: {why}"));
 }
 
 fn find_node() -> Result<PathBuf, String> {

@@ -6,7 +6,7 @@
 use std::fs;
 
 use subagent_tests::bytes::{AGENT, Mutator, lines};
-use subagent_tests::harness::{Random, Sandbox, times};
+use subagent_tests::harness::{Random, Sandbox, say, times};
 
 /// Streams of an ordinary run.
 const STREAMS: usize = 100;
@@ -46,4 +46,5 @@ fn whatever_an_agent_writes_its_turn_ends() {
         }
     });
     sandbox.finish();
+    say(&format!("faults: {} damaged streams of {AGENTS} agents, each turn ended", streams.len()));
 }

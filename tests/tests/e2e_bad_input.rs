@@ -1,7 +1,7 @@
 //! Bad input from everywhere: launchers that are none, files that are damaged, disks that are full, agents that are
 //! hostile. Every error has a code and says what to do, nothing hangs, and the next command works.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, wait_until};
+use subagent_tests::harness::{Launcher, Sandbox, say, wait_until};
 use subagent_tests::invariants::{self, Evidence};
 
 /// Starts a worker that cannot be started; gives the error. Nothing of it may be left, and others can be started.
@@ -367,7 +367,7 @@ rm -rf "$OUT/copy"; cp -a "$STATE" "$OUT/copy"
 #[test]
 fn a_full_disk_loses_nothing_and_is_left_again() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED, NOTHING WAS TESTED: a full disk needs a mount, and that root");
+        say("SKIPPED, NOTHING WAS TESTED: a full disk needs a mount, and that root");
         return;
     }
     let mut sandbox = Sandbox::new();
@@ -383,7 +383,7 @@ fn a_full_disk_loses_nothing_and_is_left_again() {
     let output = sandbox.command("unshare").args(script).deadline(Duration::from_secs(150)).run();
     let skipped = output.stdout.lines().find(|line| line.starts_with("SKIP"));
     if let Some(why) = skipped.or((!output.status.success()).then_some("unshare failed")) {
-        eprintln!("SKIPPED, NOTHING WAS TESTED: {why}\n{output}");
+        say(&format!("SKIPPED, NOTHING WAS TESTED: {why}\n{output}"));
         return;
     }
     let part = |name: &str| {

@@ -12,7 +12,8 @@ use std::time::Duration;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
-use subagent_tests::harness::{Faults, Sandbox, Stubborn, crowd, wait_until};
+use subagent_tests::harness::{Faults, Sandbox, Stubborn, crowd, say, wait_until};
+use subagent_tests::invariants::Acknowledged;
 
 /// For whatever is asked of a state dir that does not work: beyond every limit of the client.
 const DEADLINE: Duration = Duration::from_secs(100);
@@ -126,14 +127,14 @@ fn goes_away(change: impl Fn(&Path, &Path)) -> (Sandbox, String, std::path::Path
     (sandbox, worker, elsewhere)
 }
 
-/// A new state dir in the same place is as good as the first.
-fn begins_anew(sandbox: &Sandbox) {
+/// A new state dir in the same place is as good as the first. What was acknowledged from the old one is rightly gone.
+fn begins_anew(sandbox: Sandbox) {
+    sandbox.recorder().go_back_to(Acknowledged::default());
     let _ = sandbox.run(&["controller", "init"]).data_of("controller.initialized");
     let worker = sandbox.start("demo");
     assert_eq!(sandbox.send(&worker, "anew")["assistantText"], "anew");
-    let stopped = sandbox.command("subagentd").args(["stop", "--workers", "--json"]).run();
-    assert_eq!(stopped.status.code(), Some(0), "{stopped}");
-    wait_until("nothing to be left", NOTHING_LEFT, || sandbox.processes().is_empty().then_some(()));
+    sandbox.check();
+    sandbox.finish();
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn a_state_dir_that_is_removed_takes_its_processes_with_it() {
             (!state.exists()).then_some(())
         });
     });
-    begins_anew(&sandbox);
+    begins_anew(sandbox);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn a_state_dir_that_is_replaced_takes_its_processes_with_it() {
         // Whoever waits may have asked for a new daemon already, and that has made it.
         fs::create_dir_all(state).unwrap();
     });
-    begins_anew(&sandbox);
+    begins_anew(sandbox);
 }
 
 #[test]
@@ -198,9 +199,7 @@ fn with_mounts(what: &str, run: impl FnOnce() + Send) {
         let thread = scope.spawn(move || match own() {
             Ok(()) => run(),
             Err(error) => {
-                let line =
-                    format!("SKIPPED, NOTHING WAS TESTED: {what} needs a mount, and that root: {error}\n");
-                let _ = std::io::stderr().write_all(line.as_bytes());
+                say(&format!("SKIPPED, NOTHING WAS TESTED: {what} needs a mount, and that root: {error}"));
             }
         });
         thread.join().unwrap();
@@ -229,7 +228,10 @@ fn a_small_file_system_that_is_full_again_and_again_loses_nothing() {
             if round == 1 {
                 sandbox.kill_daemon();
             }
-            ask_everything(&sandbox, &worker);
+            assert!(ask_everything(&sandbox, &worker) > 0, "nothing failed");
+            // Nobody has made room: it was full all the time.
+            let full = file.write_all(&[0; 4096]).expect_err("the file system is not full");
+            assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
             drop(file);
             fs::remove_file(&filler).unwrap();
             let manager = Stubborn::new(&sandbox);

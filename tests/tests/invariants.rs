@@ -289,6 +289,18 @@ fn a_turn_must_have_one_end() {
     // It begins twice, or without its message.
     red_after(name, &event(COMPLETED, "turn.started"));
     red_after(name, &format!("DELETE FROM events WHERE type = 'message.sent' AND turn = {COMPLETED}"));
+    // Only after a restore a turn may be recovered from the journal, without its message.
+    red_after(
+        name,
+        &format!(
+            "DELETE FROM events WHERE type = 'message.sent' AND turn = {COMPLETED};
+             UPDATE events SET payload = json_set(payload, '$.recovered', json('true'))
+               WHERE type = 'turn.started' AND turn = {COMPLETED};
+             UPDATE turns SET message_seq =
+               (SELECT e.seq FROM events e WHERE e.turn = turns.id AND e.type = 'turn.started')
+               WHERE id = {COMPLETED}"
+        ),
+    );
     // Its prompt was sent twice, or although it says that it was not.
     red_after(name, &event(COMPLETED, "runtime.turn_dispatching"));
     red_after(name, &event(COMPLETED, "runtime.turn_end"));

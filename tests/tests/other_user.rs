@@ -3,7 +3,7 @@
 //! Runs as root, which alone can become somebody else; elsewhere it says so loudly. Each check is seen to fail by the
 //! tests whose names end with `turns_red` (`cargo test -p subagent-tests --test other_user -- --ignored`).
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Sandbox, say};
 use subagent_tests::invariants::PROMPT_CANARY;
 
 /// Somebody else, whom every system has.
@@ -24,7 +24,7 @@ const VALUE_CANARY: &str = "value-canary-51c3";
 fn is_root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        eprintln!("\n!!! SKIPPED: {test} needs root, to become another user !!!\n");
+        say(&format!("\n!!! SKIPPED: {test} needs root, to become another user !!!\n"));
     }
     root
 }

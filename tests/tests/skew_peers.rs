@@ -5,7 +5,7 @@
 //! tried as well (`git worktree add` of the tag and `cargo build` make them); without it that test says that it was
 //! skipped.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use subagent_protocol::start::RuntimeStart;
 use subagent_protocol::{PROTOCOL, codec};
-use subagent_tests::harness::{Sandbox, request, wait_until};
+use subagent_tests::harness::{Sandbox, request, say, wait_until};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -268,8 +268,8 @@ fn records_of_a_later_version_are_kept_out_of_the_rules_and_told() {
 #[test]
 fn executables_of_an_earlier_version_and_these_work_together() {
     let Some(folder) = std::env::var_os("SUBAGENT_OLD_BINARIES").map(PathBuf::from) else {
-        eprintln!(
-            "\n!!! SKIPPED: SUBAGENT_OLD_BINARIES names no folder with executables of an earlier version !!!\n"
+        say(
+            "\n!!! SKIPPED: SUBAGENT_OLD_BINARIES names no folder with executables of an earlier version !!!\n",
         );
         return;
     };

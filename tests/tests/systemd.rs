@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Running, Sandbox, assert_shape};
+use subagent_tests::harness::{Running, Sandbox, assert_shape, say};
 
 /// Somebody who waits for notifications.
 struct Manager(UnixDatagram);
@@ -328,7 +328,7 @@ fn a_unit_that_cannot_be_written_is_an_error() {
 fn systemd_understands_the_unit_whatever_the_path_holds() {
     let sandbox = Sandbox::new();
     if !Path::new("/usr/bin/systemd-analyze").exists() {
-        eprintln!("SKIPPED: no systemd-analyze here");
+        say("SKIPPED: no systemd-analyze here");
         sandbox.finish();
         return;
     }

@@ -1,7 +1,7 @@
 //! Whatever an agent has started, in whatever shape, is gone five seconds after its end was reported: with an ordinary
 //! stop, and when the runtime, the guard, the agent, or the daemon and the runtime together were killed.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,13 @@ use std::{fs, thread};
 
 use nix::sys::signal::Signal;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Launcher, Random, Sandbox, executables, times, wait_until, wait_while};
+use subagent_tests::harness::{Launcher, Random, Sandbox, executables, say, times, wait_until, wait_while};
 use subagent_tests::trees::{Registry, Shape};
 
 /// Shapes of an ordinary run.
 const SHAPES: usize = 60;
+/// A shape with so many processes is a tree.
+const TREE: usize = 3;
 /// After the reported end.
 const GONE: Duration = Duration::from_secs(5);
 /// A chain of forks has gone on in this time.
@@ -67,6 +69,22 @@ fn die(death: Death, sandbox: &Sandbox, worker: &str, registry: &Registry) {
     }
 }
 
+/// A tree of this test. None outlives a test that failed: who looks at a sandbox does not find what has wiped itself.
+struct Planted(Registry);
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        let gone = || {
+            let left = self.0.left();
+            left.iter().for_each(|process| process.signal(Signal::SIGKILL));
+            left.is_empty().then_some(())
+        };
+        if thread::panicking() && wait_while(GROWN, || gone().is_none().then_some(())).is_some() {
+            say(&format!("could not be killed: {:?}", self.0.left()));
+        }
+    }
+}
+
 /// All of these shapes die in this way, one after the other, in a world of their own.
 fn all_die(death: Death, shapes: &[Shape]) {
     let mut sandbox = Sandbox::new();
@@ -79,22 +97,23 @@ fn all_die(death: Death, shapes: &[Shape]) {
     let mut ends = Vec::new();
     for (index, shape) in shapes.iter().enumerate() {
         let file = sandbox.file(&format!("registry-{index}"));
-        let registry = Registry::new(&file, &programs[index]);
+        let planted = Planted(Registry::new(&file, &programs[index]));
+        let registry = &planted.0;
         let worker = sandbox.start(&format!("tree-{index}"));
         let accepted =
             sandbox.send_no_wait(&worker, &format!("hostile: tree {} {shape}", file.to_str().unwrap()));
         let grown = || (registry.joined() >= shape.processes()).then_some(());
         wait_until(&format!("the tree `{shape}`"), GROWN, grown);
-        die(death, &sandbox, &worker, &registry);
+        die(death, &sandbox, &worker, registry);
         let end = sandbox.turn_end(&accepted);
         let left = wait_while(GONE, || Some(registry.left()).filter(|left| !left.is_empty()));
         assert!(left.is_none(), "{death:?}, {end}: of `{shape}` there is left: {left:?}\n{}", sandbox.logs());
-        ends.push((registry, shape));
+        ends.push((planted, shape));
     }
     // One look may miss what forks all the time; but whoever lives joins again and again.
-    let joined: Vec<usize> = ends.iter().map(|(registry, _)| registry.joined()).collect();
+    let joined: Vec<usize> = ends.iter().map(|(planted, _)| planted.0.joined()).collect();
     let _ = wait_while(CHAIN, || Some(()));
-    for ((registry, shape), joined) in ends.iter().zip(joined) {
+    for ((Planted(registry), shape), joined) in ends.iter().zip(joined) {
         assert_eq!((registry.joined(), registry.left()), (joined, vec![]), "{death:?}: `{shape}` lives on");
     }
     sandbox.finish();
@@ -103,18 +122,37 @@ fn all_die(death: Death, shapes: &[Shape]) {
 #[test]
 fn nothing_is_left_of_any_tree() {
     let mut random = Random::announced();
-    let mut shapes = BTreeSet::new();
-    while shapes.len() < times(SHAPES) {
-        shapes.insert(Shape::random(&mut random));
-    }
-    let mut shapes: Vec<Shape> = shapes.into_iter().collect();
-    random.shuffle(&mut shapes);
+    let shapes = shapes(&mut random);
     thread::scope(|scope| {
-        let parts = shapes.chunks(shapes.len().div_ceil(DEATHS.len()));
-        for (death, part) in DEATHS.into_iter().zip(parts) {
-            scope.spawn(move || all_die(death, part));
+        for death in DEATHS {
+            let shapes = &shapes;
+            scope.spawn(move || all_die(death, shapes));
         }
     });
+    let processes: usize = shapes.iter().map(Shape::processes).sum();
+    let (shapes, deaths) = (shapes.len(), DEATHS.len());
+    say(&format!("faults: {shapes} trees of {processes} processes or more, each ended in {deaths} ways"));
+}
+
+/// Shapes that have every word of the grammar; at least half of them are trees.
+fn shapes(random: &mut Random) -> Vec<Shape> {
+    let words = |shapes: &BTreeSet<Shape>| -> BTreeSet<String> {
+        let texts = shapes.iter().map(Shape::to_string);
+        texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    let (mut shapes, mut small) = (BTreeSet::new(), 0);
+    while shapes.len() < times(SHAPES) || Shape::words().any(|word| !words(&shapes).contains(word)) {
+        let shape = Shape::random(random);
+        let is_small = shape.processes() < TREE;
+        if is_small && small >= times(SHAPES) / 2 {
+            continue;
+        }
+        small += usize::from(shapes.insert(shape) && is_small);
+    }
+    assert!(shapes.iter().filter(|shape| shape.processes() >= TREE).count() * 2 >= shapes.len());
+    let mut shapes: Vec<Shape> = shapes.into_iter().collect();
+    random.shuffle(&mut shapes);
+    shapes
 }
 
 /// The check itself: what nobody ends is found, whatever it has done to itself.
@@ -129,7 +167,8 @@ fn a_tree_that_nobody_ends_is_found() {
     ];
     for (index, text) in texts.iter().enumerate() {
         let file = folder.path().join(format!("registry-{index}"));
-        let registry = Registry::new(&file, &program);
+        let planted = Planted(Registry::new(&file, &program));
+        let registry = &planted.0;
         let mut child = Command::new(&program)
             .args(["--tree", file.to_str().unwrap(), text])
             .stdin(Stdio::null())

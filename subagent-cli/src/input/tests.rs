@@ -177,18 +177,3 @@ fn files_that_cannot_be_read_are_named() {
         assert!(failure.details.contains_key("error"));
     }
 }
-
-#[test]
-fn whatever_is_in_input_there_is_an_object_or_a_refusal() {
-    use subagent_tests::bytes;
-    let corpus: Vec<Vec<u8>> = vec![bytes::INPUT.to_vec(), b"{\"text\":\"a\",\"blocks\":[]}".to_vec()];
-    let none = Typed::default();
-    bytes::attack(&corpus, |bad| {
-        // Bytes that are no text are refused where the file is read.
-        if let Ok(text) = std::str::from_utf8(bad)
-            && let Err(failure) = parse(text, SEND, &none)
-        {
-            assert!(failure.is(Code::InvalidInput), "{failure}");
-        }
-    });
-}

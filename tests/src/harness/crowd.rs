@@ -54,8 +54,8 @@ pub fn crowd<C: Sync>(
     assert!(failed.is_empty(), "{suite}: failed ({ONLY} runs one alone): {failed:#?}");
 }
 
-/// Where it is seen although the test is content.
-fn say(line: &str) {
+/// Says it where it is seen although the test is content: counts, seeds, and what was not tested.
+pub fn say(line: &str) {
     // Nobody may be reading.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -37,7 +37,7 @@ mod wait;
 
 pub use command::{Command, Running};
 pub use control::Gate;
-pub use crowd::crowd;
+pub use crowd::{crowd, say};
 pub use effort::times;
 pub use executables::{Executables, executables};
 pub use faults::Faults;

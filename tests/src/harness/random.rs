@@ -26,7 +26,7 @@ impl Random {
             Ok(seed) => seed.parse().expect("SUBAGENT_TEST_SEED must be a number"),
             Err(_) => RandomState::new().hash_one(0),
         };
-        eprintln!("seed: {SEED}={seed}");
+        super::say(&format!("seed: {SEED}={seed}"));
         Self(seed)
     }
 

@@ -25,8 +25,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                 min(CASE WHEN e.type = 'message.sent' THEN e.seq END) AS message, t.message_seq
          FROM turns t LEFT JOIN events e ON e.turn = t.id
          GROUP BY t.id HAVING (started IS NOT 1 OR sent IS NOT 1 OR message IS NOT t.message_seq)
-            AND NOT (started IS 1 AND sent IS 0 AND EXISTS (SELECT 1 FROM events r WHERE r.turn = t.id
-                       AND r.seq = t.message_seq AND json_extract(r.payload, '$.recovered')))",
+            AND NOT (started IS 1 AND sent IS 0 AND EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at')
+                       AND EXISTS (SELECT 1 FROM events r WHERE r.turn = t.id
+                         AND r.seq = t.message_seq AND json_extract(r.payload, '$.recovered')))",
     )?);
     violations.extend(none_of(
         database,

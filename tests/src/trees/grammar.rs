@@ -117,6 +117,11 @@ impl Shape {
         1 + forked.sum::<usize>()
     }
 
+    /// Every word that the text of a shape may have.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        Own::ALL.iter().map(|(_, word)| *word).chain(["fork(", "orphan("])
+    }
+
     /// Reads the text of a shape.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -4,8 +4,9 @@
 //! Each suite prints one line that begins with `faults:` and says how much it did. That the checks would notice is
 //! proved by `red.rs`, on demand.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
+mod below;
 mod clients;
 mod keys;
 mod kills;

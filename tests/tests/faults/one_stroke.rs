@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Launcher, Random, Sandbox, times, wait_until, wait_while};
+use subagent_tests::harness::{Launcher, Random, Sandbox, say, times, wait_until, wait_while};
 
 use super::a_moment;
 
@@ -70,13 +70,13 @@ fn what_is_left_when_runtime_and_guard_are_killed_in_one_stroke_is_counted() {
         assert_eq!(sandbox.send(worker, "again")["assistantText"], "again");
     }
     sandbox.finish();
-    eprintln!(
+    say(&format!(
         "faults: runtime and guard killed in one stroke {} times (best effort): of {} processes of agents {} were \
          left, all of them without the environment that they were given",
         struck.len(),
         agents.len(),
         left.len()
-    );
+    ));
 }
 
 fn below(sandbox: &Sandbox, guard: &Process) -> Vec<Process> {

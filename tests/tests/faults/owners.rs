@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use subagent_protocol::api::header;
-use subagent_tests::harness::{Random, Sandbox, times, wait_until};
+use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::requests::{posts, prepare};
@@ -31,18 +31,18 @@ fn handle(granted: &Value) -> [String; 3] {
 }
 
 /// All that a request could change.
-fn everything(sandbox: &Sandbox) -> Vec<String> {
+pub(crate) fn everything(sandbox: &Sandbox) -> Vec<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
     database.busy_timeout(Duration::from_secs(5)).unwrap();
     let tables = [
         "SELECT concat_ws('|', worker_id, state, desired, incarnation, last_turn, number, stopped_at) FROM workers",
-        "SELECT concat_ws('|', turn_id, status, cancel_reason) FROM turns",
+        "SELECT concat_ws('|', worker_id, turn_id, status, cancel_reason) FROM turns t JOIN workers w ON w.id = t.worker",
         "SELECT concat_ws('|', request_id, status, option_id) FROM approvals",
         "SELECT concat_ws('|', controller, epoch, released_at) FROM owners",
-        "SELECT concat_ws('|', seq, type) FROM events",
+        "SELECT concat_ws('|', worker_id, seq, type) FROM events e LEFT JOIN workers w ON w.id = e.worker",
         "SELECT snapshot_id FROM handoffs",
-        "SELECT key FROM requests",
+        "SELECT 'key ' || key FROM requests",
     ];
     let mut rows = Vec::new();
     for sql in tables {
@@ -89,10 +89,10 @@ fn a_handle_that_is_stale_or_forged_changes_nothing_with_any_request() {
     let first = sandbox.init();
     assert_eq!(done_without_a_right(&sandbox, &first), Vec::<String>::new());
     sandbox.finish();
-    eprintln!(
+    say(&format!(
         "faults: {} requests refused with each of 3 bad handles",
         posts().len() - GRANTS.len() - FOR_ALL.len()
-    );
+    ));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn of_many_takeovers_under_which_the_daemon_is_killed_the_last_one_owns_alone() 
         assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
         sandbox.finish();
     }
-    eprintln!(
+    say(&format!(
         "faults: {TAKEOVERS} takeovers at once, the daemon killed {KILLS} times under them, {rounds} times"
-    );
+    ));
 }

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::harness::{Sandbox, say, wait_until};
 
 use super::keys::repeated;
 use super::owners::done_without_a_right;
@@ -36,14 +36,14 @@ fn only(violations: &[String], name: &str) {
     for violation in violations {
         assert!(violation.starts_with(name), "another one turned red than {name}: {violation}");
     }
-    eprintln!("{name} turned red: {}", violations[0].lines().next().unwrap_or_default());
+    say(&format!("{name} turned red: {}", violations[0].lines().next().unwrap_or_default()));
 }
 
 #[track_caller]
 fn some(violations: &[String], name: &str) {
     let found = violations.iter().find(|violation| violation.starts_with(name));
     let found = found.unwrap_or_else(|| panic!("{name} stayed green: {violations:#?}"));
-    eprintln!("{name} turned red: {}", found.lines().next().unwrap_or_default());
+    say(&format!("{name} turned red: {}", found.lines().next().unwrap_or_default()));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_lock_that_does_not_lock_turns_red() {
     let outputs = first_commands(&sandbox);
     let wrong = more_than_one_daemon(&sandbox, &outputs);
     assert!(!wrong.is_empty(), "one daemon per state dir stayed green");
-    eprintln!("one daemon per state dir turned red: {}", wrong[0]);
+    say(&format!("one daemon per state dir turned red: {}", wrong[0]));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_key_that_is_forgotten_turns_red() {
     let post = prepare(&sandbox, "/v1/workers/{worker}/handoffs", 1);
     let wrong = repeated(&sandbox, &post, "key");
     assert!(!wrong.is_empty(), "the same key stayed green");
-    eprintln!("the same key turned red: {}", wrong[0]);
+    say(&format!("the same key turned red: {}", wrong[0]));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_descriptor_that_leaks_turns_red() {
         grown.iter().any(|what| what.contains("open files")),
         "{turns} turns, and the soak stayed green: {grown:?}"
     );
-    eprintln!("the soak turned red after {turns} turns: {}", grown[0]);
+    say(&format!("the soak turned red after {turns} turns: {}", grown[0]));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_handle_that_is_not_looked_at_turns_red() {
     let first = sandbox.init();
     let wrong = done_without_a_right(&sandbox, &first);
     assert!(!wrong.is_empty(), "bad handles stayed green");
-    eprintln!("bad handles turned red: {}", wrong[0].chars().take(200).collect::<String>());
+    say(&format!("bad handles turned red: {}", wrong[0].chars().take(200).collect::<String>()));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request};
@@ -14,6 +15,9 @@ const EXEMPT: [(&str, &str); 3] = [
     ("/v1/workers/{worker}/wait", "only waits"),
 ];
 
+/// Removes whatever is old enough.
+const PRUNE: &str = "/v1/prune";
+
 /// One request, ready to be sent as often as one likes.
 pub(crate) struct Post {
     /// As in the description of the API.
@@ -22,8 +26,27 @@ pub(crate) struct Post {
     body: Value,
     /// What must be the same whenever it is repeated: these members of its data, or all.
     pub(crate) same: &'static [&'static str],
-    /// Counts what it does.
-    pub(crate) effect: &'static str,
+    effect: Effect,
+}
+
+/// What it does.
+enum Effect {
+    /// This query counts it.
+    Rows(&'static str),
+    /// It writes this file. A second time it is an error.
+    File(PathBuf),
+}
+
+impl From<&'static str> for Effect {
+    fn from(query: &'static str) -> Self {
+        Self::Rows(query)
+    }
+}
+
+impl From<PathBuf> for Effect {
+    fn from(file: PathBuf) -> Self {
+        Self::File(file)
+    }
 }
 
 /// The paths that can be posted to.
@@ -124,25 +147,22 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT count(*) FROM removed_workers",
             )
         }
-        "/v1/prune" => {
+        PRUNE => {
+            // Nothing but one worker is there for it.
+            sandbox.run(&["prune", "--older-than", "0s"]).data_of("state.pruned");
             sandbox.run(&["worker", "stop", &worker()]).data_of("worker.stopped");
-            sandbox.recorder().attempt(&["prune".to_owned()]);
             Post::new(
-                "/v1/prune",
-                "/v1/prune",
+                PRUNE,
+                PRUNE,
                 json!({"olderThanSeconds": 0}),
                 &[],
-                // Whatever it finds it removes once.
-                "SELECT count(*) FROM requests WHERE response LIKE '%dryRun%'",
+                "SELECT count(*) FROM removed_workers",
             )
         }
-        "/v1/daemon/backup" => Post::new(
-            "/v1/daemon/backup",
-            "/v1/daemon/backup",
-            json!({"path": sandbox.file(&format!("backup-{number}"))}),
-            &[],
-            "SELECT count(*) FROM requests WHERE response LIKE '%sizeBytes%'",
-        ),
+        "/v1/daemon/backup" => {
+            let path = sandbox.file(&format!("backup-{number}"));
+            Post::new("/v1/daemon/backup", "/v1/daemon/backup", json!({"path": &path}), &[], path)
+        }
         "/v1/controllers" => Post::new(
             "/v1/controllers",
             "/v1/controllers",
@@ -150,14 +170,19 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &["controllerId", "workspaceKey"],
             "SELECT count(*) FROM controllers",
         ),
-        "/v1/controllers/attach" => Post::new(
-            "/v1/controllers/attach",
-            "/v1/controllers/attach",
-            json!({"workspaceKey": workspace, "owner": owner, "takeover": true}),
-            &["controllerId", "workspaceKey"],
-            // Its result holds a secret and is not kept: a repetition grants anew what is still the same caller's.
-            "SELECT count(*) FROM controllers",
-        ),
+        "/v1/controllers/attach" => {
+            sandbox.run(&["controller", "release", "--force"]).data_of("controller.released");
+            Post::new(
+                "/v1/controllers/attach",
+                "/v1/controllers/attach",
+                json!({"workspaceKey": workspace, "owner": owner, "takeover": true}),
+                &["controllerId", "workspaceKey"],
+                // Its result holds a secret and is not kept: a repetition grants anew what is still the same caller's,
+                // and takes away what was granted before.
+                "SELECT count(*) FROM owners o JOIN controllers c ON c.id = o.controller
+                 WHERE o.released_at IS NULL AND c.workspace_key NOT LIKE '%/other-%'",
+            )
+        }
         "/v1/controllers/release" => {
             sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
             Post::new(
@@ -178,14 +203,35 @@ impl Post {
         target: &str,
         body: Value,
         same: &'static [&'static str],
-        effect: &'static str,
+        effect: impl Into<Effect>,
     ) -> Self {
-        Self { path, line: format!("POST {target} HTTP/1.1"), body, same, effect }
+        Self { path, line: format!("POST {target} HTTP/1.1"), body, same, effect: effect.into() }
     }
 
     /// Changes a member of its body.
     pub(crate) fn set(&mut self, name: &str, value: Value) {
         self.body[name] = value;
+    }
+
+    /// The file that it has written, by its inode.
+    pub(crate) fn file(&self) -> Option<u64> {
+        match &self.effect {
+            Effect::Rows(_) => None,
+            Effect::File(file) => fs::metadata(file).ok().map(|meta| meta.ino()),
+        }
+    }
+
+    /// Makes what only a second execution would change.
+    pub(crate) fn tempt(&self, sandbox: &Sandbox) {
+        if self.path == PRUNE {
+            sandbox.run(&["worker", "stop", &sandbox.start("demo")]).data_of("worker.stopped");
+        }
+    }
+
+    /// As text, without a handle.
+    pub(crate) fn text(&self) -> String {
+        let body = self.body.to_string();
+        format!("{}\nHost: localhost\nContent-Length: {}\nConnection: close\n\n{body}", self.line, body.len())
     }
 
     /// Sends it with these headers; `None` if no daemon answered.
@@ -210,10 +256,14 @@ impl Post {
 
     /// How often it has happened.
     pub(crate) fn count(&self, sandbox: &Sandbox) -> i64 {
+        let query = match &self.effect {
+            Effect::Rows(query) => query,
+            Effect::File(file) => return i64::from(file.exists()),
+        };
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let database =
             rusqlite::Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
         database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-        database.query_row(self.effect, [], |row| row.get(0)).unwrap()
+        database.query_row(query, [], |row| row.get(0)).unwrap()
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use subagent_tests::harness::process::Process;
-use subagent_tests::harness::{Sandbox, times, wait_until};
+use subagent_tests::harness::{Sandbox, say, times, wait_until};
 
 /// How long; the factor multiplies it.
 const SECONDS: usize = 30;
@@ -162,5 +162,5 @@ fn nothing_grows_while_the_work_goes_on() {
     sandbox.check();
     let _ = lookout.all_well();
     sandbox.finish();
-    eprintln!("faults: soak of {took:?}, {turns} turns: after the warm-up {warm}, at the end {last}");
+    say(&format!("faults: soak of {took:?}, {turns} turns: after the warm-up {warm}, at the end {last}"));
 }

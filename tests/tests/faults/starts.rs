@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Output, Sandbox, times};
+use subagent_tests::harness::{Output, Sandbox, say, times};
 
 /// So many first commands at the same time.
 pub(crate) const CROWD: usize = 64;
@@ -71,7 +71,9 @@ fn many_first_commands_get_one_daemon() {
         sandbox.finish();
         crowds += 1;
     }
-    eprintln!("faults: {CROWD} first commands at once got one daemon, {crowds} times in an empty state dir");
+    say(&format!(
+        "faults: {CROWD} first commands at once got one daemon, {crowds} times in an empty state dir"
+    ));
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn many_first_commands_get_one_daemon_in_what_was_left_before_a_reboot() {
     assert!(controller["controllerId"].is_string());
     assert_eq!(sandbox.send(&worker, "still here")["assistantText"], "still here");
     sandbox.finish();
-    eprintln!("faults: {CROWD} first commands at once got one daemon in what was left before a reboot");
+    say(&format!("faults: {CROWD} first commands at once got one daemon in what was left before a reboot"));
 }
 
 #[test]
@@ -125,5 +127,5 @@ fn beside_a_daemon_that_hangs_every_command_has_an_error_in_time_and_none_starts
     let _ = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
     assert_eq!(sandbox.send(&worker, "and on")["assistantText"], "and on");
     sandbox.finish();
-    eprintln!("faults: beside a daemon that hangs {CROWD} commands had an error within {took:?}");
+    say(&format!("faults: beside a daemon that hangs {CROWD} commands had an error within {took:?}"));
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Random, Sandbox, times, wait_until};
+use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 
 use super::a_moment;
 use super::victims::Victim;
@@ -71,13 +71,13 @@ fn nothing_is_lost_that_was_only_stopped() {
     let _ = lookout.all_well();
     sandbox.finish();
     let count = |victim| stopped.get(&victim).copied().unwrap_or(0);
-    eprintln!(
+    say(&format!(
         "faults: daemon stopped and continued {} times, runtime {}, guard {}, agent {}; {turns} turns, all completed",
         count(Victim::Daemon),
         count(Victim::Runtime),
         count(Victim::Guard),
         count(Victim::Agent)
-    );
+    ));
 }
 
 fn manage(sandbox: &Sandbox, worker: &str, index: usize, over: &AtomicBool) -> usize {

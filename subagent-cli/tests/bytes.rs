@@ -1,0 +1,24 @@
+//! `--input`, damaged: no bytes panic, hang or fill the memory. A binary of its own: memory is the process's.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use std::fs;
+
+use subagent_cli::args::Typed;
+use subagent_cli::input::{Input, SEND};
+use subagent_protocol::Code;
+use subagent_tests::bytes;
+
+#[test]
+fn whatever_is_in_input_there_is_an_object_or_a_refusal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input.json");
+    let corpus: Vec<Vec<u8>> = vec![bytes::INPUT.to_vec(), b"{\"text\":\"a\",\"blocks\":[]}".to_vec()];
+    let none = Typed::default();
+    bytes::attack(&corpus, |bad| {
+        fs::write(&file, bad).unwrap();
+        if let Err(failure) = Input::load(Some(&file), SEND, &none) {
+            assert!(failure.is(Code::InvalidInput), "{failure}");
+        }
+    });
+}
