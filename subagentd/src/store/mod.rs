@@ -35,6 +35,7 @@ pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub(crate) use examine::{gaps, known_workers};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
+pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use tx::recall;
 pub use tx::{Once, Tx};
 pub use writer::{Durability, References};
