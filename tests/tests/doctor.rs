@@ -459,6 +459,7 @@ fn a_person_sees_what_is_wrong_first_and_what_is_well_in_one_line_each() {
     let (lines, text) = (screen.lines(), screen.text());
     assert!(lines[0].contains("problem") && lines[0].contains("config.file"), "{text}");
     assert!(lines.iter().any(|line| line.contains("ok") && line.contains("processes")), "{text}");
-    assert!(lines.last().unwrap().contains("1 problems"), "{text}");
+    assert!(lines.last().unwrap().contains("1 problem, "), "{text}");
+    assert!(text.contains("-> correct it"), "{text}");
     sandbox.finish();
 }

@@ -13,8 +13,12 @@ pub struct Examination {
     pub database: ExaminedDatabase,
     /// All workers; from below a worker that one alone.
     pub workers: Vec<ExaminedWorker>,
-    /// Whether these are all: what is not among them is known to nobody.
+    /// Whether these are all whose rows can be read.
     pub all_workers: bool,
+    /// The ids of all that were not removed, also of those whose rows cannot be read: what is not among them is known to
+    /// nobody. Not told from below a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_workers: Option<Vec<String>>,
 }
 
 /// A database as it was found.
@@ -32,7 +36,7 @@ pub struct ExaminedDatabase {
     pub free_pages: u64,
     /// What SQLite's own checks say is wrong; empty when it is sound.
     pub problems: Vec<String>,
-    /// False when the checks took too long and were ended.
+    /// False when the checks took too long and were ended, and from below a worker, where none are made.
     pub complete: bool,
     /// How many rows of workers cannot be read at all.
     pub unreadable_workers: u64,

@@ -1,16 +1,37 @@
 //! The config file, and whether what it names is installed.
 
 use subagent_config::{discovery, launcher};
+use subagentd::life::{idle_exit_seconds, retention_days};
 
 use super::database::counted;
 use super::facts::Facts;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Config;
+const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
 const LAUNCHERS: &str = "config.launchers";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    let mut found = variables(facts);
+    found.extend(file(facts));
+    found
+}
+
+/// Variables without which no daemon starts if they are wrong.
+fn variables(facts: &Facts) -> Vec<Finding> {
+    let wrong = [idle_exit_seconds(&facts.env).err(), retention_days(&facts.env).err()];
+    let told = wrong.into_iter().flatten().map(|error| {
+        Finding::problem(GROUP, VARIABLES, error.message).advise("correct it, or unset it: no daemon starts")
+    });
+    let mut found: Vec<Finding> = told.collect();
+    if found.is_empty() {
+        found.push(Finding::ok(GROUP, VARIABLES, "what is set for the daemon can be understood"));
+    }
+    found
+}
+
+fn file(facts: &Facts) -> Vec<Finding> {
     let loaded = match discovery::load(None, facts.cwd.as_deref(), &facts.env) {
         Ok(loaded) => loaded,
         Err(error) => {

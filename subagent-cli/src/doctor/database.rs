@@ -1,7 +1,13 @@
 //! The database, as the daemon sees it: only it opens `state.db`.
 
+use std::fs;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
 use subagent_protocol::Code;
 use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
+
+use subagentd::store::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
 use super::facts::{Daemon, Facts};
@@ -17,22 +23,75 @@ const GAPS: &str = "database.gaps";
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if !facts.has_state || !facts.state_dir.join("state.db").exists() {
+    if !facts.has_state {
         return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
+    }
+    let file = facts.state_dir.join("state.db");
+    match file.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
+        }
+        Err(error) => {
+            let seen = format!("{} cannot be looked at: {error}", file.display());
+            return vec![Finding::problem(GROUP, SOUND, seen).advise("look as the user whose it is")];
+        }
+        Ok(_) => {}
     }
     let mut found = match (&facts.examination, &facts.daemon) {
         (Some(examination), _) => examined(examination),
-        (None, Daemon::None) => {
-            let seen = "not examined: only a daemon opens it, and none runs";
-            vec![
-                Finding::ok(GROUP, SOUND, seen)
-                    .advise("start one with `subagent daemon start`, then look again"),
-            ]
-        }
+        (None, Daemon::None) => vec![unopened(&file)],
         (None, _) => vec![unexamined(facts)],
     };
     found.push(sizes(facts));
     found
+}
+
+/// What the first bytes of the file say; only a daemon opens it.
+fn unopened(file: &Path) -> Finding {
+    match header(file) {
+        Ok(schema) => {
+            let seen =
+                format!("schema {schema}; not examined further: only a daemon opens it, and none runs");
+            Finding::ok(GROUP, SOUND, seen).advise("start one with `subagent daemon start`, then look again")
+        }
+        Err(why) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
+            .advise("put a backup in its place with `subagent restore FILE`; see docs/troubleshooting.md"),
+    }
+}
+
+/// The version of the tables of a database of ours; otherwise what it is instead.
+fn header(file: &Path) -> Result<u32, String> {
+    let length = match fs::metadata(file) {
+        Ok(meta) if !meta.is_file() => return Err("it is no file".to_owned()),
+        Ok(meta) => meta.len(),
+        Err(error) => return Err(format!("it cannot be looked at: {error}")),
+    };
+    // As after a start that was cut short: everything is in the WAL, or nothing was written yet.
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut bytes = [0; 100];
+    let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut bytes));
+    match read {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            return Err("it is cut off: too short for a database".to_owned());
+        }
+        Err(error) => return Err(format!("it cannot be read: {error}")),
+        Ok(()) => {}
+    }
+    let number = |at: usize| bytes[at..at + 4].iter().fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
+    if !bytes.starts_with(b"SQLite format 3\0") {
+        return Err("it is damaged: no SQLite database begins like that".to_owned());
+    }
+    let (application, version) = (i64::from(number(68)), i64::from(number(60)));
+    // The tables are made in one transaction, which may still be in the WAL alone.
+    if application != APPLICATION_ID && (application, version) != (0, 0) {
+        return Err("it is another program's database".to_owned());
+    }
+    if version > SCHEMA {
+        return Err(format!("it has schema {version}, this command knows {SCHEMA}: a newer version made it"));
+    }
+    Ok(number(60))
 }
 
 fn unexamined(facts: &Facts) -> Finding {
@@ -47,8 +106,13 @@ fn unexamined(facts: &Facts) -> Finding {
     }
 }
 
-fn examined(Examination { database, workers, .. }: &Examination) -> Vec<Finding> {
-    let mut found = vec![soundness(database)];
+fn examined(Examination { database, workers, all_workers, .. }: &Examination) -> Vec<Finding> {
+    let mut found = vec![if *all_workers {
+        soundness(database)
+    } else {
+        let seen = "not examined: its checks are for the owner of the workers alone";
+        Finding::ok(GROUP, SOUND, seen)
+    }];
     found.extend(rows(database, workers));
     found.extend(gaps(workers));
     found
@@ -152,4 +216,38 @@ fn sizes(facts: &Facts) -> Finding {
         );
     }
     Finding::ok(GROUP, SIZE, seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_what_is_no_database_of_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state.db");
+        let look = |bytes: &[u8]| {
+            fs::write(&file, bytes).unwrap();
+            header(&file)
+        };
+        let made = |application: u32, version: u32| {
+            let mut bytes = [0; 4096];
+            bytes[..16].copy_from_slice(b"SQLite format 3\0");
+            bytes[60..64].copy_from_slice(&version.to_be_bytes());
+            bytes[68..72].copy_from_slice(&application.to_be_bytes());
+            bytes
+        };
+        let own = u32::try_from(APPLICATION_ID).unwrap();
+        assert_eq!(look(&made(own, 1)), Ok(1));
+        assert_eq!((look(b""), look(&made(0, 0))), (Ok(0), Ok(0)));
+        for (bytes, word) in [
+            (&[0; 4096][..], "damaged"),
+            (b"SQLite format 3\0", "cut off"),
+            (&made(7, 1), "another program"),
+            (&made(own, 1_000_000), "newer"),
+        ] {
+            assert!(look(bytes).unwrap_err().contains(word), "{word}");
+        }
+        assert!(header(dir.path()).unwrap_err().contains("no file"));
+    }
 }

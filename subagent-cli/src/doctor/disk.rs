@@ -7,6 +7,7 @@ use subagent_config::state_dir;
 
 use super::facts::Facts;
 use super::finding::{Finding, Group};
+use super::permissions;
 
 const GROUP: Group = Group::Disk;
 
@@ -17,7 +18,31 @@ const FEW_FILES: [u64; 2] = [1_000, 10_000];
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     let mut found = vec![kind(facts), room("disk.stateDir", &facts.state_dir)];
     found.extend(facts.runtime_dirs.iter().map(|folder| room("disk.socketDir", folder.path())));
+    found.extend(facts.has_state.then(|| replaced(facts)));
     found
+}
+
+/// What restores have put aside: whether it is still wanted only a person can tell.
+fn replaced(facts: &Facts) -> Finding {
+    const ID: &str = "disk.replaced";
+    let all = permissions::replaced(&facts.state_dir);
+    if all.is_empty() {
+        return Finding::ok(GROUP, ID, "no restore has put anything aside");
+    }
+    let list: Vec<String> =
+        all.iter().map(|path| format!("{} ({})", path.display(), size(bytes_of(path, 4)))).collect();
+    let quoted: Vec<String> = all.iter().map(|path| quoted(path)).collect();
+    Finding::ok(GROUP, ID, format!("put aside by a restore: {}", list.join(", ")))
+        .advise(format!("if nobody needs it any more, remove it with `rm -r {}`", quoted.join(" ")))
+}
+
+fn bytes_of(path: &Path, depth: usize) -> u64 {
+    let Ok(meta) = path.symlink_metadata() else { return 0 };
+    if !meta.is_dir() || depth == 0 {
+        return meta.len();
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| bytes_of(&entry.path(), depth - 1)).sum()
 }
 
 fn kind(facts: &Facts) -> Finding {

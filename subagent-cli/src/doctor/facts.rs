@@ -114,6 +114,21 @@ impl Facts {
         self.examination.as_ref().filter(|examination| examination.all_workers)
     }
 
+    /// Why a worker is nobody's, if that is certain: a row that cannot be read is still somebody's, and a damaged table
+    /// may lack some.
+    pub(super) fn nobodys(&self, worker: &str) -> Option<&'static str> {
+        let all = self.all_workers()?;
+        match all.workers.iter().find(|known| known.worker_id == worker) {
+            Some(known) => (known.state == "stopped").then_some("is stopped"),
+            None => {
+                let known = all.known_workers.as_ref()?;
+                let certain = all.database.problems.is_empty();
+                (certain && !known.iter().any(|known| known == worker))
+                    .then_some("is unknown to the database")
+            }
+        }
+    }
+
     /// The command that mends.
     pub(super) fn fix_command(&self) -> String {
         let place = self

@@ -27,8 +27,6 @@ pub(super) struct Holder {
     pub(super) stopped: bool,
     /// Its executable was replaced or removed since it was started.
     pub(super) replaced: bool,
-    /// The marker in its environment: a guard has that of the processes below it.
-    pub(super) marker: Option<String>,
 }
 
 impl Holder {
@@ -66,7 +64,6 @@ fn look(pid: i32, state_dir: &Path) -> Option<Holder> {
         worker,
         stopped: is_stopped(pid),
         replaced: exe.to_string_lossy().ends_with(" (deleted)"),
-        marker: strays::marker_of(pid),
     })
 }
 
@@ -80,6 +77,15 @@ fn held(role: Role, path: &Path) -> Option<String> {
             Some((*worker).to_owned())
         }
         _ => None,
+    }
+}
+
+/// Whether somebody holds a lock, whoever that is: for what /proc does not show as ours. It is held shared for a moment.
+/// What cannot be looked at counts as held.
+pub(super) fn is_held(lock: &Path) -> bool {
+    match fs::File::open(lock) {
+        Ok(file) => file.try_lock_shared().is_err(),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 
@@ -108,6 +114,19 @@ mod tests {
         ] {
             assert_eq!(held(role, path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_lock_is_held_by_whoever_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert!(!is_held(&path));
+        let file = fs::File::create(&path).unwrap();
+        assert!(!is_held(&path));
+        file.lock().unwrap();
+        assert!(is_held(&path));
+        file.unlock().unwrap();
+        assert!(!is_held(&path));
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use subagent_protocol::api::ExaminedWorker;
 use subagent_protocol::ids::WorkerId;
 
 use super::disk::size;
-use super::facts::Facts;
+use super::facts::{Daemon, Facts};
 use super::finding::{Finding, Group};
-use super::holders::Role;
+use super::holders::{Role, is_held};
 
 const GROUP: Group = Group::Journals;
 const BACKLOG: &str = "journals.backlog";
@@ -83,10 +84,12 @@ fn segments(folder: &Path) -> u64 {
 /// a person removes them.
 fn unknown(facts: &Facts) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
-    let known: BTreeSet<&str> = examination.workers.iter().map(|worker| worker.worker_id.as_str()).collect();
-    let unreadable = examination.database.unreadable_workers > 0;
+    let is_unknown = |worker: &&String| {
+        let has_row = |known: &ExaminedWorker| known.worker_id == **worker;
+        facts.nobodys(worker).is_some() && !examination.workers.iter().any(has_row)
+    };
     let mut found = Vec::new();
-    for worker in folders(facts).iter().filter(|worker| !known.contains(worker.as_str()) && !unreadable) {
+    for worker in folders(facts).iter().filter(is_unknown) {
         let folder = facts.runtimes().join(worker);
         if segments(&folder) == 0 || !is_settled(&folder) {
             continue;
@@ -107,20 +110,18 @@ fn unknown(facts: &Facts) -> Vec<Finding> {
 /// Environments and sockets in the folder of the sockets that nobody owns: they are the rest of a crash.
 fn left_files(facts: &Facts) -> Vec<Finding> {
     let live: BTreeSet<&str> = facts.holders.iter().map(|holder| holder.worker.as_str()).collect();
-    let needed = |worker: &str| match facts.all_workers() {
-        Some(all) => {
-            all.database.unreadable_workers > 0
-                || all.workers.iter().any(|known| known.worker_id == worker && known.state != "stopped")
-        }
-        // Without a daemon: one that was never started, or is gone.
-        None => facts.runtimes().join(worker).exists(),
+    // Not every process of ours can be seen: what holds the locks lives.
+    let lives = |worker: &str| {
+        let folder = facts.runtimes().join(worker);
+        live.contains(worker) || is_held(&folder.join("lock")) || is_held(&folder.join("guard.lock"))
     };
     let mut found = Vec::new();
     for folder in &facts.runtime_dirs {
         for (worker, path) in folder.worker_files().unwrap_or_default() {
             let is_socket = path.extension().is_some_and(|end| end == "sock");
-            let owned = live.contains(worker.as_str()) || (!is_socket && needed(&worker));
-            if !owned && is_settled(&path) {
+            // A worker whose agent was never started has an environment and nothing else: only the database knows.
+            let needed = !is_socket && facts.nobodys(&worker).is_none();
+            if !needed && is_settled(&path) && !lives(&worker) {
                 found.push(left(
                     facts,
                     &path,
@@ -129,9 +130,13 @@ fn left_files(facts: &Facts) -> Vec<Finding> {
                 ));
             }
         }
-        let (socket, daemon) = (folder.daemon_socket(), Role::Daemon);
-        let served = facts.holders.iter().any(|holder| holder.role == daemon);
-        if socket.exists() && !served && is_settled(&socket) {
+        let socket = folder.daemon_socket();
+        let served = || {
+            !matches!(facts.daemon, Daemon::None)
+                || facts.holders.iter().any(|holder| holder.role == Role::Daemon)
+                || is_held(&facts.state_dir.join("daemon.lock"))
+        };
+        if socket.exists() && is_settled(&socket) && !served() {
             found.push(left(facts, &socket, "a socket", "a daemon that is gone"));
         }
     }

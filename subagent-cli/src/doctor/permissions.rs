@@ -1,9 +1,11 @@
 //! Who may read and write what is ours. Looks at the names themselves: a link that leads elsewhere is told, not followed.
 
 use std::fs::{self, Metadata, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, access};
 use subagent_config::state_dir;
 
 use super::facts::Facts;
@@ -17,8 +19,9 @@ const PARENTS: &str = "permissions.parents";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "state.db",
+    "state.db.restoring",
     "state.db-wal",
     "state.db-shm",
     "daemon.lock",
@@ -40,13 +43,47 @@ const MOST_TOLD: usize = 20;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     if !facts.has_state {
-        return vec![Finding::ok(GROUP, STATE_DIR, "there is no state dir yet")];
+        return vec![absent(facts)];
     }
     let mut found = vec![folder(facts), gitignore(facts)];
+    found.extend(usable(facts));
     found.extend(parents(facts));
     found.extend(files(facts));
     found.extend(sockets(facts));
     found
+}
+
+/// What is in the place of the state dir, or in its way.
+fn absent(facts: &Facts) -> Finding {
+    let advice = "make room for it, or set SUBAGENT_STATE_DIR to another folder";
+    let shown = facts.state_dir.display();
+    match facts.state_dir.symlink_metadata() {
+        Ok(_) => Finding::problem(GROUP, STATE_DIR, format!("{shown} is not a folder")).advise(advice),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {error}"))
+                .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder")
+        }
+        Err(_) => {
+            let above = facts.state_dir.ancestors().find(|folder| folder.exists());
+            match above.map(|above| (above, access(above, AccessFlags::W_OK | AccessFlags::X_OK))) {
+                Some((above, Err(error))) => {
+                    let seen = format!("{shown} cannot be made: {}: {error}", above.display());
+                    Finding::problem(GROUP, STATE_DIR, seen).advise(advice)
+                }
+                _ => Finding::ok(GROUP, STATE_DIR, "there is no state dir yet"),
+            }
+        }
+    }
+}
+
+/// Whether we can work in the state dir: also on a mount that is read-only.
+fn usable(facts: &Facts) -> Option<Finding> {
+    let all = AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK;
+    let error = access(&facts.state_dir, all).err()?;
+    let seen = format!("{} cannot be written: {error}", facts.state_dir.display());
+    Some(Finding::problem(GROUP, STATE_DIR, seen).advise(
+        "make it writable, run commands as the user whose it is, or set SUBAGENT_STATE_DIR to another folder",
+    ))
 }
 
 /// The state dir itself. One that a user made for something else keeps its mode: what we write into it is private.
@@ -114,6 +151,9 @@ fn files(facts: &Facts) -> Vec<Finding> {
     for name in OURS {
         walk(&facts.state_dir.join(name), DEPTH, &mut seen);
     }
+    for path in replaced(&facts.state_dir) {
+        walk(&path, DEPTH, &mut seen);
+    }
     let count = seen.len();
     let mut found: Vec<Finding> = seen
         .into_iter()
@@ -121,9 +161,35 @@ fn files(facts: &Facts) -> Vec<Finding> {
         .take(MOST_TOLD)
         .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
         .collect();
+    found.extend(OURS.iter().filter_map(|name| kind(&facts.state_dir.join(name), name)));
     if found.is_empty() {
         found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
     }
+    found
+}
+
+/// Something else under one of our names: nothing works with it.
+fn kind(path: &Path, name: &str) -> Option<Finding> {
+    let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
+    let folder = ["logs", "runtimes", "handoffs"].contains(&name);
+    let fits = if folder { meta.is_dir() } else { meta.is_file() };
+    let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
+    let seen = format!("{} is not a {}", path.display(), if folder { "folder" } else { "file" });
+    (!fits).then(|| {
+        Finding::problem(GROUP, FILES, seen)
+            .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"))
+    })
+}
+
+/// What a restore has put aside in a state dir, sorted.
+pub(super) fn replaced(state_dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("state.db.replaced-") || name.starts_with("runtimes.replaced-")
+    };
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
+    found.sort();
     found
 }
 
@@ -176,7 +242,14 @@ fn wrong(meta: &Metadata) -> Option<String> {
 /// A wrong mode is mended; whose file it is, and where a link leads, is for a person to judge.
 fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str) -> Finding {
     let seen = format!("{}: {why}", path.display());
-    if meta.uid() != own_uid() || meta.is_symlink() {
+    if meta.uid() != own_uid() {
+        let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
+        return Finding::problem(GROUP, id, seen).advise(format!(
+            "run commands here as that user; if it should be yours, have it given to you with `chown -h {} {quoted}`",
+            own_uid()
+        ));
+    }
+    if meta.is_symlink() {
         let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
         return Finding::problem(GROUP, id, seen)
             .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"));

@@ -1,6 +1,6 @@
 //! What runs for this state dir, and what runs without anybody who knows of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
@@ -50,16 +50,6 @@ fn daemon(facts: &Facts) -> Finding {
     }
 }
 
-/// Why nobody knows of a runtime, if so.
-fn orphan(facts: &Facts, worker: &str) -> Option<&'static str> {
-    let known = facts.all_workers()?.workers.iter().find(|known| known.worker_id == worker);
-    match known {
-        None => Some("is unknown to the database"),
-        Some(known) if known.state == "stopped" => Some("is stopped"),
-        Some(_) => None,
-    }
-}
-
 fn runtimes(facts: &Facts) -> Vec<Finding> {
     let mut by_worker: BTreeMap<&str, Vec<&Holder>> = BTreeMap::new();
     for holder in facts.holders.iter().filter(|holder| holder.role != Role::Daemon) {
@@ -68,7 +58,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     let count = by_worker.len();
     let mut found = Vec::new();
     for (worker, holders) in by_worker {
-        if let Some(why) = orphan(facts, worker) {
+        if let Some(why) = facts.nobodys(worker) {
             // A worker is stored as stopped when its locks are free: one that was just ending is gone by now.
             if holders.iter().any(|holder| holder.lives()) {
                 found.push(orphaned(facts, worker, why, &holders));
@@ -107,7 +97,10 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
         let seen = match (count, &facts.daemon) {
             (0, _) => "no runtime lives".to_owned(),
             (count, Daemon::None) => format!("{count} live; without a daemon they go on by themselves"),
-            (count, _) => format!("{count} live, each of a worker that is known"),
+            (count, _) if facts.all_workers().is_some() => {
+                format!("{count} live, each of a worker that is known")
+            }
+            (count, _) => format!("{count} live; whether each is of a known worker cannot be told"),
         };
         found.push(Finding::ok(GROUP, RUNTIMES, seen));
     }
@@ -132,7 +125,6 @@ fn orphaned(facts: &Facts, worker: &str, why: &str, holders: &[&Holder]) -> Find
 
 /// Processes with the marker of a runtime of this state dir that is gone, by marker.
 fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
-    let live: BTreeSet<&str> = facts.holders.iter().filter_map(|holder| holder.marker.as_deref()).collect();
     // A runtime that has no guard yet, or lost it, ends or will end what is below it by itself.
     let unguarded = |worker: &str| {
         let of = |role| facts.holders.iter().any(|holder| holder.role == role && holder.worker == worker);
@@ -143,8 +135,8 @@ fn stray_markers(facts: &Facts) -> BTreeMap<&str, Vec<i32>> {
         let Some((worker, _)) = marker.rsplit_once('.') else { continue };
         let ours = worker.parse::<WorkerId>().is_ok()
             && facts.state_dir.join("runtimes").join(worker).is_dir()
-            && !live.contains(marker.as_str())
-            && !unguarded(worker);
+            && !unguarded(worker)
+            && !strays::is_guarded(marker);
         if ours {
             found.entry(marker).or_default().push(*pid);
         }

@@ -2,49 +2,68 @@
 //!
 //! Looks only. What is found is told, never repaired.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, InterruptHandle};
 use subagent_protocol::Result;
 use subagent_protocol::api::ExaminedDatabase;
 use tokio::sync::oneshot;
 
-use super::Store;
 use super::error::StoreError;
 use super::rows::{RowId, WORKER_COLUMNS, WorkerRow};
+use super::{Store, open_for_reading};
 
 /// More than these are not told: one damaged page can make thousands.
 const MOST_PROBLEMS: usize = 20;
 
 impl Store {
-    /// Runs SQLite's checks for at most so long.
+    /// Runs SQLite's checks for at most so long; without a time only what is known without them. One runs at a time, on a
+    /// connection of its own: nobody else's query is ended when its time is over.
     ///
     /// # Errors
     /// `STORAGE_ERROR` when not even the sizes can be read.
-    pub async fn examine(&self, time: Duration) -> Result<ExaminedDatabase> {
-        let (begun, handle) = oneshot::channel();
-        let mut look = std::pin::pin!(self.read(move |connection| {
-            // Nobody waits for it any more when the request is gone; the checks end at their own bound then.
-            let _ = begun.send(connection.get_interrupt_handle());
-            examine(connection).map_err(|error| StoreError::from(error).into())
-        }));
-        let mut handle = std::pin::pin!(handle);
-        let interrupt: Option<InterruptHandle> = tokio::select! {
-            found = &mut look => return found,
-            handle = &mut handle => handle.ok(),
+    pub async fn examine(&self, time: Option<Duration>) -> Result<ExaminedDatabase> {
+        let turn = match time {
+            Some(_) => Some(Arc::clone(&self.examining).lock_owned().await),
+            None => None,
         };
-        tokio::select! {
-            found = &mut look => return found,
-            () = tokio::time::sleep(time) => {}
-        }
-        if let Some(interrupt) = interrupt {
-            interrupt.interrupt();
-        }
-        look.await
+        let path = Arc::clone(&self.path);
+        let (begun, handle) = oneshot::channel();
+        let look = tokio::task::spawn_blocking(move || {
+            // Also when nobody waits for it any more: until it has ended no other one begins.
+            let _turn = turn;
+            let connection = open_for_reading(&path)?;
+            // Nobody to end it, if nobody waits for it any more.
+            let _ = begun.send(Interrupts(connection.get_interrupt_handle()));
+            let deadline = time.map(|time| Instant::now() + time);
+            Ok(examine(&connection, deadline).map_err(StoreError::from)?)
+        });
+        let mut look = std::pin::pin!(look);
+        // Ends the checks also when the request is dropped.
+        let interrupt = handle.await.ok();
+        let ended = tokio::time::timeout(time.unwrap_or(Duration::MAX), &mut look).await;
+        let found = match ended {
+            Ok(found) => found,
+            Err(_) => {
+                drop(interrupt);
+                look.await
+            }
+        };
+        found.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))
     }
 }
 
-fn examine(connection: &Connection) -> rusqlite::Result<ExaminedDatabase> {
+/// Ends what runs on a connection when it is dropped.
+struct Interrupts(InterruptHandle);
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.0.interrupt();
+    }
+}
+
+fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Result<ExaminedDatabase> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let size = |name: &str| pragma(name).map(|number| u64::try_from(number).unwrap_or(0));
     let mut found = ExaminedDatabase {
@@ -52,11 +71,17 @@ fn examine(connection: &Connection) -> rusqlite::Result<ExaminedDatabase> {
         page_bytes: size("page_size")?,
         pages: size("page_count")?,
         free_pages: size("freelist_count")?,
-        complete: true,
+        complete: deadline.is_some(),
         ..ExaminedDatabase::default()
     };
-    // What a check stumbles over is what it has found.
-    for check in [quick_check, foreign_keys, readable_workers] {
+    let Some(deadline) = deadline else { return Ok(found) };
+    // What a check stumbles over is what it has found. The quick ones come first: a large database has no time for all.
+    for check in [readable_workers, quick_check, foreign_keys] {
+        // An interrupt between two checks ends neither.
+        if Instant::now() >= deadline {
+            found.complete = false;
+            break;
+        }
         match check(connection, &mut found) {
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
                 found.complete = false;
@@ -110,6 +135,17 @@ fn readable_workers(connection: &Connection, found: &mut ExaminedDatabase) -> ru
     Ok(())
 }
 
+/// The ids of all rows of workers that were not removed, whatever else of them cannot be read. From the table itself: an index may lack some.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn known_workers(connection: &Connection) -> Result<Vec<String>> {
+    let sql = "SELECT CAST(worker_id AS TEXT) FROM workers NOT INDEXED WHERE removed_at IS NULL";
+    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let ids = statement.query_map([], |row| row.get(0)).map_err(StoreError::from)?;
+    Ok(ids.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+}
+
 /// How often records of a worker's journal were missing.
 ///
 /// # Errors
@@ -134,7 +170,7 @@ mod tests {
     async fn a_new_database_is_sound() {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path()).await;
-        let found = store.examine(Duration::from_secs(60)).await.unwrap();
+        let found = store.examine(Some(Duration::from_secs(60))).await.unwrap();
         assert!(found.complete && found.problems.is_empty() && found.pages > 0, "{found:?}");
         assert_eq!(found.schema, super::super::schema::VERSION);
         store.close().await;
@@ -150,8 +186,32 @@ mod tests {
             "INSERT INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
                    VALUES ('hs_1', 99, 0, '', '', 0)";
         other.execute(sql, []).unwrap();
-        let found = store.examine(Duration::from_secs(60)).await.unwrap();
+        let found = store.examine(Some(Duration::from_secs(60))).await.unwrap();
         assert!(found.problems.iter().any(|problem| problem.contains("handoffs")), "{found:?}");
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn without_a_time_nothing_is_checked_and_one_waits_for_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path()).await;
+        let turn = Arc::clone(&store.examining).lock_owned().await;
+        let found = store.examine(None).await.unwrap();
+        assert!(!found.complete && found.pages > 0, "{found:?}");
+        let mut waits = std::pin::pin!(store.examine(Some(Duration::from_secs(60))));
+        let at_once = tokio::time::timeout(Duration::from_millis(50), &mut waits).await;
+        assert!(at_once.is_err(), "two ran at the same time");
+        drop(turn);
+        assert!(waits.await.unwrap().complete);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn checks_whose_time_is_over_are_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path()).await;
+        let found = store.examine(Some(Duration::ZERO)).await.unwrap();
+        assert!(!found.complete && found.problems.is_empty(), "{found:?}");
         store.close().await;
     }
 }

@@ -33,8 +33,9 @@ pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
 pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
-pub(crate) use examine::gaps;
+pub(crate) use examine::{gaps, known_workers};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
+pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
 pub(crate) use tx::recall;
 pub use tx::{Once, Tx};
 pub use writer::{Durability, References};
@@ -48,6 +49,8 @@ pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: Arc<Mutex<Vec<Connection>>>,
+    /// Held while SQLite's checks run.
+    examining: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Store {
@@ -64,7 +67,12 @@ impl Store {
             error.with("stateDbPath", path.display().to_string())
         })?;
         let writer = writer::Writer::start(connection)?;
-        Ok(Self { path: Arc::new(path.to_owned()), writer: Arc::new(writer), readers: Arc::default() })
+        Ok(Self {
+            path: Arc::new(path.to_owned()),
+            writer: Arc::new(writer),
+            readers: Arc::default(),
+            examining: Arc::default(),
+        })
     }
 
     /// The database file.

@@ -3,10 +3,10 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// `PRAGMA application_id` of our databases: "SubA".
-pub(super) const APPLICATION_ID: i64 = 0x5375_6241;
+pub const APPLICATION_ID: i64 = 0x5375_6241;
 
 /// The newest schema; the number of migrations.
-pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Step n makes version n + 1 of version n. A step that was released is never changed.
 const MIGRATIONS: &[&str] = &[include_str!("schema/001.sql"), include_str!("schema/002.sql")];

@@ -9,7 +9,7 @@ use subagent_protocol::api::{Examination, ExaminedWorker};
 use subagent_protocol::ids::WorkerId;
 
 use super::{Supervisor, journal};
-use crate::store::{Cursor, WorkerRow, gaps, workers};
+use crate::store::{Cursor, WorkerRow, gaps, known_workers, workers};
 
 /// How long SQLite's checks may take; a large database is then reported as not wholly examined.
 const CHECKS: Duration = Duration::from_secs(10);
@@ -27,21 +27,31 @@ impl Supervisor {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub async fn examine(&self, only: Option<&WorkerId>) -> Result<Examination> {
-        let database = self.shared.store.examine(CHECKS).await?;
-        let stored = self.shared.store.read(|connection| {
-            let look = |row: WorkerRow| {
-                let unusable = workers::load(connection, &row).err().map(|error| error.message);
-                let set_aside = if row.state == "stopped" { None } else { unusable };
-                Ok(Stored { gaps: gaps(connection, row.id)?, set_aside, row })
-            };
-            workers::list(connection, None)?.into_iter().map(look).collect::<Result<Vec<_>>>()
-        });
-        let seen = |stored: &Stored| only.is_none_or(|only| *only == stored.row.worker_id);
-        let seen: Vec<Stored> = stored.await?.into_iter().filter(seen).collect();
+        // An agent may not keep the daemon busy.
+        let database = self.shared.store.examine(only.is_none().then_some(CHECKS)).await?;
+        let wanted = only.cloned();
+        let (stored, known_workers) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let look = |row: WorkerRow| {
+                    let unusable = workers::load(connection, &row).err().map(|error| error.message);
+                    let set_aside = if row.state == "stopped" { None } else { unusable };
+                    Ok(Stored { gaps: gaps(connection, row.id)?, set_aside, row })
+                };
+                let rows = match &wanted {
+                    Some(wanted) => workers::get(connection, wanted.as_str())?.into_iter().collect(),
+                    None => workers::list(connection, None)?,
+                };
+                let known = if wanted.is_none() { Some(known_workers(connection)?) } else { None };
+                Ok((rows.into_iter().map(look).collect::<Result<Vec<_>>>()?, known))
+            })
+            .await?;
         Ok(Examination {
             database,
-            workers: seen.into_iter().map(|stored| self.examined(stored)).collect(),
+            workers: stored.into_iter().map(|stored| self.examined(stored)).collect(),
             all_workers: only.is_none(),
+            known_workers,
         })
     }
 

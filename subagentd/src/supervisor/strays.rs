@@ -2,7 +2,7 @@
 //! to end them. Found by the marker in their environment, which is the worker's and the runtime's own.
 //!
 //! Best effort: a process that has wiped its environment is not found. Must never touch a process without exactly
-//! this marker, nor a daemon, a runtime or a guard. (Our command line among an agent's children is one of these.)
+//! this marker, nor a daemon, a runtime or a guard, nor what a live guard has below it. (Our command line among an agent's children is one of these.)
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +20,9 @@ const LOOKS: usize = 64;
 /// The executables of daemon, runtime and guard; one that was replaced since has more behind its name.
 const OURS: [&str; 2] = ["subagentd", "subagent-runtime"];
 
+/// The names of guards; the system keeps 15 bytes of a name.
+const GUARDS: [&str; 2] = ["subagent-guard", "subagent-runtim"];
+
 /// The value that only processes below this runtime of the worker have.
 pub(super) fn marker(worker_id: &str, incarnation: u64) -> String {
     format!("{worker_id}.{incarnation}")
@@ -31,14 +34,14 @@ pub(super) async fn end(marker: String) -> usize {
     tokio::task::spawn_blocking(move || end_marked(&marker)).await.unwrap_or(0)
 }
 
-/// Kills what carries the marker, now; says how many processes that were.
+/// Kills what carries the marker, now, unless a guard does so itself; says how many processes that were.
 #[must_use]
 pub fn end_marked(marker: &str) -> usize {
     let entry = format!("{MARKER}={marker}");
     let mut killed = BTreeSet::new();
     for _ in 0..LOOKS {
         let found: Vec<i32> = pids().filter(|pid| is_marked(*pid, entry.as_bytes())).collect();
-        if found.is_empty() {
+        if found.is_empty() || is_guarded(marker) {
             break;
         }
         for pid in found {
@@ -54,6 +57,18 @@ pub fn end_marked(marker: &str) -> usize {
         std::thread::yield_now();
     }
     killed.len()
+}
+
+/// Whether a live guard carries the marker, of whatever state dir: a copy of a workspace has the same workers. What is
+/// below a guard is the guard's.
+#[must_use]
+pub fn is_guarded(marker: &str) -> bool {
+    let entry = format!("{MARKER}={marker}");
+    pids().any(|pid| {
+        // One that was only just started still has the name of its executable.
+        proc::process(pid).is_ok_and(|process| !process.ended && GUARDS.contains(&process.name.as_str()))
+            && carries(pid, entry.as_bytes())
+    })
 }
 
 /// All processes with a marker of any worker, but for our own executables.
@@ -90,10 +105,13 @@ pub fn pids() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+fn carries(pid: i32, entry: &[u8]) -> bool {
+    fs::read(Path::new("/proc").join(pid.to_string()).join("environ"))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == entry))
+}
+
 fn is_marked(pid: i32, entry: &[u8]) -> bool {
     let folder = Path::new("/proc").join(pid.to_string());
-    let marked = fs::read(folder.join("environ"))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == entry));
     let ended = || proc::process(pid).is_ok_and(|process| process.ended);
     let ours = || {
         fs::read_link(folder.join("exe")).is_ok_and(|exe| {
@@ -101,7 +119,7 @@ fn is_marked(pid: i32, entry: &[u8]) -> bool {
             OURS.iter().any(|ours| name.starts_with(ours))
         })
     };
-    marked && !ended() && !ours()
+    carries(pid, entry) && !ended() && !ours()
 }
 
 #[cfg(test)]

@@ -15,7 +15,12 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
             view.page.word(style, status).fill(status, 9).word(Style::Strong, word(finding, "id")).end();
             view.page.lines(Style::Plain, "         ", word(finding, "seen"), usize::MAX);
             if let Some(action) = finding["action"].as_str() {
-                view.page.plain("         ").word(Style::Dim, "-> ").word(Style::Plain, action).end();
+                view.page
+                    .plain("         ")
+                    .word(Style::Dim, "->")
+                    .plain(" ")
+                    .word(Style::Plain, action)
+                    .end();
             }
         }
     }
@@ -32,7 +37,12 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let count = |status: &str| data["counts"][status].as_u64().unwrap_or(0);
     let (problems, warnings, fixed) = (count("problem"), count("warning"), count("fixed"));
     let style = if problems > 0 { Style::Bad } else { Style::Good };
-    let summary = format!("{problems} problems, {warnings} warnings, {fixed} fixed");
+    let summary =
+        format!("{}, {}, {fixed} fixed", counted(problems, "problem"), counted(warnings, "warning"));
     view.page.word(style, &summary).plain("  ").word(Style::Dim, word(data, "stateDir")).end();
     Some(())
+}
+
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
