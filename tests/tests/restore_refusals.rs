@@ -70,7 +70,7 @@ fn a_file_that_is_no_backup_changes_nothing() {
     for (command, file) in [("restore", "-"), ("restore", ""), ("backup", "-"), ("backup", "")] {
         let refused = sandbox.run(&[command, file]);
         assert_eq!(refused.status.code(), Some(2), "{command} {file:?}: {refused}");
-        refused.error("INVALID_ARGUMENT");
+        assert_eq!(refused.document()["error"]["code"], "INVALID_ARGUMENT");
     }
     assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
     assert_eq!(left_over(&sandbox), Vec::<String>::new());
