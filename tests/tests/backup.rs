@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
@@ -72,7 +72,13 @@ fn nothing_is_written_over_without_force() {
     let error = sandbox.run(&["backup", &name]).error("BACKUP_ALREADY_EXISTS");
     assert_eq!(error["details"]["path"], name.as_str());
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    let _ = sandbox.run(&["backup", "--force", &name]).data_of("state.backed_up");
+    let error = sandbox.run(&["backup", "--force", &name]).error("INVALID_ARGUMENT");
+    assert!(error["details"]["error"].as_str().unwrap().contains("no backup"), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "force has replaced what is no backup");
+    fs::write(&file, "").unwrap();
+    for _ in 0..2 {
+        let _ = sandbox.run(&["backup", "--force", &name]).data_of("state.backed_up");
+    }
     assert_eq!(count(&file, "SELECT count(*) FROM controllers"), 1);
     let again = sandbox.run(&["backup", &name]).error("BACKUP_ALREADY_EXISTS");
     assert_eq!(again["retryable"], false);
@@ -85,12 +91,18 @@ fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
     sandbox.init();
     fs::create_dir(sandbox.file("folder")).unwrap();
     let inside = sandbox.state_dir().join("copy.db");
+    let (fifo, link) = (sandbox.file("fifo"), sandbox.file("link"));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(sandbox.file("target"), "").unwrap();
+    std::os::unix::fs::symlink(sandbox.file("target"), &link).unwrap();
     let places = [
         sandbox.file_name("no/such/folder"),
         sandbox.file_name("folder"),
         inside.to_str().unwrap().to_owned(),
         sandbox.state_dir().join("state.db").to_str().unwrap().to_owned(),
         "/proc/none".to_owned(),
+        sandbox.file_name("fifo"),
+        sandbox.file_name("link"),
     ];
     for place in &places {
         for force in [&["backup", place][..], &["backup", "--force", place]] {
@@ -102,8 +114,9 @@ fn a_place_that_cannot_be_used_is_named_and_nothing_is_left() {
         }
     }
     assert!(!inside.exists());
+    assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(names(&sandbox.file("folder")).is_empty());
-    sandbox.run(&["backup", ""]).error("INVALID_ARGUMENT");
     sandbox.finish();
 }
 
@@ -128,14 +141,18 @@ fn the_same_request_again_has_the_same_result() {
     let socket = sandbox.daemon_info().unwrap().socket;
     let body = json!({"path": sandbox.file_name("copy.db")}).to_string();
     let protocol = format!("Subagent-Protocol: {}", subagent_protocol::PROTOCOL);
-    let ask = |key: &str| {
+    let send = |key: &str, body: &str| {
         let key = format!("Idempotency-Key: {key}");
-        request(&socket, &["POST /v1/daemon/backup HTTP/1.1", &protocol, &key], &body).json()
+        request(&socket, &["POST /v1/daemon/backup HTTP/1.1", &protocol, &key], body).json()
     };
+    let ask = |key: &str| send(key, &body);
     let first = ask("one");
     assert_eq!(first["type"], "state.backed_up", "{first}");
     assert_eq!(ask("one"), first);
     assert_eq!(ask("two")["error"]["code"], "BACKUP_ALREADY_EXISTS");
+    let other = json!({"path": sandbox.file_name("other.db")}).to_string();
+    assert_eq!(send("one", &other)["error"]["code"], "IDEMPOTENCY_CONFLICT");
+    assert!(!sandbox.file("other.db").exists());
     sandbox.finish();
 }
 
@@ -171,7 +188,8 @@ fn a_daemon_that_dies_while_it_copies_leaves_a_whole_file_or_none() {
         let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
         assert!(once.exists(), "{point} was never reached");
         assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
-        assert!(!sandbox.file(".copy.db.unfinished").exists(), "{point}");
+        let folder = Path::new(&name).parent().unwrap();
+        assert!(!names(folder).iter().any(|name| name.ends_with(".unfinished")), "{point}");
         assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
         sandbox.finish();
     }

@@ -12,8 +12,13 @@ use serde_json::Value;
 use subagent_tests::harness::Sandbox;
 
 /// The places where a restore is killed.
-const POINTS: &[&str] =
-    &["restore.before_look", "restore.before_carry_over", "restore.before_rename", "restore.after_rename"];
+const POINTS: &[&str] = &[
+    "restore.before_look",
+    "restore.before_carry_over",
+    "restore.before_rename",
+    "restore.after_exchange",
+    "restore.after_rename",
+];
 
 fn backup(sandbox: &Sandbox, name: &str) -> String {
     let file = sandbox.file_name(name);
@@ -57,8 +62,15 @@ fn a_file_that_is_no_backup_changes_nothing() {
         assert!(error["details"]["reason"].is_string() && error["details"]["recommendedAction"].is_string());
     }
     let live = sandbox.state_dir().join("state.db").to_str().unwrap().to_owned();
-    for file in [sandbox.file_name("none.db"), sandbox.file_name("ws"), live, String::new()] {
-        sandbox.run(&["restore", &file]).error("INVALID_ARGUMENT");
+    for file in [sandbox.file_name("none.db"), sandbox.file_name("ws"), live, "/proc/self/mem".to_owned()] {
+        let error = sandbox.run(&["restore", &file]).error("INVALID_ARGUMENT");
+        assert_eq!(error["details"]["path"], file.as_str(), "{error}");
+        assert!(error["details"]["recommendedAction"].is_string(), "{error}");
+    }
+    for (command, file) in [("restore", "-"), ("restore", ""), ("backup", "-"), ("backup", "")] {
+        let refused = sandbox.run(&[command, file]);
+        assert_eq!(refused.status.code(), Some(2), "{command} {file:?}: {refused}");
+        assert_eq!(refused.document()["error"]["code"], "INVALID_ARGUMENT");
     }
     assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
     assert_eq!(left_over(&sandbox), Vec::<String>::new());
@@ -71,6 +83,13 @@ fn left_over(sandbox: &Sandbox) -> Vec<String> {
     let entries = fs::read_dir(sandbox.state_dir()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("state.db.restoring")).collect()
+}
+
+/// How many databases are kept that were replaced.
+fn kept(sandbox: &Sandbox) -> usize {
+    let entries = fs::read_dir(sandbox.state_dir()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("state.db.replaced-") && !name.ends_with("-wal")).count()
 }
 
 #[test]
@@ -181,7 +200,9 @@ fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
         let died =
             sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", format!("{point}=abort")).run();
         assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
-        if *point == "restore.after_rename" {
+        let exchanged = point.starts_with("restore.after");
+        assert_eq!(kept(&sandbox), usize::from(*point == "restore.after_rename"), "{point}");
+        if exchanged {
             sandbox.recorder().go_back_to(known.clone());
         }
         sandbox.check();
@@ -190,6 +211,7 @@ fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
         let _ = sandbox.run(&["restore", &file]).data_of("state.restored");
         sandbox.recorder().go_back_to(known);
         assert_eq!(left_over(&sandbox), Vec::<String>::new(), "{point}");
+        assert_eq!(kept(&sandbox), 1 + usize::from(exchanged), "{point}: the old database was lost");
         assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three", "{point}");
         sandbox.finish();
     }
@@ -205,7 +227,51 @@ fn a_rename_that_fails_leaves_the_old_database() {
     let failed = sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", point).run();
     let error = failed.error("STORAGE_ERROR");
     assert!(Path::new(error["details"]["path"].as_str().unwrap()).ends_with("state.db"), "{error}");
+    assert_eq!(kept(&sandbox), 0, "the backup was kept as what it has not replaced");
+    assert_eq!(left_over(&sandbox), Vec::<String>::new());
+    assert!(error["details"]["daemon"]["pid"].is_number(), "{error}");
     assert_eq!(sandbox.events(&worker), events);
     assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two");
+    sandbox.finish();
+}
+
+#[test]
+fn an_empty_database_says_nothing_of_its_numbers() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let known = sandbox.recorder().acknowledged();
+    let _ = sandbox.send(&worker, "one");
+    let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
+    let generation = sandbox.daemon_info().unwrap().generation;
+    sandbox.kill_daemon();
+    fs::write(sandbox.state_dir().join("state.db"), "").unwrap();
+    let wal = fs::read(sandbox.state_dir().join("state.db-wal")).unwrap();
+    let data = sandbox.run(&["restore", &file]).data_of("state.restored");
+    sandbox.recorder().go_back_to(known);
+    assert_eq!(data["continued"], false, "{data}");
+    let kept = format!("{}-wal", data["replacedPath"].as_str().unwrap());
+    assert_eq!(fs::read(kept).unwrap(), wal, "what was written last is kept");
+    let waited = sandbox.send(&worker, "two");
+    assert!(waited["acceptedEventId"].as_str().unwrap() > seen.as_str(), "{waited}");
+    assert!(sandbox.daemon_info().unwrap().generation > generation + 1_000_000);
+    sandbox.finish();
+}
+
+#[test]
+fn a_database_that_cannot_be_read_just_now_is_not_a_damaged_one() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let orphan = sandbox.start("demo");
+    sandbox.kill_daemon();
+    let database = sandbox.state_dir().join("state.db");
+    let other = Connection::open(&database).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = sandbox.run(&["restore", "--force", &file]).error("STORAGE_ERROR");
+    assert!(error["details"]["endedWorkers"].is_null(), "{error}");
+    drop(other);
+    assert_eq!(kept(&sandbox), 0);
+    for worker in [&worker, &orphan] {
+        assert_eq!(sandbox.send(worker, "well")["assistantText"], "well");
+    }
     sandbox.finish();
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::{CwdFlag, JsonFlag};
 
@@ -17,9 +18,9 @@ Examples:
   subagent backup --force ~/subagent.db --json")]
 pub struct Backup {
     /// The file, outside of the state dir
-    #[arg(value_name = "FILE", value_parser = super::path())]
+    #[arg(value_name = "FILE", value_parser = file())]
     pub file: PathBuf,
-    /// Replace a file that is there
+    /// Replace an empty file or another backup
     #[arg(long)]
     pub force: bool,
     /// Which workspace.
@@ -44,7 +45,7 @@ Examples:
   subagent restore --force ~/subagent.db --json")]
 pub struct Restore {
     /// A file that `subagent backup` has written
-    #[arg(value_name = "FILE", value_parser = super::path())]
+    #[arg(value_name = "FILE", value_parser = file())]
     pub file: PathBuf,
     /// End the workers that the backup does not know
     #[arg(long)]
@@ -55,4 +56,13 @@ pub struct Restore {
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,
+}
+
+/// A file. A dash means the standard input or output elsewhere, and is no name here.
+pub(crate) fn file() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match text.to_str() {
+        Some("") => Err("it has no name"),
+        Some("-") => Err("a database is no stream; name a file that is called so ./-"),
+        _ => Ok(PathBuf::from(text)),
+    })
 }

@@ -24,9 +24,9 @@ pub(super) fn run(args: Backup, context: &Context) -> Result<Outcome> {
 /// The file as the daemon, which runs elsewhere, must hear it.
 pub(super) fn absolute(file: PathBuf, context: &Context) -> Result<PathBuf> {
     let path = context.env.cwd.join(&file);
-    if file.as_os_str().is_empty() || path.to_str().is_none() {
+    if path.to_str().is_none() {
         // It becomes part of JSON documents, which are text.
-        let message = format!("the file {:?} has no name, or one that is not UTF-8", file.display());
+        let message = format!("the name of the file {:?} is not UTF-8", file.display());
         return Err(Failure::argument(message).with("path", path_value(&file)));
     }
     Ok(path)

@@ -103,7 +103,7 @@ pub(super) struct Stop {
 #[derive(Debug, Args)]
 pub(super) struct Restore {
     /// The backup.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = crate::args::state::file())]
     pub(super) file: PathBuf,
     /// End the workers that the backup does not know
     #[arg(long)]

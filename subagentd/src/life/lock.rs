@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
+use subagent_config::proc;
 use subagent_protocol::process::ProcessId;
 
 /// How often a lock is taken again whose file was replaced meanwhile.
@@ -31,12 +32,12 @@ pub(super) struct FileLock {
     path: PathBuf,
 }
 
-/// What the holder of `daemon.lock` writes into it, for messages to people.
+/// What the holder of `daemon.lock`, and a restore in `start.lock`, writes into it, for messages to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The holder.
     pub(super) process: ProcessId,
-    /// `foreground`, `background` or `once`.
+    /// `foreground`, `background`, `once` or `restore`.
     pub(super) mode: String,
 }
 
@@ -132,6 +133,11 @@ impl Note {
         let mut buffer = [0; MOST_NOTE_BYTES];
         let length = File::open(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
         serde_json::from_slice(&buffer[..length]).ok()
+    }
+
+    /// Whether the process that has written it still lives.
+    pub(super) fn process_lives(&self) -> bool {
+        proc::start_time(self.process.pid).is_ok_and(|start_time| start_time == self.process.start_time)
     }
 }
 

@@ -90,17 +90,26 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     refuse_below_a_guard()?;
     process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
-    let starting = start_lock(&options.state_dir.join(START_LOCK))?;
+    let path = options.state_dir.join(START_LOCK);
+    let starting = start_lock(&path)?;
+    let note = Note { process: own_process()?, mode: RESTORE.to_owned() };
+    // Whoever waits for the lock is told for whom.
+    starting
+        .write_note(&note)
+        .map_err(|cause| error::at_path("its lock cannot be written:", &path, &cause))?;
     let owner = OwnerCheck(options.handle.clone());
     may_replace(&options.state_dir, &owner)?;
-    let prepared = Prepared::of(&options.file, &options.state_dir)?;
+    let prepared = Prepared::of(&options.file, &options.state_dir, payload::now())?;
     let known = prepared.known()?;
     let orphans = orphans(&options.state_dir, &known);
     if !options.force {
         refuse_orphans(&options.file, &orphans)?;
     }
     let (lock, daemon) = take_the_lock(&options.state_dir)?;
-    let restored = replace(options, &owner, prepared, &known, daemon);
+    let mut ended = Vec::new();
+    let restored = replace(options, &owner, prepared, &known, &mut ended)
+        .map(|restored| Restored { daemon: daemon.clone(), ended_workers: ended.clone(), ..restored })
+        .map_err(|error| with_what_has_ended(error, daemon.as_ref(), &ended));
     // The lock goes first: whoever waits to start a daemon must get it.
     drop(lock);
     drop(starting);
@@ -112,7 +121,7 @@ fn replace(
     owner: &OwnerCheck,
     mut prepared: Prepared,
     known: &[Known],
-    daemon: Option<EndedDaemon>,
+    ended: &mut Vec<WorkerId>,
 ) -> Result<Restored> {
     let state_dir = &options.state_dir;
     subagent_failpoint::hit("restore.before_look");
@@ -122,7 +131,6 @@ fn replace(
     if !options.force {
         refuse_orphans(&options.file, &orphans)?;
     }
-    let ended_workers = end(options, &orphans)?;
     let now = payload::now();
     let found = remains::all(state_dir);
     let of = |known: &Known| found.iter().find(|remains| remains.worker_id.as_str() == known.worker_id);
@@ -145,6 +153,8 @@ fn replace(
     };
     let carried = prepared.carry_over(&replaced, &to_look_at, &mut fresh, now)?;
     let (all, schema) = (prepared.all()?, prepared.schema);
+    // Nothing brings a runtime back: as late as can be.
+    end(options, &orphans, ended)?;
     let replaced_path = prepared.take_its_place(&replaced, now)?;
     let unknown = |remains: &&Remains| !all.iter().any(|id| id == remains.worker_id.as_str());
     let aside = state_dir.join(format!("runtimes.replaced-{}", now.to_string().replace([':', '+'], "-")));
@@ -163,11 +173,22 @@ fn replace(
         continued: carried.continued,
         released_owners: carried.released,
         live_workers,
-        ended_workers,
+        ended_workers: Vec::new(),
         set_aside_path: (!set_aside.is_empty()).then_some(aside),
         set_aside,
-        daemon,
+        daemon: None,
     })
+}
+
+/// What is not as it was before although nothing was restored.
+fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[WorkerId]) -> Error {
+    if let Some(daemon) = daemon {
+        error = error.with("daemon", serde_json::json!(daemon));
+    }
+    if !ended.is_empty() {
+        error = error.with("endedWorkers", serde_json::json!(ended));
+    }
+    error
 }
 
 /// What an agent starts must not undo what its owner knows of it.
@@ -232,18 +253,20 @@ fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
     Ok((lock, daemon))
 }
 
-fn end(options: &RestoreOptions, orphans: &[Remains]) -> Result<Vec<WorkerId>> {
+/// Ends these runtimes, one after the other, and says which have ended.
+fn end(options: &RestoreOptions, orphans: &[Remains], ended: &mut Vec<WorkerId>) -> Result<()> {
     if orphans.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let dir = RuntimeDir::prepare(&options.environment, &options.state_dir).map_err(error::of_config)?;
     let runtime = runtime()?;
-    let ended = runtime.block_on(async {
+    let all = runtime.block_on(async {
         for remains in orphans {
             remains.end(&dir).await?;
+            ended.push(remains.worker_id.clone());
         }
-        Ok(orphans.iter().map(|remains| remains.worker_id.clone()).collect())
+        Ok(())
     });
     runtime.shutdown_timeout(super::LAST_GRACE);
-    ended
+    all
 }

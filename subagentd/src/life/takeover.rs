@@ -71,17 +71,32 @@ pub(super) fn claim(options: &RunOptions) -> Result<Claim> {
 }
 
 pub(super) fn start_lock(path: &Path) -> Result<FileLock> {
-    FileLock::take_within(path, START_TIME)
+    start_lock_within(path, START_TIME)
+}
+
+fn start_lock_within(path: &Path, time: Duration) -> Result<FileLock> {
+    FileLock::take_within(path, time)
         .map_err(|cause| error::at_path("its lock cannot be taken:", path, &cause))?
-        .ok_or_else(|| {
-            let seconds = START_TIME.as_secs();
-            let message =
-                format!("another command has been starting a daemon for {seconds} s and does not end");
-            Error::new(Code::DaemonStartFailed, message)
-                .with("path", path.display().to_string())
-                .retryable()
-                .recommend("Look for a hanging `subagent` or `subagentd` process, end it and try again.")
-        })
+        .ok_or_else(|| start_refused(path, time))
+}
+
+/// Who holds `start.lock` for so long. Only a restore writes down that it does.
+fn start_refused(path: &Path, time: Duration) -> Error {
+    let seconds = time.as_secs();
+    let error = |message: String| {
+        Error::new(Code::DaemonStartFailed, message).with("path", path.display().to_string()).retryable()
+    };
+    match Note::read(path).filter(|note| note.process_lives()) {
+        Some(note) => {
+            let pid = note.process.pid;
+            error(format!("a {} (pid {pid}) has been going on for more than {seconds} s", note.mode))
+                .with("pid", pid)
+                .with("mode", note.mode)
+                .recommend("Wait for its end and try again.")
+        }
+        None => error(format!("another command has been starting a daemon for {seconds} s and does not end"))
+            .recommend("Look for a hanging `subagent` or `subagentd` process, end it and try again."),
+    }
 }
 
 /// Asks the holder of the lock to end, where that is right. Gives how long to wait for the lock.
@@ -139,10 +154,9 @@ fn serves(state_dir: &Path) -> bool {
 
 /// Sends SIGTERM to the holder, if it is still the process that wrote the note.
 fn terminate(note: Option<&Note>) {
-    let Some(Note { process, .. }) = note else { return };
-    if proc::start_time(process.pid).is_ok_and(|start_time| start_time == process.start_time) {
+    if let Some(note) = note.filter(|note| note.process_lives()) {
         // It may have ended meanwhile, which is what we want.
-        let _ = kill(Pid::from_raw(process.pid), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(note.process.pid), Signal::SIGTERM);
     }
 }
 

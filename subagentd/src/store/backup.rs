@@ -4,21 +4,25 @@
 //! another name beside the file, synced and checked, and only then gets its own name: there is never half a copy under
 //! it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::statvfs::statvfs;
-use rusqlite::{Connection, InterruptHandle, OpenFlags, OptionalExtension as _, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::{open, open_for_reading, schema};
+use super::{open, open_for_reading, recall, schema, unfinished};
 
 /// What stays free on the disk of a copy.
 const SPARE_BYTES: u64 = 1024 * 1024;
+
+/// How many steps of SQLite lie between two looks whether the copy is to end.
+const STEPS: i32 = 1000;
 
 /// What is to be copied, and where to.
 #[derive(Debug, Clone)]
@@ -45,27 +49,22 @@ pub struct Copied {
 }
 
 impl Backup {
-    /// Makes the copy. Blocking. `interruptible` gets the handle that ends it before its time.
+    /// Makes the copy. Blocking. `stop` ends it before its time, whenever it is set.
     ///
     /// # Errors
     /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a place that cannot be used, `STORAGE_FULL`,
     /// `STORAGE_ERROR`; nothing is left of it then.
-    pub(super) fn make(
-        &self,
-        database: &Path,
-        interruptible: impl FnOnce(InterruptHandle),
-    ) -> Result<Copied> {
-        let (Some(folder), Some(name)) = (self.file.parent(), self.file.file_name()) else {
+    pub(super) fn make(&self, database: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
+        let (Some(folder), Some(_)) = (self.file.parent(), self.file.file_name()) else {
             return Err(self.error(&io::ErrorKind::InvalidInput.into()));
         };
         if let Some(earlier) = self.look_at_what_is_there()? {
             return Ok(earlier);
         }
-        let mut unfinished = std::ffi::OsString::from(".");
-        unfinished.push(name);
-        unfinished.push(".unfinished");
-        let unfinished = folder.join(unfinished);
-        let made = self.fill(database, folder, &unfinished, interruptible).and_then(|copied| {
+        let source = open_for_reading(database)?;
+        check_space(folder, size(&source).map_err(StoreError::from)?, "name a file on another disk")?;
+        let unfinished = unfinished::make(folder).map_err(|error| self.error(&error))?;
+        let made = self.fill(source, &unfinished, stop).and_then(|copied| {
             subagent_failpoint::check("backup.before_rename").map_err(|error| self.error(&error))?;
             self.give_name(&unfinished)?;
             subagent_failpoint::hit("backup.after_rename");
@@ -78,62 +77,58 @@ impl Backup {
         made
     }
 
-    /// Refuses to write over anything that is not this very backup, which a repeated request finds.
+    /// Refuses to write over anything that is not this very backup, which a repeated request finds, and with `force`
+    /// over anything but another backup.
     fn look_at_what_is_there(&self) -> Result<Option<Copied>> {
-        match fs::symlink_metadata(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.error(&error)),
-            Ok(meta) if meta.is_dir() => Err(self.error(&io::ErrorKind::IsADirectory.into())),
-            Ok(_) if self.force => Ok(None),
-            Ok(meta) => match &self.key {
-                Some(key) if meta.is_file() => match made_by(&self.file, key) {
-                    Some((schema, last_seq)) => Ok(Some(Copied { bytes: meta.len(), schema, last_seq })),
-                    None => Err(self.exists()),
-                },
-                _ => Err(self.exists()),
-            },
+        let meta = match fs::symlink_metadata(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.error(&error)),
+            Ok(meta) => meta,
+        };
+        if meta.is_dir() {
+            return Err(self.error(&io::ErrorKind::IsADirectory.into()));
+        }
+        if !meta.is_file() {
+            return Err(self.refused("it is there and is no regular file"));
+        }
+        if self.force {
+            return match unfinished::is_empty_or_ours(&self.file) {
+                Ok(true) => Ok(None),
+                Ok(false) => Err(self.refused("it is there and is no backup; --force replaces only backups")),
+                Err(error) => Err(self.error(&error)),
+            };
+        }
+        match self.key.as_ref().and_then(|key| made_by(&self.file, key)) {
+            Some((schema, last_seq)) => Ok(Some(Copied { bytes: meta.len(), schema, last_seq })),
+            None => Err(self.exists()),
         }
     }
 
-    fn fill(
-        &self,
-        database: &Path,
-        folder: &Path,
-        unfinished: &Path,
-        interruptible: impl FnOnce(InterruptHandle),
-    ) -> Result<Copied> {
-        // One that a daemon left that was killed. Nobody else writes under this name.
-        let _ = fs::remove_file(unfinished);
-        let source = open_for_reading(database)?;
-        check_space(folder, size(&source).map_err(StoreError::from)?, &self.file)?;
-        // SQLite would make it readable for whoever the mask allows.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(unfinished)
-            .map_err(|error| self.error(&error))?;
+    fn fill(&self, mut source: Connection, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
         let Some(target) = unfinished.to_str() else {
-            return Err(self.error(&io::Error::new(io::ErrorKind::InvalidInput, "the name is not UTF-8")));
+            return Err(self.refused("the name is not UTF-8"));
         };
-        interruptible(source.get_interrupt_handle());
         subagent_failpoint::check("backup.before_copy").map_err(|error| self.error(&error))?;
+        stop_with(&mut source, stop)?;
         source.execute("VACUUM INTO ?1", [target]).map_err(StoreError::from)?;
         drop(source);
         subagent_failpoint::hit("backup.after_copy");
-        let copied = self.finish(unfinished)?;
+        let copied = self.finish(unfinished, stop)?;
         File::open(unfinished).and_then(|file| file.sync_all()).map_err(|error| self.error(&error))?;
         Ok(copied)
     }
 
     /// Writes down whose the copy is, and checks it.
-    fn finish(&self, unfinished: &Path) -> Result<Copied> {
+    fn finish(&self, unfinished: &Path, stop: &Arc<AtomicBool>) -> Result<Copied> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(unfinished, flags).map_err(StoreError::from)?;
+        let mut connection = Connection::open_with_flags(unfinished, flags).map_err(StoreError::from)?;
+        stop_with(&mut connection, stop)?;
         if let Some((key, fingerprint)) = &self.key {
+            // The key of another request is not this one's.
+            recall(&connection, key, fingerprint)?;
             connection
                 .execute(
-                    "INSERT OR REPLACE INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, 'null', ?3)",
+                    "INSERT OR IGNORE INTO requests (key, fingerprint, response, created_at) VALUES (?1, ?2, 'null', ?3)",
                     params![key, fingerprint, self.now.0],
                 )
                 .map_err(StoreError::from)?;
@@ -147,6 +142,8 @@ impl Backup {
 
     fn give_name(&self, unfinished: &Path) -> Result<()> {
         if self.force {
+            // It may have become something else meanwhile.
+            self.look_at_what_is_there()?;
             return fs::rename(unfinished, &self.file).map_err(|error| self.error(&error));
         }
         // Unlike a rename this fails if somebody has made a file of that name meanwhile.
@@ -168,6 +165,10 @@ impl Backup {
             .recommend("name another file, or replace this one with --force")
     }
 
+    fn refused(&self, what: &'static str) -> Error {
+        self.error(&io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+
     fn error(&self, error: &io::Error) -> Error {
         unusable(&self.file, error)
     }
@@ -186,8 +187,17 @@ pub(super) fn unusable(file: &Path, error: &io::Error) -> Error {
         .recommend(advice)
 }
 
-/// Refuses before anything is written if there is no room for it.
-pub(super) fn check_space(folder: &Path, bytes: u64, file: &Path) -> Result<()> {
+/// Has whatever the connection does end with an error as soon as `stop` is set, also if it is set already.
+fn stop_with(connection: &mut Connection, stop: &Arc<AtomicBool>) -> Result<()> {
+    let set = Arc::clone(stop);
+    connection
+        .progress_handler(STEPS, Some(move || set.load(Ordering::Relaxed)))
+        .map_err(StoreError::from)?;
+    if stop.load(Ordering::Relaxed) { Err(StoreError::Closed.into()) } else { Ok(()) }
+}
+
+/// Refuses before anything is written if there is no room for it in this folder.
+pub(super) fn check_space(folder: &Path, bytes: u64, otherwise: &str) -> Result<()> {
     // A file system that counts no blocks says nothing about its room.
     let Some(stat) = statvfs(folder).ok().filter(|stat| stat.blocks() > 0) else { return Ok(()) };
     let free = stat.blocks_available().saturating_mul(stat.fragment_size());
@@ -196,11 +206,11 @@ pub(super) fn check_space(folder: &Path, bytes: u64, file: &Path) -> Result<()> 
     }
     let message = format!("{} has {free} bytes free, and {bytes} are needed", folder.display());
     Err(Error::new(Code::StorageFull, message)
-        .with("path", file.display().to_string())
+        .with("path", folder.display().to_string())
         .with("neededBytes", bytes)
         .with("freeBytes", free)
         .retryable()
-        .recommend("make room there, or name a file on another disk"))
+        .recommend(format!("make room on the disk of {}, or {otherwise}", folder.display())))
 }
 
 /// How large a copy can be.

@@ -19,14 +19,16 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod tx;
+mod unfinished;
 pub(crate) mod workers;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use rusqlite::Connection;
-use rusqlite::{InterruptHandle, OpenFlags};
+use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
 
 pub use backup::{Backup, Copied};
@@ -145,23 +147,19 @@ impl Store {
     /// As [`Backup::make`]; `DAEMON_NOT_RUNNING` if it was stopped.
     pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
         let path = Arc::clone(&self.path);
-        let (hand, handed) = tokio::sync::oneshot::channel::<InterruptHandle>();
-        let copying = tokio::task::spawn_blocking(move || {
-            backup.make(&path, |handle| {
-                // Nobody to interrupt it is no reason not to go on.
-                let _ = hand.send(handle);
-            })
-        });
+        let stopped = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stopped);
+        let copying = tokio::task::spawn_blocking(move || backup.make(&path, &told));
         tokio::pin!(copying);
         let done = tokio::select! {
             done = &mut copying => done,
             () = stop => {
-                if let Ok(handle) = handed.await {
-                    handle.interrupt();
-                }
+                stopped.store(true, Ordering::Relaxed);
                 // What is left of it is removed before the daemon ends.
-                let _ = copying.await;
-                return Err(StoreError::Closed.into());
+                return match copying.await {
+                    Ok(Ok(copied)) => Ok(copied),
+                    _ => Err(StoreError::Closed.into()),
+                };
             }
         };
         done.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))

@@ -37,8 +37,12 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
 
 /// Looks at a database without changing a byte of it.
 pub(super) fn inspect(path: &Path) -> Result<()> {
-    let version = read_identity(path).map_err(StoreError::from)?;
-    match version {
+    allow(path, &read_identity(path).map_err(StoreError::from)?)
+}
+
+/// Refuses the database of another program, and one of a newer version.
+pub(super) fn allow(path: &Path, identity: &Identity) -> Result<()> {
+    match *identity {
         Identity::Empty => Ok(()),
         Identity::Foreign => Err(Error::new(
             Code::StateDirForeign,

@@ -6,7 +6,7 @@
 //! than anybody can have got.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::backup::{check, check_space};
 use super::error::StoreError;
-use super::open::{BUSY_TIMEOUT, Identity, inspect, read_identity, wal_path};
+use super::open::{BUSY_TIMEOUT, Identity, allow, immutable_uri, read_identity, wal_path};
 use super::rows::Cursor;
 use super::tx::signed;
 use super::{OwnerCheck, controllers, open_for_reading, schema};
@@ -26,6 +26,8 @@ use super::{OwnerCheck, controllers, open_for_reading, schema};
 pub(crate) const DATABASE: &str = "state.db";
 /// The backup while it is made ready.
 const RESTORING: &str = "state.db.restoring";
+/// How much of it is copied at once.
+const COPY_BYTES: usize = 1024 * 1024;
 /// Begins the name of a database that was replaced.
 const REPLACED: &str = "state.db.replaced-";
 /// Added to numbers that must not go back where nobody can say how far they had got.
@@ -45,8 +47,44 @@ struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        discard(&self.0);
+        if !self.0.as_os_str().is_empty() {
+            discard(&self.0);
+        }
     }
+}
+
+impl Unfinished {
+    /// Gives it a name that says which file it is, so that it is told from the old database after the exchange,
+    /// whoever dies when.
+    fn name_by_number(&mut self) -> io::Result<()> {
+        let number = fs::metadata(&self.0)?.ino();
+        let named = self.0.with_file_name(format!("{RESTORING}-{number}"));
+        fs::rename(&self.0, &named)?;
+        self.0 = named;
+        Ok(())
+    }
+
+    fn let_go(mut self) -> PathBuf {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Removes what a restore has left that was killed. What has the name of another file is the database that it had just
+/// replaced: that is kept.
+fn clear(state_dir: &Path, now: Timestamp) -> io::Result<()> {
+    discard(&state_dir.join(RESTORING));
+    for entry in fs::read_dir(state_dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number: Option<u64> =
+            name.to_str().and_then(|name| name.strip_prefix(RESTORING)?.strip_prefix('-')?.parse().ok());
+        match number {
+            Some(number) if entry.metadata()?.ino() == number => discard(&entry.path()),
+            Some(_) => fs::rename(entry.path(), free_name(state_dir, now))?,
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// A worker of the backup that is not stopped in it.
@@ -80,10 +118,9 @@ impl Prepared {
     /// # Errors
     /// `INVALID_ARGUMENT{path,error}` for a file that cannot be read or is the database itself; `BACKUP_INVALID{path,
     /// reason}`; `STORAGE_FULL`, `STORAGE_ERROR`.
-    pub(crate) fn of(file: &Path, state_dir: &Path) -> Result<Self> {
+    pub(crate) fn of(file: &Path, state_dir: &Path, now: Timestamp) -> Result<Self> {
+        clear(state_dir, now).map_err(|error| failed(&state_dir.join(DATABASE), &error))?;
         let unfinished = Unfinished(state_dir.join(RESTORING));
-        // One that was left by a restore that was killed.
-        discard(&unfinished.0);
         copy(file, state_dir, &unfinished.0)?;
         let (connection, schema) = ready(file, &unfinished.0)?;
         Ok(Self { state_dir: state_dir.to_owned(), connection, schema, file: unfinished })
@@ -130,7 +167,12 @@ impl Prepared {
     ) -> Result<CarriedOver> {
         subagent_failpoint::hit("restore.before_carry_over");
         let old = self.state_dir.join(DATABASE);
-        let continued = matches!(replaced, Replaced::Readable) && self.take_over(&old).is_ok();
+        let continued = matches!(replaced, Replaced::Readable)
+            && match self.take_over(&old) {
+                Ok(()) => true,
+                Err(error) if is_damage(&error) => false,
+                Err(error) => return Err(of_database(&old, error)),
+            };
         let tx = self.connection.transaction().map_err(StoreError::from)?;
         if !continued {
             jump(&tx).map_err(StoreError::from)?;
@@ -145,11 +187,12 @@ impl Prepared {
     }
 
     fn take_over(&mut self, old: &Path) -> rusqlite::Result<()> {
-        self.connection.execute("ATTACH ?1 AS old", [old.to_string_lossy()])?;
+        // All of it is in one file that nobody else writes to; and a path need not be UTF-8, as a text must.
+        self.connection.execute("ATTACH ?1 AS old", [immutable_uri(old)])?;
         let tx = self.connection.transaction()?;
         let taken = tx.execute_batch(TAKE_OVER).and_then(|()| tx.commit());
-        self.connection.execute("DETACH old", [])?;
-        taken
+        let detached = self.connection.execute("DETACH old", []);
+        taken.and(detached.map(drop))
     }
 
     /// Puts it in the place of the database in one step. Gives where the replaced one is kept.
@@ -157,28 +200,36 @@ impl Prepared {
     /// # Errors
     /// `STORAGE_ERROR`, `STORAGE_FULL`; the database is the old one then.
     pub(crate) fn take_its_place(self, replaced: &Replaced, now: Timestamp) -> Result<Option<PathBuf>> {
-        let Self { state_dir, connection, file, .. } = self;
+        let Self { state_dir, connection, mut file, .. } = self;
         drop(connection);
-        let (new, database) = (&file.0, state_dir.join(DATABASE));
+        let database = state_dir.join(DATABASE);
         let failed = |error: io::Error| failed(&database, &error);
         let synced = || File::open(&state_dir).and_then(|folder| folder.sync_all());
-        File::open(new).and_then(|file| file.sync_all()).map_err(failed)?;
+        File::open(&file.0).and_then(|file| file.sync_all()).map_err(failed)?;
         if matches!(replaced, Replaced::None) {
             discard_beside(&database);
             subagent_failpoint::check("restore.before_rename").map_err(failed)?;
-            fs::rename(new, &database).and_then(|()| synced()).map_err(failed)?;
+            fs::rename(&file.0, &database).and_then(|()| synced()).map_err(failed)?;
             subagent_failpoint::hit("restore.after_rename");
             return Ok(None);
         }
         let kept = free_name(&state_dir, now);
-        if matches!(replaced, Replaced::Damaged) {
-            // It could not be written into its database, and must not be taken for the new one's.
-            keep_wal(&database, &kept).and_then(|()| synced()).map_err(failed)?;
-            discard_beside(&database);
+        file.name_by_number().map_err(failed)?;
+        // What could not be written into its database must not be taken for the new one's.
+        let exchanged = move_beside(&database, &kept)
+            .and_then(|()| synced())
+            .and_then(|()| subagent_failpoint::check("restore.before_rename"))
+            .and_then(|()| exchange(&file.0, &database, &kept));
+        if let Err(error) = exchanged {
+            let _ = move_beside(&kept, &database);
+            return Err(failed(error));
         }
-        fs::rename(new, &kept).map_err(failed)?;
-        subagent_failpoint::check("restore.before_rename").map_err(failed)?;
-        exchange(&kept, &database).and_then(|()| synced()).map_err(failed)?;
+        // From here on it is the old one that has this name, if it has not been copied.
+        let old = file.let_go();
+        subagent_failpoint::hit("restore.after_exchange");
+        let named = synced().and_then(|()| if old.exists() { fs::rename(&old, &kept) } else { Ok(()) });
+        // Whatever it is called, it is kept.
+        let kept = if named.and_then(|()| synced()).is_err() && old.exists() { old } else { kept };
         subagent_failpoint::hit("restore.after_rename");
         Ok(Some(kept))
     }
@@ -189,7 +240,12 @@ impl Prepared {
 /// # Errors
 /// `INVALID_CONTROLLER_HANDLE`. A database that cannot be read forbids nothing.
 pub(crate) fn may_replace(state_dir: &Path, owner: &OwnerCheck) -> Result<()> {
-    let Ok(connection) = open_for_reading(&state_dir.join(DATABASE)) else { return Ok(()) };
+    let database = state_dir.join(DATABASE);
+    // SQLite removes the WAL of an empty database as soon as it looks at it.
+    if fs::metadata(&database).is_ok_and(|meta| meta.len() == 0) {
+        return Ok(());
+    }
+    let Ok(connection) = open_for_reading(&database) else { return Ok(()) };
     let concerned = controllers::with_workers(&connection).unwrap_or_default();
     concerned.iter().try_for_each(|row| match controllers::check_owner(&connection, owner, row) {
         Err(error) if error.code == Code::InvalidControllerHandle => Err(error),
@@ -204,25 +260,46 @@ pub(crate) fn may_replace(state_dir: &Path, owner: &OwnerCheck) -> Result<()> {
 /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`; `STORAGE_ERROR` while another program keeps it open.
 pub(crate) fn settle_replaced(state_dir: &Path) -> Result<Replaced> {
     let database = state_dir.join(DATABASE);
-    if !database.try_exists().map_err(|error| failed(&database, &error))? {
-        return Ok(Replaced::None);
+    match fs::metadata(&database) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replaced::None),
+        Err(error) => return Err(failed(&database, &error)),
+        // Something has taken its content away. SQLite would remove its WAL as soon as it looks at it.
+        Ok(meta) if meta.len() == 0 => return Ok(Replaced::Damaged),
+        Ok(_) => {}
     }
-    match inspect(&database) {
-        Err(error) if matches!(error.code, Code::StateDirForeign | Code::StateDirTooNew) => {
-            return Err(error);
+    let settled = match read_identity(&database) {
+        Ok(Identity::Empty) => return Ok(Replaced::Damaged),
+        Ok(identity) => {
+            allow(&database, &identity)?;
+            into_one_file(&database)
         }
-        _ => {}
-    }
-    match into_one_file(&database) {
+        Err(error) => Err(error),
+    };
+    match settled {
         Ok(()) => Ok(Replaced::Readable),
-        Err(rusqlite::Error::SqliteFailure(failure, _))
-            if matches!(failure.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) =>
-        {
-            let error = StoreError::from(rusqlite::Error::SqliteFailure(failure, None));
-            Err(Error::from(error).with("stateDbPath", database.display().to_string()))
-        }
-        Err(_) => Ok(Replaced::Damaged),
+        Err(error) if is_damage(&error) => Ok(Replaced::Damaged),
+        Err(error) => Err(of_database(&database, error)),
     }
+}
+
+/// Whether this says what the database is, and not what hinders just now.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+                // A table or a column is not there.
+                || failure.extended_code == rusqlite::ffi::SQLITE_ERROR
+        }
+        rusqlite::Error::SqlInputError { error, .. } => error.extended_code == rusqlite::ffi::SQLITE_ERROR,
+        // A row that every database of ours has.
+        rusqlite::Error::QueryReturnedNoRows => true,
+        _ => false,
+    }
+}
+
+/// `STORAGE_ERROR` or `STORAGE_FULL` about the database that was to be replaced.
+fn of_database(database: &Path, error: rusqlite::Error) -> Error {
+    Error::from(StoreError::from(error)).with("stateDbPath", database.display().to_string())
 }
 
 fn into_one_file(database: &Path) -> rusqlite::Result<()> {
@@ -238,7 +315,10 @@ fn into_one_file(database: &Path) -> rusqlite::Result<()> {
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        // For what is attached.
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     Ok(connection)
@@ -250,6 +330,9 @@ fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
         Error::new(Code::InvalidArgument, format!("the backup {path} cannot be read: {error}"))
             .with("path", path)
             .with("error", error.to_string())
+            .recommend(
+                "name a file that `subagent backup` has written and that you may read; nothing was changed",
+            )
     };
     let meta = fs::metadata(file).map_err(|error| unreadable(&error))?;
     if !meta.is_file() {
@@ -264,7 +347,7 @@ fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
     }
     let wal = wal_path(file);
     let bytes = meta.len() + fs::metadata(&wal).map_or(0, |wal| wal.len());
-    check_space(state_dir, bytes, file)?;
+    check_space(state_dir, bytes, "name another state dir with SUBAGENT_STATE_DIR")?;
     let mut sources = vec![(file.to_owned(), to.to_owned())];
     if wal.exists() {
         sources.push((wal, wal_path(to)));
@@ -276,8 +359,18 @@ fn copy(file: &Path, state_dir: &Path, to: &Path) -> Result<()> {
             .create_new(true)
             .mode(0o600)
             .open(&to)
-            .and_then(|mut target| io::copy(&mut source, &mut target).and_then(|_| target.flush()));
-        written.map_err(|error| failed(&to, &error))?;
+            .map_err(|error| failed(&to, &error));
+        let mut target = written?;
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            let length = match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(unreadable(&error)),
+            };
+            target.write_all(&buffer[..length]).map_err(|error| failed(&to, &error))?;
+        }
     }
     Ok(())
 }
@@ -417,26 +510,31 @@ fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
     (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
 }
 
-fn keep_wal(database: &Path, kept: &Path) -> io::Result<()> {
-    match fs::copy(wal_path(database), wal_path(kept)) {
-        Ok(_) => File::open(wal_path(kept))?.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+/// Gives what lies beside a database the names that belong to another one.
+fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
+    for end in BESIDE {
+        match fs::rename(beside(from, end), beside(to, end)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
     }
+    Ok(())
 }
 
 /// Exchanges two files in one step, so that there is a whole database under the name at any moment.
-fn exchange(kept: &Path, database: &Path) -> io::Result<()> {
+fn exchange(new: &Path, database: &Path, kept: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    match renameat_with(CWD, kept, CWD, database, RenameFlags::EXCHANGE) {
+    match renameat_with(CWD, new, CWD, database, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         // A file system that cannot: the old one is copied first.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
-            let new = kept.with_file_name(RESTORING);
-            fs::rename(kept, &new)?;
-            fs::copy(database, kept)?;
-            File::open(kept)?.sync_all()?;
-            fs::rename(&new, database)
+            let copied = fs::copy(database, kept)
+                .and_then(|_| File::open(kept)?.sync_all())
+                .and_then(|()| fs::rename(new, database));
+            if copied.is_err() {
+                let _ = fs::remove_file(kept);
+            }
+            copied
         }
         Err(error) => Err(error.into()),
     }
@@ -449,11 +547,18 @@ fn discard(path: &Path) {
 }
 
 fn discard_beside(path: &Path) {
-    for end in ["-wal", "-shm", "-journal"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        let _ = fs::remove_file(PathBuf::from(name));
+    for end in BESIDE {
+        let _ = fs::remove_file(beside(path, end));
     }
+}
+
+/// What SQLite makes beside a database.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {

@@ -8,35 +8,60 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::shared::is_ending;
 use super::{Caller, Supervisor, entropy};
-use crate::store::Backup;
+use crate::store::{Backup, Durability, StoreError};
 
 impl Supervisor {
     /// Copies the database into a file.
     ///
     /// # Errors
     /// `BACKUP_ALREADY_EXISTS`, `INVALID_ARGUMENT{path,error}` for a place that cannot be used, `STORAGE_FULL`,
-    /// `STORAGE_ERROR`.
+    /// `STORAGE_ERROR`, `IDEMPOTENCY_CONFLICT`.
     pub async fn back_up(&self, caller: Caller, request: BackUp) -> Result<BackedUp> {
         self.check_place(&request.path)?;
         let (_, key) = self.guarded(caller, "backup", &request)?;
-        let now = entropy::now();
-        let backup = Backup { file: request.path.clone(), force: request.force, key, now };
-        // On its own: a client that goes away must not leave half a file.
         let this = self.clone();
-        let copied = tokio::spawn(async move {
-            // One after the other, so that two for one file do not write into each other's.
-            let _turn = this.shared.backing_up.lock().await;
-            let mut ending = this.shared.ending.subscribe();
-            this.shared.store.back_up(backup, async move { is_ending(&mut ending).await }).await
-        })
-        .await
-        .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))?;
-        Ok(BackedUp {
+        // On its own: a client that goes away must not leave half a file.
+        tokio::spawn(async move { this.back_up_now(request, key).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn back_up_now(&self, request: BackUp, key: Option<(String, String)>) -> Result<BackedUp> {
+        // One after the other: a repetition waits for what it repeats.
+        let _turn = self.shared.backing_up.lock().await;
+        let mut ending = self.shared.ending.subscribe();
+        if *ending.borrow() {
+            return Err(StoreError::Closed.into());
+        }
+        // A copy that was restored knows the key of its own request, but no result.
+        if let Some(earlier) = self.recall(&key).await?.and_then(|value| serde_json::from_value(value).ok()) {
+            return Ok(earlier);
+        }
+        let now = entropy::now();
+        let backup = Backup { file: request.path.clone(), force: request.force, key: key.clone(), now };
+        let copied = self.shared.store.back_up(backup, async move { is_ending(&mut ending).await }).await?;
+        let backed_up = BackedUp {
             path: request.path,
             size_bytes: copied.bytes,
             schema: copied.schema,
             last_event_id: (copied.last_seq > 0).then_some(EventId(copied.last_seq)),
-        })
+        };
+        let Some((key, fingerprint)) = key else { return Ok(backed_up) };
+        let result =
+            serde_json::to_string(&backed_up).map_err(|e| Error::new(Code::Internal, e.to_string()))?;
+        let remembered = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.recall(&key, &fingerprint)?;
+            tx.remember(&key, &fingerprint, &result, now)
+        });
+        match remembered.await {
+            Err(error) if error.code == Code::IdempotencyConflict => Err(error),
+            // The file is there, and its key is in it: a full disk of the state dir takes nothing from that.
+            Err(error) => {
+                tracing::warn!(%error, "the key of a backup was not stored");
+                Ok(backed_up)
+            }
+            Ok(()) => Ok(backed_up),
+        }
     }
 
     fn check_place(&self, path: &Path) -> Result<()> {

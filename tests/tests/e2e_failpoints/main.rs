@@ -82,6 +82,7 @@ const ELSEWHERE: &[&str] = &[
     "restore.before_look",
     "restore.before_carry_over",
     "restore.before_rename",
+    "restore.after_exchange",
     "restore.after_rename",
 ];
 

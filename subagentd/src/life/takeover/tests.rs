@@ -156,3 +156,21 @@ fn from_below_a_worker_nothing_is_taken_over() {
     });
     assert_eq!(error.code, Code::ForbiddenFromWorker);
 }
+
+#[test]
+fn who_waits_in_vain_for_a_restore_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(START_LOCK);
+    let held = FileLock::try_take(&path).unwrap().unwrap();
+    let refused = || start_lock_within(&path, Duration::from_millis(20)).unwrap_err();
+    assert!(refused().message.contains("starting a daemon"));
+    let process = own_process().unwrap();
+    held.write_note(&Note { process, mode: "restore".to_owned() }).unwrap();
+    let error = refused();
+    assert!(error.message.contains("a restore") && error.details["pid"] == process.pid, "{error:?}");
+    assert_eq!(error.details["recommendedAction"], "Wait for its end and try again.");
+    // The note of one that was killed says nothing of who holds the lock now.
+    let gone = ProcessId { pid: i32::MAX, start_time: 1 };
+    held.write_note(&Note { process: gone, mode: "restore".to_owned() }).unwrap();
+    assert!(refused().message.contains("starting a daemon"));
+}
