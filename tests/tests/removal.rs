@@ -10,6 +10,8 @@ mod prune;
 mod retention;
 #[path = "removal/rm.rs"]
 mod rm;
+#[path = "removal/spared.rs"]
+mod spared;
 
 use std::time::Duration;
 

@@ -70,7 +70,7 @@ pub struct Pruned {
     pub bytes: u64,
     /// How many keys of requests were forgotten.
     pub keys: u64,
-    /// Files and folders of workers that nobody knows.
+    /// Files and folders of workers that nobody knows, and what a restore has put aside.
     pub leftovers: Vec<String>,
 }
 

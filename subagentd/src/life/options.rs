@@ -101,8 +101,9 @@ pub fn idle_exit_seconds(environment: &Environment) -> Result<u64> {
 pub fn retention_days(environment: &Environment) -> Result<u64> {
     let Some(text) = environment.var(RETENTION) else { return Ok(RETENTION_DAYS) };
     text.to_str().and_then(|text| days(text).ok()).ok_or_else(|| {
-        let message =
-            format!("{RETENTION} must be a whole number of days (0 or never: for ever), not {text:?}");
+        let message = format!(
+            "{RETENTION} must be a whole number of days up to {MOST_DAYS} (0 or never: for ever), not {text:?}"
+        );
         Error::new(Code::InvalidArgument, message).with("variable", RETENTION)
     })
 }

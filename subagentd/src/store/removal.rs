@@ -4,11 +4,14 @@
 //! clean at every commit; the pieces that delete parents are carried out without SQLite's own check, which would read
 //! the whole table of events for each of them.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, params};
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::controllers::{self, ControllerRow, OwnerCheck};
 use super::error::StoreError;
 use super::rows::{self, RowId};
 use super::tx::Tx;
@@ -62,6 +65,37 @@ impl Tx<'_> {
         }
         Ok(marked == 1)
     }
+}
+
+/// Whether the caller may remove what belongs to these controllers, and what belongs to nobody in particular (keys of
+/// requests, files that were left): with the handle of an owner if any controller requires one; a handle that came along
+/// must be right in any case.
+///
+/// # Errors
+/// `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+pub(crate) fn check_owner_of_all(
+    connection: &Connection,
+    check: &OwnerCheck,
+    concerned: &HashSet<ControllerId>,
+) -> Result<()> {
+    for controller in concerned {
+        controllers::check_owner_of(connection, check, controller)?;
+    }
+    let all = controllers::list(connection, None)?;
+    let mut requiring = Vec::new();
+    for controller in &all {
+        if controllers::requires_handle(connection, controller.id)? {
+            requiring.push(controller);
+        }
+    }
+    let named = |controller: &&ControllerRow| {
+        check.0.as_ref().is_some_and(|handle| handle.controller_id == controller.controller_id.as_str())
+    };
+    let own = match requiring.as_slice() {
+        [] => all.iter().find(named).or(all.first()),
+        [first, ..] => requiring.iter().copied().find(named).or(Some(*first)),
+    };
+    own.map_or(Ok(()), |own| controllers::check_owner(connection, check, own))
 }
 
 fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {

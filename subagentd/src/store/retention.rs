@@ -74,6 +74,46 @@ pub(crate) fn cursor_expired(
         .with("recommendedCommand", format!("subagent watch --worker-id {}", kept.worker_id)))
 }
 
+/// When this state was restored from a backup, if it was.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn restored_at(connection: &Connection) -> Result<Option<Timestamp>> {
+    Ok(meta(connection, "restored_at")?.map(Timestamp))
+}
+
+fn meta(connection: &Connection, key: &str) -> Result<Option<i64>> {
+    let sql = "SELECT value FROM meta WHERE key = ?1";
+    Ok(connection.query_row(sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
+}
+
+/// What the looks of the retention have seen of the clock, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Looks {
+    /// The latest time that was believed.
+    trusted: i64,
+    /// The first look in a row that did not believe the clock.
+    doubted: Option<i64>,
+}
+
+const DAY: i64 = 24 * 3600 * 1000;
+/// So far the clock may go on between two looks.
+const BELIEVED: i64 = 7 * DAY;
+
+impl Looks {
+    /// One more look. A clock that is far beyond the last look is believed when it says the same a day later.
+    fn again(self, now: i64) -> Self {
+        let trusted = self.trusted;
+        let after_doubt = self.doubted.map(|doubted| now.saturating_sub(doubted));
+        match after_doubt {
+            _ if now <= trusted.saturating_add(BELIEVED) => Self { trusted: trusted.max(now), doubted: None },
+            Some(DAY..=BELIEVED) => Self { trusted: now, doubted: None },
+            Some(0..DAY) => self,
+            _ => Self { trusted, doubted: Some(now) },
+        }
+    }
+}
+
 /// Whether an event with this number is stored of another worker.
 ///
 /// # Errors
@@ -98,6 +138,35 @@ pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestam
 }
 
 impl Tx<'_> {
+    /// Remembers a look of the retention. Says whether the clock is to be believed: nothing that was removed comes back.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn trust_clock(&self, now: Timestamp) -> Result<bool> {
+        let trusted = match meta(self.connection, "clock_trusted")? {
+            Some(trusted) => trusted,
+            // The first look: what was stored last is the best that is known.
+            None => self
+                .connection
+                .query_row("SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))
+                .optional()
+                .map_err(StoreError::from)?
+                .unwrap_or(now.0),
+        };
+        let before = Looks { trusted, doubted: meta(self.connection, "clock_doubted")? };
+        let looks = before.again(now.0);
+        let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_trusted', ?1)";
+        self.execute(sql, [looks.trusted])?;
+        match looks.doubted {
+            Some(doubted) => self.execute(
+                "INSERT OR REPLACE INTO meta (key, value) VALUES ('clock_doubted', ?1)",
+                [doubted],
+            )?,
+            None => self.execute("DELETE FROM meta WHERE key = 'clock_doubted'", [])?,
+        };
+        Ok(looks.doubted.is_none())
+    }
+
     /// Marks the events of a worker up to this one as deleted.
     ///
     /// # Errors
@@ -164,4 +233,32 @@ pub(crate) fn count_requests(connection: &Connection, before: Timestamp) -> Resu
 fn deleted(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<bool> {
     let deleted = connection.prepare_cached(sql).and_then(|mut statement| statement.execute(params));
     Ok(deleted.map_err(StoreError::from)? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the clock is believed at each of these days.
+    fn believed(days: &[i64]) -> Vec<bool> {
+        let mut looks = Looks { trusted: 100 * DAY, doubted: None };
+        days.iter()
+            .map(|day| {
+                looks = looks.again(day * DAY);
+                looks.doubted.is_none()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_clock_that_jumps_is_believed_a_day_later() {
+        assert_eq!(believed(&[100, 101, 108, 90, 115]), [true; 5]);
+        // Wrong once, and right again.
+        assert_eq!(believed(&[5000, 5000, 101, 108]), [false, false, true, true]);
+        // A long time without any look.
+        assert_eq!(believed(&[200, 201, 208]), [false, true, true]);
+        // Wrong in another way each time, or set back to where nothing is old.
+        assert_eq!(believed(&[5000, 4000, 6000, 0, 101]), [false, false, false, true, true]);
+        assert_eq!(believed(&[i64::MAX / DAY, 200]), [false, false]);
+    }
 }

@@ -11,7 +11,7 @@ use subagent_protocol::Result;
 use subagent_protocol::time::Timestamp;
 use tokio::time::Instant;
 
-use super::removal::before;
+use super::removal::AT_ONCE;
 use super::shared::{Shared, is_ending};
 use super::{Supervisor, entropy, leftovers};
 use crate::store::removal::{Removal, Sweep};
@@ -29,13 +29,17 @@ pub(super) async fn run(supervisor: Supervisor) {
     let mut expire_at = shared.setup.retention.map(|_| Instant::now());
     loop {
         let work = async {
+            let mut expired = Ok(());
             if let Some(age) = shared.setup.retention
                 && expire_at.is_some_and(|at| at <= Instant::now())
             {
-                expire(&supervisor, age).await?;
-                expire_at = Some(Instant::now() + EVERY);
+                expired = expire(&supervisor, age).await;
+                if expired.is_ok() {
+                    expire_at = Some(Instant::now() + EVERY);
+                }
             }
-            finish_removals(shared).await
+            // What somebody has removed goes, whatever the retention runs into.
+            finish_removals(shared).await.and(expired)
         };
         let done = tokio::select! {
             biased;
@@ -46,7 +50,7 @@ pub(super) async fn run(supervisor: Supervisor) {
             Ok(()) => expire_at,
             Err(_) if *ending.borrow() => return,
             Err(error) => {
-                tracing::error!(%error, "what was removed cannot be deleted; trying again");
+                tracing::error!(%error, "what is over cannot be deleted; trying again");
                 Some(Instant::now() + RETRY)
             }
         };
@@ -130,13 +134,21 @@ pub(super) async fn forget_requests(shared: &Shared, cutoff: Timestamp) -> Resul
     repeat(shared, References::Checked, move |c| retention::delete_requests(c, cutoff)).await
 }
 
-/// Marks what is older than the retention, and deletes what does not belong to a removed worker.
+/// Marks what is older than the retention, and deletes what does not belong to a removed worker; nothing while the clock
+/// is in doubt.
 async fn expire(supervisor: &Supervisor, age: Duration) -> Result<()> {
     let shared = &supervisor.shared;
     let now = entropy::now();
-    let cutoff = before(now, age);
+    if !shared.store.write(Durability::Full, 1, move |tx| tx.trust_clock(now)).await? {
+        tracing::warn!(
+            %now,
+            "the clock is more than a week beyond the last look of the retention: nothing is removed by it today"
+        );
+        return Ok(());
+    }
+    let cutoff = supervisor.cutoff(now, age).await?;
     let old = supervisor.stopped_before(cutoff).await?;
-    for some in old.chunks(100) {
+    for some in old.chunks(AT_ONCE) {
         let ids: Vec<RowId> = some.iter().map(|row| row.id).collect();
         let mark = move |tx: &mut crate::store::Tx<'_>| {
             ids.iter().try_for_each(|id| tx.mark_removed(*id, now).map(drop))

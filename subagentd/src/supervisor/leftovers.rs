@@ -1,6 +1,8 @@
-//! The files of workers that are gone: all those of one, and those in the state dir of workers that nobody knows.
+//! The files of workers that are gone: all those of one, and those in the state dir of workers that nobody knows; and what
+//! a restore has put aside.
 //!
-//! Must not touch anything of a worker whose runtime or guard lives, whatever the store says.
+//! Must not touch anything of a worker whose runtime or guard lives, whatever the store says, and no journal of a worker
+//! that nobody knows: it may be all that is left of it.
 
 use std::fs;
 use std::io;
@@ -15,7 +17,7 @@ use super::shared::Shared;
 use super::{handoffs, locks};
 use crate::store::removal;
 
-/// A file or a folder of a worker that nobody knows.
+/// A file or a folder of a worker that nobody knows, or that was replaced.
 #[derive(Debug)]
 pub(super) struct Leftover {
     pub(super) path: PathBuf,
@@ -24,6 +26,8 @@ pub(super) struct Leftover {
 
 /// The ends of the names of an agent's logs.
 const LOGS: [&str; 2] = [".log", ".log.1"];
+/// Begins the names of what a restore has put aside; the time of the restore follows.
+const REPLACED: [&str; 2] = ["state.db.replaced-", "runtimes.replaced-"];
 
 /// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
 fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
@@ -46,14 +50,15 @@ pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
     removed.await.unwrap_or(false)
 }
 
-/// What is left of workers that nobody knows and was last changed before then.
+/// What is left of workers that nobody knows and was last changed before then, and what was replaced before then.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Leftover>> {
     let state_dir = shared.setup.state_dir.clone();
     // The files first: a worker has its row before it has any.
-    let found = blocking(move || candidates(&state_dir)).await?;
+    let (found, replaced) =
+        blocking(move || (candidates(&state_dir), replaced_before(&state_dir, cutoff))).await?;
     let found = shared
         .store
         .read(move |connection| {
@@ -69,9 +74,11 @@ pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Lefto
     let runtimes = shared.setup.state_dir.join("runtimes");
     blocking(move || {
         let old = found.into_iter().filter(|(worker, path)| {
-            changed(path).is_some_and(|at| at < cutoff) && !is_alive(&runtimes.join(worker))
+            let directory = runtimes.join(worker);
+            changed(path).is_some_and(|at| at < cutoff) && !has_journal(&directory) && !is_alive(&directory)
         });
-        old.map(|(_, path)| Leftover { bytes: bytes(&path), path }).collect()
+        let old = old.map(|(_, path)| path).chain(replaced);
+        old.map(|path| Leftover { bytes: bytes(&path), path }).collect()
     })
     .await
 }
@@ -108,6 +115,37 @@ fn candidates(state_dir: &Path) -> Vec<(String, PathBuf)> {
     }
     found.sort();
     found
+}
+
+/// What restores before then have put aside.
+fn replaced_before(state_dir: &Path, cutoff: Timestamp) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(state_dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().and_then(replaced_at).is_some_and(|at| at < cutoff))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// When what has this name was put aside. Its own times are older: it was moved.
+fn replaced_at(name: &str) -> Option<Timestamp> {
+    let time = REPLACED.iter().find_map(|begin| name.strip_prefix(begin))?;
+    let (day, rest) = time.split_once('T')?;
+    Timestamp::parse(&format!("{day}T{}", rest.get(..8)?.replace('-', ":")))
+}
+
+/// Whether there is a journal in this folder, or may be: one that cannot be read.
+fn has_journal(directory: &Path) -> bool {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.flatten().any(|entry| {
+            let name = entry.file_name();
+            Path::new(&name).extension().is_some_and(|end| end == "journal")
+        }),
+        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
 }
 
 /// Whether a runtime or a guard holds its lock in this folder, or may: one that cannot be looked at.

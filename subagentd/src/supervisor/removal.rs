@@ -11,10 +11,12 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::{Caller, Supervisor, entropy, janitor, leftovers};
 use crate::core::Input;
-use crate::store::{Durability, OwnerCheck, WorkerRow, controllers, removal, retention, workers};
+use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
 
 /// The key of a request is kept at least so long: whoever repeats it after a lost connection must find its result.
 const KEYS_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// So many workers are marked in one transaction: nothing else waits for long.
+pub(super) const AT_ONCE: usize = 100;
 
 impl Supervisor {
     /// Removes a worker that is stopped, or has failed and has no runtime; with `force` any, which is stopped first.
@@ -104,7 +106,8 @@ impl Supervisor {
     }
 
     /// Removes all workers that have been stopped for so long, the keys of requests that are as old, and what is left in
-    /// the state dir of workers that nobody knows.
+    /// the state dir of workers that nobody knows and of states that were replaced. More than 100 workers are removed in
+    /// several steps; the result has those of this request.
     ///
     /// # Errors
     /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then nothing is removed.
@@ -118,66 +121,80 @@ impl Supervisor {
 
     async fn prune_now(&self, caller: Caller, request: Prune) -> Result<Pruned> {
         let (owner, key) = self.guarded(caller, "prune", &request)?;
+        let _one_at_a_time = self.shared.pruning.lock().await;
         if let Some(earlier) = self.recall(&key).await? {
             return read(earlier);
         }
         let now = entropy::now();
         let age = Duration::from_secs(request.older_than_seconds);
-        let cutoff = before(now, age);
+        let cutoff = self.cutoff(now, age).await?;
         let rows = self.stopped_before(cutoff).await?;
         let concerned: HashSet<ControllerId> = rows.iter().map(|row| row.controller_id.clone()).collect();
-        let (check, of) = (owner.clone(), concerned.clone());
-        self.shared
-            .store
-            .read(move |connection| {
-                of.iter().try_for_each(|id| controllers::check_owner_of(connection, &check, id))
-            })
-            .await?;
+        let check = move |connection: &_| removal::check_owner_of_all(connection, &owner, &concerned);
+        self.shared.store.read(check.clone()).await?;
         let mut items = Vec::with_capacity(rows.len());
         for row in &rows {
-            items.push(self.measured(row).await?);
+            items.push((row.id, self.measured(row).await?));
         }
-        let old_keys = before(now, age.max(KEYS_KEPT));
+        let old_keys = self.cutoff(now, age.max(KEYS_KEPT)).await?;
         let keys = self.shared.store.read(move |connection| retention::count_requests(connection, old_keys));
         let keys = keys.await?;
         let left = leftovers::find(&self.shared, cutoff).await?;
-        let bytes = items.iter().map(|item: &PrunedWorker| item.bytes).sum::<u64>();
-        let pruned = Pruned {
+        let left_bytes = left.iter().map(|left| left.bytes).sum::<u64>();
+        let paths: Vec<_> = left.iter().map(|left| left.path.display().to_string()).collect();
+        let result = move |items: Vec<PrunedWorker>| Pruned {
             dry_run: request.dry_run,
             older_than_seconds: request.older_than_seconds,
             count: items.len(),
             events: items.iter().map(|item| item.events).sum(),
-            bytes: bytes + left.iter().map(|left| left.bytes).sum::<u64>(),
+            bytes: left_bytes + items.iter().map(|item| item.bytes).sum::<u64>(),
             items,
             keys,
-            leftovers: left.iter().map(|left| left.path.display().to_string()).collect(),
+            leftovers: paths,
         };
         if request.dry_run {
-            return Ok(pruned);
+            return Ok(result(items.into_iter().map(|(_, item)| item).collect()));
         }
-        leftovers::remove(left).await;
-        janitor::forget_requests(&self.shared, old_keys).await?;
         subagent_failpoint::hit("remove.before_mark");
-        let pruned = self
-            .shared
-            .store
-            .write(Durability::Full, rows.len(), move |tx| {
-                let (pruned, _) = tx.once(key.as_ref(), now, |tx| {
-                    for controller in &concerned {
-                        controllers::check_owner_of(tx.connection(), &owner, controller)?;
-                    }
-                    for row in &rows {
-                        // What somebody else removes at the same time is removed all the same.
-                        tx.mark_removed(row.id, now)?;
-                    }
-                    Ok(pruned)
-                })?;
-                Ok(pruned)
-            })
-            .await?;
+        let mut marked = Vec::with_capacity(items.len());
+        let mut rest = items.as_slice();
+        while rest.len() > AT_ONCE {
+            let (some, more) = rest.split_at(AT_ONCE);
+            rest = more;
+            let (some, check) = (some.to_vec(), check.clone());
+            let mark = move |tx: &mut Tx<'_>| {
+                check(tx.connection())?;
+                mark_all(tx, some, now)
+            };
+            let some = self.shared.store.write(Durability::Full, AT_ONCE, mark).await?;
+            self.forget(some.iter().map(|item| item.worker_id.as_str()));
+            marked.extend(some);
+        }
+        let rest = rest.to_vec();
+        let last = move |tx: &mut Tx<'_>| {
+            let (pruned, _) = tx.once(key.as_ref(), now, |tx| {
+                check(tx.connection())?;
+                // What somebody else removes at the same time is not this request's.
+                marked.extend(mark_all(tx, rest, now)?);
+                Ok(result(marked))
+            })?;
+            Ok(pruned)
+        };
+        let pruned = self.shared.store.write(Durability::Full, AT_ONCE, last).await?;
         subagent_failpoint::hit("remove.after_mark");
         self.forget(pruned.items.iter().map(|item| item.worker_id.as_str()));
+        // Only now it is sure that the caller may. What a daemon that dies here has left, the next look finds.
+        leftovers::remove(left).await;
+        janitor::forget_requests(&self.shared, old_keys).await?;
         Ok(pruned)
+    }
+
+    /// What is older than this has been over for so long. A state that was restored is as young as the restore: nothing
+    /// in it is old before then.
+    pub(super) async fn cutoff(&self, now: Timestamp, age: Duration) -> Result<Timestamp> {
+        let cutoff = before(now, age);
+        let restored = self.shared.store.read(retention::restored_at).await?;
+        Ok(if restored.is_some_and(|at| at >= cutoff) { Timestamp(0) } else { cutoff })
     }
 
     /// All workers that have been stopped since before then.
@@ -210,8 +227,19 @@ impl Supervisor {
     }
 }
 
+/// Marks these, and gives those that it really marked.
+fn mark_all(tx: &Tx<'_>, items: Vec<(RowId, PrunedWorker)>, now: Timestamp) -> Result<Vec<PrunedWorker>> {
+    let mut marked = Vec::with_capacity(items.len());
+    for (id, item) in items {
+        if tx.mark_removed(id, now)? {
+            marked.push(item);
+        }
+    }
+    Ok(marked)
+}
+
 /// So long before.
-pub(super) fn before(now: Timestamp, age: Duration) -> Timestamp {
+fn before(now: Timestamp, age: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
 }
 

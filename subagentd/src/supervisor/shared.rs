@@ -40,6 +40,8 @@ pub(super) struct Shared {
     pub(super) removals: Notify,
     /// Held while the database is copied.
     pub(super) backing_up: tokio::sync::Mutex<()>,
+    /// Held by `prune`: of two at once the second finds what the first has left, and its result under their key.
+    pub(super) pruning: tokio::sync::Mutex<()>,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -54,6 +56,7 @@ impl Shared {
             ending: watch::Sender::new(false),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
+            pruning: tokio::sync::Mutex::default(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
         }
