@@ -12,6 +12,9 @@ const STAT_BYTES: usize = 1024;
 /// The longest chain of parents that is followed. Longer ones are an error: somebody wants us to walk for ever.
 const MOST_ANCESTORS: usize = 4096;
 
+/// The name that every guard process has.
+const GUARD_NAME: &str = "subagent-guard";
+
 /// How often a walk is begun again because a process ended under it.
 const MOST_WALKS: usize = 16;
 
@@ -111,6 +114,14 @@ pub fn session_leader() -> io::Result<Process> {
         Err(error) if !is_gone(&error) && error.kind() != io::ErrorKind::PermissionDenied => Err(error),
         _ => Ok(own),
     }
+}
+
+/// Whether this process is an agent or was started by one: a guard is among its ancestors. Also where that cannot be
+/// found out: who may not do something below a guard may not do it there either.
+#[must_use]
+pub fn is_below_guard() -> bool {
+    let chain = ancestors(pid_of_this_process());
+    !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
 }
 
 /// The id of this boot: pids and start times of another one mean nothing.

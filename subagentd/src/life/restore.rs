@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use subagent_config::{Environment, RuntimeDir, proc, state_dir};
+use subagent_config::{Environment, RuntimeDir, state_dir};
 use subagent_protocol::api::Handle;
 use subagent_protocol::ids::{InstanceId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
@@ -17,7 +17,7 @@ use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
 use super::options::Mode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
-use super::{error, payload, process, runtime};
+use super::{error, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::remains::{self, Remains};
@@ -26,8 +26,6 @@ use crate::supervisor::remains::{self, Remains};
 const RESTORE: &str = "restore";
 /// From the daemon's answer that it ends to its end.
 const END_TIME: Duration = Duration::from_secs(30);
-/// The name that every guard process has.
-const GUARD_NAME: &str = "subagent-guard";
 
 /// Everything that `subagentd restore` takes.
 #[derive(Debug, Clone)]
@@ -87,7 +85,8 @@ pub struct EndedDaemon {
 /// `RESTORE_WOULD_ORPHAN{workers}`, `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`,
 /// `STORAGE_FULL`, `STORAGE_ERROR`; the database is the old one then.
 pub fn restore(options: &RestoreOptions) -> Result<Restored> {
-    refuse_below_a_guard()?;
+    // What an agent starts must not undo what its owner knows of it.
+    refuse_below_guard("restore")?;
     process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     let starting = start_lock(&options.state_dir.join(START_LOCK))?;
@@ -168,19 +167,6 @@ fn replace(
         set_aside,
         daemon,
     })
-}
-
-/// What an agent starts must not undo what its owner knows of it.
-fn refuse_below_a_guard() -> Result<()> {
-    let chain = proc::ancestors(nix::unistd::getpid().as_raw());
-    // Who may not do it below a guard may not do it either where that cannot be found out.
-    if chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME)) {
-        return Ok(());
-    }
-    let message =
-        "restore is for the owner of the workers alone, not for an agent or anything that it started";
-    Err(Error::new(Code::ForbiddenFromWorker, message)
-        .recommend("ask the person or program that manages this worker"))
 }
 
 /// The runtimes that live and that no worker of the backup would take over.
