@@ -12,8 +12,10 @@ use crate::output::{Outcome, text};
 pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     if args.fix {
-        refuse_below_guard("doctor --fix")
-            .map_err(|error| Failure::from(error).recommend("run it without --fix, and tell the person or program that manages this worker"))?;
+        refuse_below_guard("doctor --fix").map_err(|error| {
+            Failure::from(error)
+                .recommend("run it without --fix, and tell the person or program that manages this worker")
+        })?;
     }
     let found = doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
     let count = |status| found.iter().filter(|finding| finding.status == status).count();

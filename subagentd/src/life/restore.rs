@@ -17,7 +17,7 @@ use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
 use super::options::Mode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
-use super::{error, payload, process, refuse_below_guard, runtime};
+use super::{client, error, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::remains::{self, Remains};
@@ -207,9 +207,13 @@ fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
             let lock = lock.ok_or_else(|| {
                 let mut error = already_running(note.as_ref());
                 error.code = Code::DaemonUnresponsive;
+                error.details.remove("recommendedCommand");
                 error.message =
                     format!("{}, was asked to end and has not ended; nothing was restored", error.message);
-                error
+                match note.as_ref() {
+                    Some(note) => error.recommend(client::advice(note.process.pid)),
+                    None => error,
+                }
             })?;
             (lock, note.map(|note| EndedDaemon { pid: note.process.pid, mode: note.mode }))
         }
