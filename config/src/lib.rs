@@ -18,6 +18,7 @@ mod markers;
 pub mod model;
 mod paths;
 pub mod proc;
+pub mod regular;
 pub mod role;
 pub mod runtime_dir;
 pub mod state_dir;

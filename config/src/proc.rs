@@ -12,6 +12,9 @@ const STAT_BYTES: usize = 1024;
 /// The longest chain of parents that is followed. Longer ones are an error: somebody wants us to walk for ever.
 const MOST_ANCESTORS: usize = 4096;
 
+/// The name that every guard process has.
+const GUARD_NAME: &str = "subagent-guard";
+
 /// How often a walk is begun again because a process ended under it.
 const MOST_WALKS: usize = 16;
 
@@ -30,6 +33,8 @@ pub struct Process {
     pub name: String,
     /// True for a process that has ended and waits for its parent to notice.
     pub ended: bool,
+    /// True for a process that a signal or a debugger has stopped: it does nothing until it is told to go on.
+    pub stopped: bool,
 }
 
 /// Reads one process.
@@ -51,6 +56,12 @@ pub fn process(pid: i32) -> io::Result<Process> {
 /// As [`process`].
 pub fn start_time(pid: i32) -> io::Result<u64> {
     process(pid).map(|found| found.start_time)
+}
+
+/// Whether a process is there and stopped.
+#[must_use]
+pub fn is_stopped(pid: i32) -> bool {
+    process(pid).is_ok_and(|found| found.stopped)
 }
 
 /// The process itself, its parent, and so on up to the first one that is visible.
@@ -113,6 +124,14 @@ pub fn session_leader() -> io::Result<Process> {
     }
 }
 
+/// Whether this process is an agent or was started by one: a guard is among its ancestors. Also where that cannot be
+/// found out: who may not do something below a guard may not do it there either.
+#[must_use]
+pub fn is_below_guard() -> bool {
+    let chain = ancestors(pid_of_this_process());
+    !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
+}
+
 /// The id of this boot: pids and start times of another one mean nothing.
 ///
 /// # Errors
@@ -137,12 +156,13 @@ fn parse(pid: i32, text: &[u8]) -> Option<Process> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
     let mut fields = std::str::from_utf8(text.get(close + 1..)?).ok()?.split_ascii_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X");
+    let state = fields.next()?;
+    let (ended, stopped) = (matches!(state, "Z" | "X"), matches!(state, "T" | "t"));
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
     // After field 6, the session: field 22 is the 16th from here.
     let start_time = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, parent, session, start_time, name, ended })
+    Some(Process { pid, parent, session, start_time, name, ended, stopped })
 }
 
 #[cfg(test)]

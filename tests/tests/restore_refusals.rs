@@ -6,7 +6,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use rusqlite::Connection;
 use serde_json::Value;
 use subagent_tests::harness::Sandbox;
@@ -75,6 +77,23 @@ fn a_file_that_is_no_backup_changes_nothing() {
     assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended for nothing");
     assert_eq!(left_over(&sandbox), Vec::<String>::new());
     assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_not_waited_for_and_the_advice_works() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let file = backup(&sandbox, "kept.db");
+    let daemon = sandbox.daemon();
+    daemon.signal(Signal::SIGSTOP);
+    let output = sandbox.run(&["restore", &file]);
+    assert!(output.elapsed < Duration::from_secs(40), "{output}");
+    let error = output.error("DAEMON_UNRESPONSIVE");
+    assert_eq!(error["details"]["pid"], daemon.pid, "{error}");
+    let advice = error["details"]["recommendedAction"].as_str().unwrap();
+    assert!(advice.contains(&format!("`kill -CONT {}`", daemon.pid)), "{advice}");
+    daemon.signal(Signal::SIGCONT);
+    let _ = sandbox.send(&worker, "on");
     sandbox.finish();
 }
 

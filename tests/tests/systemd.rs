@@ -230,6 +230,7 @@ fn a_unit_is_written_enabled_and_removed() {
     let _ = taken(&asked);
     let shown = sandbox.command("subagent").args(["daemon", "uninstall"]).run();
     assert!(shown.stdout.starts_with(&format!("unit: {unit}\n")), "{shown}");
+    assert!(shown.stdout.ends_with("\nremoved: true\ndisabled: true\n"), "{shown}");
     let expected = ["daemon-reload".to_owned(), format!("disable --now {unit}"), "daemon-reload".to_owned()];
     assert_eq!(taken(&asked), expected);
     assert!(!path.exists());
@@ -239,8 +240,60 @@ fn a_unit_is_written_enabled_and_removed() {
         "commands": [],
     });
     assert_shape(&again, &shape);
-    assert_eq!(again["removed"], false);
+    assert_eq!((&again["removed"], &again["disabled"]), (&json!(false), &json!(false)), "nothing was there");
+    let shown = sandbox.command("subagent").args(["daemon", "uninstall"]).run();
+    assert!(shown.stdout.ends_with("\nremoved: false\ndisabled: false\n"), "{shown}");
     assert!(taken(&asked).is_empty(), "there is nothing to ask about");
+    sandbox.finish();
+}
+
+#[test]
+fn a_unit_goes_on_with_the_retention_of_the_one_who_installs_it() {
+    let mut sandbox = Sandbox::new();
+    let asked = fake_systemctl(&mut sandbox, true, true);
+    sandbox.set_env("SUBAGENT_RETENTION_DAYS", "soon");
+    let error = sandbox.run(&["daemon", "install"]).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["variable"], "SUBAGENT_RETENTION_DAYS");
+    assert!(taken(&asked).is_empty() && !sandbox.file("home/.config").exists());
+    sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
+    sandbox.set_env("SUBAGENT_LOG", "debug");
+    let data = install(&sandbox);
+    let text = fs::read_to_string(data["unitPath"].as_str().unwrap()).unwrap();
+    let start = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+    assert!(start.ends_with("\" --retention-days 0"), "{start}");
+    assert!(text.lines().any(|line| line == "Environment=\"SUBAGENT_LOG=debug\""), "{text}");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_can_neither_install_nor_remove_a_unit_nor_be_the_daemon() {
+    let mut sandbox = Sandbox::new();
+    let asked = fake_systemctl(&mut sandbox, true, true);
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let path = PathBuf::from(install(&sandbox)["unitPath"].as_str().unwrap());
+    let text = fs::read_to_string(&path).unwrap();
+    let _ = taken(&asked);
+    let daemon = sandbox.daemon();
+    let (subagent, subagentd) = (sandbox.executable("subagent"), sandbox.executable("subagentd"));
+    let state_dir = sandbox.state_dir();
+    for command in [
+        format!("{subagent} daemon install --json"),
+        format!("setsid {subagent} daemon install --json"),
+        format!("{subagent} daemon uninstall --json"),
+        format!("{subagentd} run --json --state-dir {}", state_dir.display()),
+        format!("{subagentd} run --once --json --state-dir {}", state_dir.display()),
+        format!("{subagentd} run --background --state-dir {}", state_dir.display()),
+    ] {
+        let waited = sandbox.send(&worker, &format!("!shell {command}"));
+        let said = waited["assistantText"].as_str().unwrap();
+        assert!(said.starts_with("exit 1\n") && said.contains("FORBIDDEN_FROM_WORKER"), "{command}: {said}");
+    }
+    assert!(taken(&asked).is_empty(), "the manager was asked");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(sandbox.daemon().pid, daemon.pid, "the daemon was ended");
+    let printed = sandbox.send(&worker, &format!("!shell {subagent} daemon install --print"));
+    assert!(printed["assistantText"].as_str().unwrap().contains("ExecStart="), "{printed}");
     sandbox.finish();
 }
 

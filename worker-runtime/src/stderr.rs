@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::libc::O_NOFOLLOW;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 
 /// How much of it an error carries.
 const TAIL_CHARS: usize = 4000;
@@ -63,9 +63,11 @@ impl Log {
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(O_NOFOLLOW)
+            // A pipe of that name holds nobody up.
+            .custom_flags(O_NOFOLLOW | O_NONBLOCK)
             .open(&self.path)
-            .ok();
+            .ok()
+            .filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));
         self.bytes =
             self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
     }

@@ -173,4 +173,7 @@ pub struct WorkerRestart {
     /// Which worker.
     #[command(flatten)]
     pub one: OneWorker,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
 }

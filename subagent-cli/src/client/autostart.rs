@@ -21,9 +21,6 @@ use crate::failure::{Failure, Result};
 /// How often a daemon that ends at once is started again.
 const MOST_STARTS: usize = 3;
 
-/// The name that every guard process has.
-const GUARD_NAME: &str = "subagent-guard";
-
 /// Connects to the daemon; starts it if there is none and the policy allows it.
 pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link> {
     let deadline = Instant::now() + START_LIMIT;
@@ -37,7 +34,7 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
         )
         .recommend("start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again")),
         StartPolicy::Refuse => appear(place, "the daemon ended and nobody started one again").await,
-        StartPolicy::Start if is_below_guard() => {
+        StartPolicy::Start if proc::is_below_guard() => {
             appear(
                 place,
                 "no daemon runs, and a command of a worker must not start one: it would end with the worker",
@@ -159,13 +156,6 @@ async fn handed_over(place: &Place, deadline: Instant) -> Result<Option<Link>> {
     }
 }
 
-/// Whether this process is a descendant of an agent.
-#[must_use]
-pub fn is_below_guard() -> bool {
-    let chain = proc::ancestors(nix::unistd::getpid().as_raw()).unwrap_or_default();
-    chain.iter().skip(1).any(|ancestor| ancestor.name == GUARD_NAME)
-}
-
 fn not_running(why: &str) -> Failure {
     Failure::new(Code::DaemonNotRunning, why.to_owned())
         .retryable()
@@ -200,10 +190,5 @@ mod tests {
         let env = Environment::new(vars.map(|name| (name.into(), "x".into())), "/");
         let names: Vec<_> = daemon_environment(&env).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["PATH", "SUBAGENT_LOG"]);
-    }
-
-    #[test]
-    fn a_test_runs_below_no_guard() {
-        assert!(!is_below_guard());
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use subagent_config::{proc, regular};
 use subagent_protocol::api::DaemonInfo;
 use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
@@ -29,7 +30,7 @@ pub(super) struct Link {
 /// It is written atomically before the daemon is ready and removed at its end; after a crash it stays and is wrong.
 #[must_use]
 pub fn read_info(state_dir: &Path) -> Option<DaemonInfo> {
-    let bytes = std::fs::read(info_path(state_dir)).ok()?;
+    let bytes = regular::read(&info_path(state_dir)).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
@@ -112,14 +113,24 @@ async fn full_queue(socket: &Path, deadline: Instant) -> io::Result<Option<UnixS
 /// The error for a daemon that lives and does not answer.
 pub(super) fn unresponsive(info: &DaemonInfo, what: &str) -> Failure {
     let pid = info.process.pid;
+    let (what, advice) = if proc::is_stopped(pid) {
+        // It could not even end: a stopped process hears of no signal but these.
+        let advice = format!(
+            "let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`: workers go on and the next command starts a new daemon"
+        );
+        ("it is stopped by a signal", advice)
+    } else {
+        let advice = format!(
+            "see whether process {pid} is busy; ending it (kill {pid}) is safe: workers go on and the next command starts a new daemon"
+        );
+        (what, advice)
+    };
     Failure::new(Code::DaemonUnresponsive, format!("the daemon (pid {pid}) does not answer: {what}"))
         .with("pid", pid)
         .with("socket", info.socket.to_string_lossy().into_owned())
         .with("log", info.state_dir.join("logs/subagentd.log").to_string_lossy().into_owned())
         .retryable()
-        .recommend(format!(
-            "see whether process {pid} is stopped or busy; ending it (kill {pid}) is safe: workers go on and the next command starts a new daemon"
-        ))
+        .recommend(advice)
 }
 
 /// Whether nobody listens there: also a daemon that dies with us in its backlog.

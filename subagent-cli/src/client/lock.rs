@@ -10,19 +10,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use nix::libc::O_NOFOLLOW;
+use subagent_config::regular;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Takes the exclusive lock on this file, which is made if it is missing. `None` after the deadline.
 pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Option<File>> {
     subagent_failpoint::check("start_lock.before_take")?;
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    let file = regular::open(path, options.write(true).create(true).truncate(false).mode(0o600), O_NOFOLLOW)?;
     match file.try_lock() {
         Err(_) if subagent_failpoint::sabotaged("daemon.no_lock") => return Ok(Some(file)),
         Ok(()) => return Ok(Some(file)),
@@ -39,7 +35,7 @@ pub(super) async fn exclusive(path: &Path, deadline: Instant) -> io::Result<Opti
 /// # Errors
 /// What the system says; a missing file is a lock that nobody holds.
 pub(super) async fn released(path: &Path, deadline: Instant) -> io::Result<bool> {
-    let file = match File::open(path) {
+    let file = match regular::open_to_read(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(error),

@@ -28,7 +28,6 @@ use subagent_protocol::api::{DaemonInfo, Handle};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-pub use autostart::is_below_guard;
 pub use connect::read_info;
 pub use exchange::Ask;
 pub use query::{Query, segment};

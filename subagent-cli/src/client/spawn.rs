@@ -10,6 +10,7 @@ use std::process::Stdio;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc::O_NOFOLLOW;
 use serde::Deserialize;
+use subagent_config::regular;
 use subagent_protocol::Code;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
@@ -133,7 +134,7 @@ fn open_log(state_dir: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(O_NOFOLLOW).open(path)
+    regular::open(&path, OpenOptions::new().append(true).create(true).mode(0o600), O_NOFOLLOW)
 }
 
 /// Marks all descriptors but the first three as not to be inherited.

@@ -1,10 +1,9 @@
 //! `doctor`: looks at everything here and says what to do. Starts no daemon and makes no state dir.
 
 use serde_json::json;
-use subagent_protocol::Code;
+use subagentd::life::refuse_below_guard;
 
 use crate::args::doctor::Doctor;
-use crate::client::is_below_guard;
 use crate::context::{Context, path_value};
 use crate::doctor::{self, Finding, Status};
 use crate::failure::{Failure, Result};
@@ -12,12 +11,11 @@ use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    if args.fix && is_below_guard() {
-        return Err(Failure::new(
-            Code::ForbiddenFromWorker,
-            "doctor --fix is for the owner of the workers alone, not for an agent or anything that it started",
-        )
-        .recommend("run it without --fix, and tell the person or program that manages this worker"));
+    if args.fix {
+        refuse_below_guard("doctor --fix").map_err(|error| {
+            Failure::from(error)
+                .recommend("run it without --fix, and tell the person or program that manages this worker")
+        })?;
     }
     let found = doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
     let count = |status| found.iter().filter(|finding| finding.status == status).count();

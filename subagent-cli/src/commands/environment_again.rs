@@ -61,7 +61,7 @@ impl Agent<'_> {
             None => {
                 let name = shown.launcher;
                 let advice = format!(
-                    "name the config file that has launcher {name} in SUBAGENT_CONFIG, or start a new worker"
+                    "name the config file that has launcher {name} with --config, or start a new worker"
                 );
                 Err(required.with("launcher", name).recommend(advice))
             }

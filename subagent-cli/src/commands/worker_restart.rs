@@ -17,7 +17,8 @@ pub(super) fn run(args: &WorkerRestart, context: &Context) -> Result<Outcome> {
     // The daemon bounds it: it alone knows how long the launcher may take.
     let ask = Ask::change(path, &RestartWorker { force: args.force, env: None })?.within(None);
     let mut client = Client::new(context, &workspace);
-    let agent = Agent { worker_id, config: None, cwd: args.one.cwd.cwd.as_deref(), context };
+    let agent =
+        Agent { worker_id, config: args.config.config.as_deref(), cwd: args.one.cwd.cwd.as_deref(), context };
     let with = |env| RestartWorker { force: args.force, env: Some(env) };
     let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
     let shown = text::fields(&data, &["workerId", "state", "runtimePid"]);

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use subagent_config::regular;
 use subagent_protocol::api::DaemonInfo;
 
 use crate::client::{block_on, running};
@@ -20,7 +21,7 @@ pub(super) fn status(state_dir: PathBuf) -> Result<Outcome> {
 
 /// What the status file holds; one that cannot be read says nothing.
 fn written(file: &Path) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(&std::fs::read(file).ok()?) {
+    match serde_json::from_slice(&regular::read(file).ok()?) {
         Ok(Value::Object(status)) => Some(status),
         _ => None,
     }

@@ -11,6 +11,7 @@ use axum::http::{Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use subagent_config::proc;
 use subagent_protocol::api::{DaemonInfo, Envelope, header};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::net::UnixStream;
@@ -40,8 +41,19 @@ pub(super) fn request(
             format!("the daemon (pid {}) did not answer {path} within {seconds} s", daemon.process.pid);
         Err(Error::new(Code::DaemonUnresponsive, message)
             .with("pid", daemon.process.pid)
-            .recommend("If it does not recover, end it with `kill PID`; workers go on."))
+            .recommend(advice(daemon.process.pid)))
     })
+}
+
+/// What to do about a daemon that does not answer.
+pub(super) fn advice(pid: i32) -> String {
+    if proc::is_stopped(pid) {
+        format!(
+            "It is stopped by a signal: let it go on with `kill -CONT {pid}`, or end it with `kill -KILL {pid}`; workers go on."
+        )
+    } else {
+        format!("If it does not recover, end it with `kill {pid}`; workers go on.")
+    }
 }
 
 async fn exchange(socket: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {

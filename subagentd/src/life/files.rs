@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc::O_NOFOLLOW;
+use subagent_config::regular;
 use subagent_protocol::api::DaemonInfo;
 
 /// Held by the daemon for its whole life; the only proof that one runs.
@@ -24,13 +25,9 @@ pub const STATUS_FILE: &str = "subagentd-status.json";
 /// When the directory cannot be written.
 pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let beside = state_dir.join(format!(".{name}.new"));
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW })
-        .open(&beside)
+    let flags = if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW };
+    let mut options = OpenOptions::new();
+    let written = regular::open(&beside, options.write(true).create(true).truncate(true).mode(0o600), flags)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| subagent_failpoint::check("announcement.before_rename"))
         .and_then(|()| fs::rename(&beside, state_dir.join(name)));
@@ -67,7 +64,7 @@ impl Announcement {
 
     /// Writes the file again if it is gone or was changed; says whether it had to.
     pub(super) fn restore(&self) -> bool {
-        if fs::read(self.path()).is_ok_and(|content| content == self.content) {
+        if regular::read(&self.path()).is_ok_and(|content| content == self.content) {
             return false;
         }
         match replace(&self.state_dir, DAEMON_INFO, &self.content) {
@@ -85,7 +82,7 @@ impl Announcement {
 
 /// What the running (or last) daemon says of itself; `None` if there is nothing that can be read.
 pub(super) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
-    serde_json::from_slice(&fs::read(state_dir.join(DAEMON_INFO)).ok()?).ok()
+    serde_json::from_slice(&regular::read(&state_dir.join(DAEMON_INFO)).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc::O_NOFOLLOW;
 use serde::{Deserialize, Serialize};
-use subagent_config::proc;
+use subagent_config::{proc, regular};
 use subagent_protocol::process::ProcessId;
 
 /// How often a lock is taken again whose file was replaced meanwhile.
@@ -131,7 +131,7 @@ impl Note {
     /// What the holder of this lock has written, if it has yet.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let mut buffer = [0; MOST_NOTE_BYTES];
-        let length = File::open(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
+        let length = regular::open_to_read(path).and_then(|file| file.read_at(&mut buffer, 0)).ok()?;
         serde_json::from_slice(&buffer[..length]).ok()
     }
 
@@ -144,14 +144,9 @@ impl Note {
 fn take(path: &Path, lock: impl Fn(&File) -> io::Result<bool>) -> io::Result<Option<FileLock>> {
     subagent_failpoint::check("daemon_lock.before_take")?;
     for _ in 0..MOST_TRIES {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(O_NOFOLLOW)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = regular::open(path, &mut options, O_NOFOLLOW)?;
         if !lock(&file)? {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::libc::O_NOFOLLOW;
 use nix::unistd::{dup2_stderr, dup2_stdout};
-use subagent_config::Environment;
+use subagent_config::{Environment, regular};
 use subagent_protocol::Result;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -158,7 +158,7 @@ impl LogFile {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(O_NOFOLLOW).open(path)
+    regular::open(path, OpenOptions::new().create(true).append(true).mode(0o600), O_NOFOLLOW)
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ mod takeover;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use subagent_config::state_dir;
-use subagent_protocol::Result;
+use subagent_config::{proc, state_dir};
+use subagent_protocol::{Code, Error, Result};
 use tokio::runtime::{Builder, Runtime};
 
 pub use files::{DAEMON_INFO, DAEMON_LOCK, START_LOCK, STATUS_FILE};
@@ -63,6 +63,8 @@ pub fn run(options: RunOptions) -> ExitCode {
 }
 
 fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
+    // It could become the daemon in the place of one that was killed, or does not answer.
+    refuse_below_guard("subagentd run")?;
     process::prepare(options.mode)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     if options.once {
@@ -80,6 +82,20 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     runtime.shutdown_timeout(LAST_GRACE);
     drop(lock);
     outcome
+}
+
+/// Refuses what no daemon is asked for, and so refuses for itself, to an agent and to whatever it has started.
+///
+/// # Errors
+/// `FORBIDDEN_FROM_WORKER`.
+pub fn refuse_below_guard(what: &str) -> Result<()> {
+    if !proc::is_below_guard() {
+        return Ok(());
+    }
+    let message =
+        format!("{what} is for the owner of the workers alone, not for an agent or anything that it started");
+    Err(Error::new(Code::ForbiddenFromWorker, message)
+        .recommend("ask the person or program that manages this worker"))
 }
 
 fn runtime() -> Result<Runtime> {

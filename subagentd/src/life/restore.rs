@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use subagent_config::{Environment, RuntimeDir, proc, state_dir};
+use subagent_config::{Environment, RuntimeDir, state_dir};
 use subagent_protocol::api::Handle;
 use subagent_protocol::ids::{InstanceId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
@@ -17,7 +17,7 @@ use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
 use super::options::Mode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
-use super::{error, payload, process, runtime};
+use super::{client, error, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::remains::{self, Remains};
@@ -26,8 +26,6 @@ use crate::supervisor::remains::{self, Remains};
 const RESTORE: &str = "restore";
 /// From the daemon's answer that it ends to its end.
 const END_TIME: Duration = Duration::from_secs(30);
-/// The name that every guard process has.
-const GUARD_NAME: &str = "subagent-guard";
 
 /// Everything that `subagentd restore` takes.
 #[derive(Debug, Clone)]
@@ -87,7 +85,8 @@ pub struct EndedDaemon {
 /// `RESTORE_WOULD_ORPHAN{workers}`, `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`,
 /// `STORAGE_FULL`, `STORAGE_ERROR`; the database is the old one then.
 pub fn restore(options: &RestoreOptions) -> Result<Restored> {
-    refuse_below_a_guard()?;
+    // What an agent starts must not undo what its owner knows of it.
+    refuse_below_guard("restore")?;
     process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     let path = options.state_dir.join(START_LOCK);
@@ -180,6 +179,7 @@ fn replace(
     })
 }
 
+<<<<<<< HEAD
 /// What is not as it was before although nothing was restored.
 fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[WorkerId]) -> Error {
     if let Some(daemon) = daemon {
@@ -204,6 +204,8 @@ fn refuse_below_a_guard() -> Result<()> {
         .recommend("ask the person or program that manages this worker"))
 }
 
+=======
+>>>>>>> fixunit
 /// The runtimes that live and that no worker of the backup would take over.
 fn orphans(state_dir: &Path, known: &[Known]) -> Vec<Remains> {
     let is_known =
@@ -242,9 +244,13 @@ fn take_the_lock(state_dir: &Path) -> Result<(FileLock, Option<EndedDaemon>)> {
             let lock = lock.ok_or_else(|| {
                 let mut error = already_running(note.as_ref());
                 error.code = Code::DaemonUnresponsive;
+                error.details.remove("recommendedCommand");
                 error.message =
                     format!("{}, was asked to end and has not ended; nothing was restored", error.message);
-                error
+                match note.as_ref() {
+                    Some(note) => error.recommend(client::advice(note.process.pid)),
+                    None => error,
+                }
             })?;
             (lock, note.map(|note| EndedDaemon { pid: note.process.pid, mode: note.mode }))
         }

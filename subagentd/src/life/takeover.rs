@@ -137,6 +137,8 @@ pub(super) fn ask_to_end(info: Option<&DaemonInfo>, note: Option<&Note>) -> Resu
     };
     match asked {
         Err(error) if error.code == Code::ForbiddenFromWorker => return Err(error),
+        // The signal would not reach it either.
+        Err(error) if error.code == Code::DaemonUnresponsive && is_stopped(note) => return Err(error),
         // It speaks another protocol, or hangs: every version understands this.
         Err(_) => terminate(note),
         Ok(()) => {}
@@ -149,6 +151,12 @@ fn serves(state_dir: &Path) -> bool {
     daemon_info(state_dir).is_some_and(|info| {
         let answer = client::request(&info, Method::GET, "/v1/daemon", None, PROBE_TIME);
         !answer.is_err_and(|error| matches!(error.code, Code::DaemonNotRunning | Code::DaemonUnresponsive))
+    })
+}
+
+fn is_stopped(note: Option<&Note>) -> bool {
+    note.is_some_and(|Note { process, .. }| {
+        proc::process(process.pid).is_ok_and(|now| now.stopped && now.start_time == process.start_time)
     })
 }
 

@@ -45,7 +45,15 @@ mod tests {
     }
 
     fn named(name: &str, pid: i32, start_time: u64) -> Process {
-        Process { pid, parent: 1, session: 1, start_time, name: name.to_owned(), ended: false }
+        Process {
+            pid,
+            parent: 1,
+            session: 1,
+            start_time,
+            name: name.to_owned(),
+            ended: false,
+            stopped: false,
+        }
     }
 
     fn process(pid: i32, start_time: u64) -> Process {

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use subagent_config::regular;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::{Code, Error, Result};
 
@@ -43,14 +44,17 @@ pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
 /// # Errors
 /// `ENV_REQUIRED` when it is gone, as after a reboot.
 pub(super) fn read(path: &Path) -> Result<Variables> {
-    let required = |why: String| {
-        let message = format!("the worker's environment is not kept any more ({why}), as after a reboot");
+    let required = |why: &str| {
+        let message = format!("the worker's environment is not kept any more{why}, as after a reboot");
         Error::new(Code::EnvRequired, message).recommend(
             "send a message or restart the worker from the right shell, whose environment it gets then, or start a new one",
         )
     };
-    let text = fs::read(path).map_err(|error| required(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| required(error.to_string()))
+    let text = regular::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => required(""),
+        _ => required(&format!(" ({error})")),
+    })?;
+    serde_json::from_slice(&text).map_err(|error| required(&format!(" ({error})")))
 }
 
 /// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while

@@ -133,7 +133,7 @@ impl JournalReader {
 
     fn open(&mut self, number: u64) -> io::Result<Option<&File>> {
         if self.segment.as_ref().is_none_or(|(open, _)| *open != number) {
-            match File::open(segment_path(&self.directory, number)) {
+            match subagent_config::regular::open_to_read(&segment_path(&self.directory, number)) {
                 Ok(file) => self.segment = Some((number, file)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.segment = None,
                 Err(error) => return Err(error),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::libc::O_NOFOLLOW;
+use subagent_config::regular;
 use subagent_protocol::{Code, Error, Result};
 
 /// The file whose lock lives as long as the runtime.
@@ -41,15 +42,9 @@ pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
         _ => subagent_failpoint::check("worker_lock.before_take"),
     }
     .map_err(|error| failed(&path, &error))?;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW)
-        .open(&path)
-        .map_err(|error| failed(&path, &error))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = regular::open(&path, &mut options, O_NOFOLLOW).map_err(|error| failed(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),

@@ -186,7 +186,7 @@ pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
 
 fn tail(path: &Path, length: u64) -> std::io::Result<(String, bool)> {
     use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = std::fs::File::open(path)?;
+    let mut file = subagent_config::regular::open_to_read(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(length)))?;
     let mut bytes = Vec::new();

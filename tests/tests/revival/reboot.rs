@@ -261,6 +261,8 @@ fn an_environment_without_what_the_launcher_sets_is_not_sent() {
         let error = sandbox.run(&args).error("ENV_REQUIRED");
         let details = json!({"workerId": "str", "launcher": "=words", "recommendedAction": "str"});
         assert_shape(&error["details"], &details);
+        assert!(!error["message"].as_str().unwrap().contains("os error"), "{error}");
+        assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("with --config"), "{error}");
     }
     assert_eq!(sandbox.events(&worker), events);
     // A config file that has it may be named.

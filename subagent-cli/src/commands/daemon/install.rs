@@ -7,9 +7,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_config::state_dir;
+use subagentd::life::refuse_below_guard;
 
 use super::systemctl::{in_words, order, reload};
-use super::unit::{Unit, text};
+use super::unit::{Settings, Unit, text};
 use crate::args::daemon::DaemonInstall;
 use crate::client::block_on;
 use crate::context::{Context, path_value};
@@ -20,7 +21,7 @@ pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
     let unit = Unit::of(&state_dir, &context.env)?;
     let program = subagentd()?;
-    let text = text(&program, &state_dir)?;
+    let text = text(&program, &state_dir, &Settings::of(&context.env)?)?;
     let mut data = json!({
         "unit": unit.name,
         "unitPath": path_value(&unit.path),
@@ -31,6 +32,8 @@ pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
         data["text"] = text.as_str().into();
         return Ok(Outcome::report("daemon.unit", data, text.trim_end().to_owned()));
     }
+    // Its program would be the daemon from then on.
+    refuse_below_guard("daemon install")?;
     // The unit wants it to be there.
     state_dir::prepare(&state_dir)?;
     write(&unit.path, &text).map_err(|error| unwritable(&unit.path, &error))?;
@@ -45,19 +48,19 @@ pub(super) fn run(args: &DaemonInstall, context: &Context) -> Result<Outcome> {
         None => vec![],
         Some(_) => vec![in_words(&["daemon-reload"]), in_words(&["enable", "--now", &unit.name])],
     };
-    Ok(report("daemon.installed", data, "enabled", missing, left))
+    data["enabled"] = missing.is_none().into();
+    Ok(report("daemon.installed", data, &["enabled"], missing, left))
 }
 
 /// The outcome of `install` and `uninstall`, with the commands that are left to type where no manager could be asked.
 pub(super) fn report(
     kind: &'static str,
     mut data: Value,
-    done: &str,
+    done: &[&str],
     missing: Option<String>,
     left: Vec<String>,
 ) -> Outcome {
-    data[done] = missing.is_none().into();
-    let mut shown = lines::fields(&data, &["unit", "unitPath", done]);
+    let mut shown = lines::fields(&data, &[&["unit", "unitPath"], done].concat());
     if let Some(why) = &missing {
         shown.push_str(&format!("\nsystemd: not reached ({})", why.replace('\n', " ")));
     }

@@ -1,10 +1,10 @@
 //! `daemon logs`: the end of the daemon's log, read from its file: also when no daemon runs.
 
-use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use serde_json::json;
+use subagent_config::regular;
 use subagent_protocol::Code;
 
 use crate::args::daemon::DaemonLogs;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &DaemonLogs, context: &Context) -> Result<Outcome> {
 
 /// The last bytes of a file, with U+FFFD for what is not UTF-8, and whether there is more before them.
 fn tail(path: &Path, bytes: u64) -> io::Result<(String, bool)> {
-    let mut file = File::open(path)?;
+    let mut file = regular::open_to_read(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
     let mut tail = Vec::new();

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::json;
+use subagentd::life::refuse_below_guard;
 
 use super::install::{report, unwritable};
 use super::systemctl::{in_words, order, reload};
@@ -16,35 +17,40 @@ use crate::failure::Result;
 use crate::output::Outcome;
 
 pub(super) fn run(flags: &DaemonFlags, context: &Context) -> Result<Outcome> {
+    refuse_below_guard("daemon uninstall")?;
     let state_dir = context.workspace(flags.cwd.cwd.as_deref())?.state_dir;
     let unit = Unit::of(&state_dir, &context.env)?;
     let was_there = unit.path.symlink_metadata().is_ok();
-    let missing = block_on(async {
+    let (disabled, missing) = block_on(async {
         if !was_there {
-            return Ok(None);
+            return Ok((false, None));
         }
         // The manager may never have read it.
         let reached = reload(&context.env).await;
-        if reached.is_ok() {
+        let disabled = reached.is_ok();
+        if disabled {
             order(&["disable", "--now"], &unit, &context.env).await?;
         }
         for path in [&unit.link(), &unit.path] {
             remove(path).map_err(|error| unwritable(path, &error))?;
         }
-        Ok(match reached {
+        let missing = match reached {
             // It has stopped; that its file is gone will be noticed at the latest at the next login.
             Ok(()) => reload(&context.env).await.err(),
             Err(why) => Some(why),
-        })
+        };
+        Ok((disabled, missing))
     })?;
     let left = match &missing {
         None => vec![],
+        Some(_) if disabled => vec![in_words(&["daemon-reload"])],
         Some(_) => vec![in_words(&["stop", &unit.name]), in_words(&["daemon-reload"])],
     };
     let data = json!({
         "unit": unit.name, "unitPath": path_value(&unit.path), "stateDir": path_value(&state_dir), "removed": was_there,
+        "disabled": disabled,
     });
-    Ok(report("daemon.uninstalled", data, "disabled", missing, left))
+    Ok(report("daemon.uninstalled", data, &["removed", "disabled"], missing, left))
 }
 
 fn remove(path: &Path) -> io::Result<()> {

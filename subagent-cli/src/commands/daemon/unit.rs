@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use subagent_config::{Environment, runtime_dir};
+use subagentd::life;
 
 use crate::context::path_value;
 use crate::failure::{Failure, Result};
@@ -39,11 +40,37 @@ impl Unit {
     }
 }
 
+/// What the daemon would take from the environment of the command that starts it: the manager's has nothing of it.
+///
+/// Not the time after which it ends without work: under a manager it does not.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    /// `SUBAGENT_RETENTION_DAYS`, if it is set.
+    retention_days: Option<u64>,
+    /// `SUBAGENT_LOG`, if it is set.
+    log: Option<String>,
+}
+
+impl Settings {
+    /// Those of the caller.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a value that the daemon would refuse.
+    pub(super) fn of(env: &Environment) -> Result<Self> {
+        let retention_days = match env.var("SUBAGENT_RETENTION_DAYS") {
+            Some(_) => Some(life::retention_days(env)?),
+            None => None,
+        };
+        let log = env.var("SUBAGENT_LOG").map(|level| level.to_string_lossy().into_owned());
+        Ok(Self { retention_days, log })
+    }
+}
+
 /// The unit's text. `program` is an absolute path of `subagentd`.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a program that systemd cannot start.
-pub(super) fn text(program: &Path, state_dir: &Path) -> Result<String> {
+pub(super) fn text(program: &Path, state_dir: &Path, settings: &Settings) -> Result<String> {
     let program = executable(program)?;
     // Their workspace's paths are text: `Context::workspace` has seen to it.
     let state_dir = state_dir.to_string_lossy();
@@ -58,6 +85,12 @@ pub(super) fn text(program: &Path, state_dir: &Path) -> Result<String> {
         String::new()
     };
     let state_dir = argument(&state_dir);
+    let retention = settings.retention_days.map_or(String::new(), |days| format!(" --retention-days {days}"));
+    let log = settings.log.as_ref().map_or(String::new(), |level| {
+        // Here a dollar sign means nothing.
+        let set = argument(&format!("SUBAGENT_LOG={level}")).replace("$$", "$");
+        format!("Environment={set}\n")
+    });
     Ok(format!(
         "\
 # Written by `subagent daemon install`; `subagent daemon uninstall` removes it.
@@ -68,8 +101,8 @@ Description=subagent daemon of {shown}
 [Service]
 Type=notify
 NotifyAccess=main
-ExecStart={program} run --state-dir {state_dir}
-# Workers go on while the daemon is away, and when one of them takes too much memory the daemon stays.
+ExecStart={program} run --state-dir {state_dir}{retention}
+{log}# Workers go on while the daemon is away, and when one of them takes too much memory the daemon stays.
 KillMode=process
 OOMPolicy=continue
 Restart=on-failure
@@ -143,16 +176,36 @@ mod tests {
     #[test]
     fn each_line_is_one_setting() {
         for path in ["/plain", "/two\nExecStartPre=/bin/rm", "/end\\", "/blank ", "/%n%%"] {
-            let text = text(Path::new("/bin/subagentd"), Path::new(path)).unwrap();
+            let text = text(Path::new("/bin/subagentd"), Path::new(path), &Settings::default()).unwrap();
             let settings: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();
             let starts: Vec<_> = settings.iter().filter(|(key, _)| key.starts_with("Exec")).collect();
             assert_eq!(starts.len(), 1, "{text}");
             assert!(!text.lines().any(|line| line.ends_with('\\')), "{text}");
         }
-        let plain = text(Path::new("/bin/subagentd"), Path::new("/plain")).unwrap();
+        let plain = text(Path::new("/bin/subagentd"), Path::new("/plain"), &Settings::default()).unwrap();
         assert!(plain.contains("\nConditionPathIsDirectory=/plain\n"), "{plain}");
-        let strange = text(Path::new("/bin/subagentd"), Path::new("/a %h")).unwrap();
+        let strange = text(Path::new("/bin/subagentd"), Path::new("/a %h"), &Settings::default()).unwrap();
         assert!(strange.contains("\nConditionPathIsDirectory=/a %%h\n"), "{strange}");
+    }
+
+    #[test]
+    fn a_unit_keeps_what_the_daemon_would_take_from_the_environment() {
+        let of = |vars: &[(&str, &str)]| {
+            let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            let settings = Settings::of(&Environment::new(vars, "/"))?;
+            text(Path::new("/bin/subagentd"), Path::new("/s"), &settings)
+        };
+        let start = "\nExecStart=\"/bin/subagentd\" run --state-dir \"/s\"";
+        assert!(of(&[]).unwrap().contains(&format!("{start}\n#")));
+        for (days, flag) in [("7", 7), ("never", 0)] {
+            let text = of(&[("SUBAGENT_RETENTION_DAYS", days)]).unwrap();
+            assert!(text.contains(&format!("{start} --retention-days {flag}\n")), "{text}");
+        }
+        let text = of(&[("SUBAGENT_LOG", "a=debug,b[{x=\"$y%\"}]=info")]).unwrap();
+        let line = r#"Environment="SUBAGENT_LOG=a=debug,b[{x=\"$y%%\"}]=info""#;
+        assert!(text.lines().any(|found| found == line), "{text}");
+        assert!(of(&[("SUBAGENT_RETENTION_DAYS", "soon")]).is_err());
+        assert_eq!(of(&[("SUBAGENT_IDLE_EXIT_SECONDS", "7")]).unwrap(), of(&[]).unwrap());
     }
 
     #[test]

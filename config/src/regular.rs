@@ -1,0 +1,80 @@
+//! Files of the state dir, which are opened by their names. Anything may have such a name, also a pipe, which nobody must
+//! be held up by.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use nix::libc::{ENXIO, O_NOCTTY, O_NONBLOCK};
+
+/// The small files that are read as a whole have some hundred bytes; what is larger than this is something else.
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Opens a regular file at once. `flags` are the system's, besides those of the options.
+///
+/// # Errors
+/// What the system says; `InvalidInput` for anything but a file.
+pub fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; move it away");
+    let file = match options.custom_flags(flags | O_NONBLOCK | O_NOCTTY).open(path) {
+        // A pipe that nobody reads, or a socket.
+        Err(error) if error.raw_os_error() == Some(ENXIO) => return Err(no_file()),
+        opened => opened?,
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
+}
+
+/// Opens a regular file to read it.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().read(true), 0)
+}
+
+/// Reads a small regular file.
+///
+/// # Errors
+/// As [`open`]; `FileTooLarge`.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = open_to_read(path)?;
+    if file.metadata()?.len() > MOST_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use nix::sys::stat::Mode;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_is_opened_and_nothing_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "text").unwrap();
+        nix::unistd::mkfifo(&at("pipe"), Mode::S_IRWXU).unwrap();
+        let _listener = UnixListener::bind(at("socket")).unwrap();
+        assert_eq!(read(&at("file")).unwrap(), b"text");
+        assert_eq!(read(&at("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for name in ["pipe", "socket", "."] {
+            assert_eq!(read(&at(name)).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+        for name in ["pipe", "socket"] {
+            for options in
+                [OpenOptions::new().append(true).create(true), OpenOptions::new().read(true).write(true)]
+            {
+                let error = open(&at(name), options, 0).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+            }
+        }
+        assert!(open(&at("new"), OpenOptions::new().append(true).create(true), 0).is_ok());
+    }
+}
