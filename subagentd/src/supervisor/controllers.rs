@@ -228,7 +228,15 @@ mod tests {
             created_at: Timestamp(0),
         };
         let found = |start_time, ended| {
-            Ok(Process { pid: 7, parent: 1, session: 7, start_time, name: "sh".into(), ended })
+            Ok(Process {
+                pid: 7,
+                parent: 1,
+                session: 7,
+                start_time,
+                name: "sh".into(),
+                ended,
+                stopped: false,
+            })
         };
         let error = |kind: io::ErrorKind| Err(io::Error::from(kind));
         let view = |alive| RecoveredOwner { owner: owner_view(owner.clone()), alive };
