@@ -179,7 +179,6 @@ fn replace(
     })
 }
 
-<<<<<<< HEAD
 /// What is not as it was before although nothing was restored.
 fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[WorkerId]) -> Error {
     if let Some(daemon) = daemon {
@@ -191,21 +190,6 @@ fn with_what_has_ended(mut error: Error, daemon: Option<&EndedDaemon>, ended: &[
     error
 }
 
-/// What an agent starts must not undo what its owner knows of it.
-fn refuse_below_a_guard() -> Result<()> {
-    let chain = proc::ancestors(nix::unistd::getpid().as_raw());
-    // Who may not do it below a guard may not do it either where that cannot be found out.
-    if chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME)) {
-        return Ok(());
-    }
-    let message =
-        "restore is for the owner of the workers alone, not for an agent or anything that it started";
-    Err(Error::new(Code::ForbiddenFromWorker, message)
-        .recommend("ask the person or program that manages this worker"))
-}
-
-=======
->>>>>>> fixunit
 /// The runtimes that live and that no worker of the backup would take over.
 fn orphans(state_dir: &Path, known: &[Known]) -> Vec<Remains> {
     let is_known =
