@@ -144,7 +144,7 @@ impl Store {
     /// Copies the database into a file, while it is written to. `stop` ends it before its time.
     ///
     /// # Errors
-    /// As [`Backup::make`]; `DAEMON_NOT_RUNNING` if it was stopped.
+    /// As the making of a backup; `DAEMON_NOT_RUNNING` if it was stopped.
     pub async fn back_up(&self, backup: Backup, stop: impl Future<Output = ()> + Send) -> Result<Copied> {
         let path = Arc::clone(&self.path);
         let stopped = Arc::new(AtomicBool::new(false));

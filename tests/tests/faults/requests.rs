@@ -197,6 +197,13 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
     }
 }
 
+/// What is removed is deleted at some time afterwards: it is not counted from the beginning.
+const KEPT: &str = "
+    CREATE TEMP VIEW workers AS SELECT * FROM main.workers WHERE removed_at IS NULL;
+    CREATE TEMP VIEW turns AS SELECT * FROM main.turns WHERE worker IN (SELECT id FROM workers);
+    CREATE TEMP VIEW events AS SELECT * FROM main.events WHERE worker IN (SELECT id FROM workers);
+    CREATE TEMP VIEW handoffs AS SELECT * FROM main.handoffs WHERE worker IN (SELECT id FROM workers);";
+
 impl Post {
     fn new(
         path: &'static str,
@@ -264,6 +271,7 @@ impl Post {
         let database =
             rusqlite::Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
         database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        database.execute_batch(KEPT).unwrap();
         database.query_row(query, [], |row| row.get(0)).unwrap()
     }
 }
