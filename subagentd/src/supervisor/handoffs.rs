@@ -12,6 +12,7 @@ use subagent_protocol::api::{CreateHandoff, HandoffReady};
 use subagent_protocol::ids::SnapshotId;
 use subagent_protocol::{Code, Error, Result, json};
 
+use super::orders::read_response;
 use super::shared::Shared;
 use super::{Caller, Supervisor, entropy};
 use crate::handoff::{Paths, checkpoint, markdown};
@@ -44,7 +45,7 @@ impl Supervisor {
     async fn snapshot(&self, caller: Caller, row: WorkerRow, request: CreateHandoff) -> Result<HandoffReady> {
         let (owner, key) = self.guarded(caller, &format!("handoff {}", row.worker_id), &request)?;
         if let Some(earlier) = self.recall(&key).await? {
-            return read(earlier);
+            return read_response(earlier);
         }
         self.check_owner_of(&owner, &row).await?;
         let snapshot_id = SnapshotId::from_random(entropy::random()?);
@@ -157,11 +158,6 @@ impl Place {
             .with("error", error.to_string())
             .recommend(advice)
     }
-}
-
-fn read(response: serde_json::Value) -> Result<HandoffReady> {
-    serde_json::from_value(response)
-        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
 }
 
 /// Removes what a daemon that was killed left in the state dir: half written, or without the row that speaks of it.

@@ -143,6 +143,22 @@ impl Supervisor {
             .await
     }
 
+    /// The result of a request, or of the same one that was carried out while this one was looking.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub(super) async fn or_earlier<T: serde::de::DeserializeOwned>(
+        &self,
+        key: &Option<(String, String)>,
+        result: Result<T>,
+    ) -> Result<T> {
+        let Err(error) = result else { return result };
+        match self.recall(key).await? {
+            Some(earlier) => read_response(earlier),
+            None => Err(error),
+        }
+    }
+
     /// What an earlier request with the same key had as its result.
     ///
     /// # Errors
@@ -171,4 +187,13 @@ pub(super) fn brief(event: &StoredEvent) -> serde_json::Value {
     serde_json::json!({
         "eventId": EventId(event.seq), "type": event.event_type, "turnId": event.turn_id, "ts": event.at,
     })
+}
+
+/// A response as it was kept for repetitions.
+///
+/// # Errors
+/// `INTERNAL_ERROR`: it is another one's.
+pub(super) fn read_response<T: serde::de::DeserializeOwned>(response: serde_json::Value) -> Result<T> {
+    serde_json::from_value(response)
+        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
 }

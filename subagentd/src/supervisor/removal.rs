@@ -9,6 +9,7 @@ use subagent_protocol::ids::ControllerId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
+use super::orders::read_response;
 use super::{Caller, Supervisor, entropy, janitor, leftovers};
 use crate::core::Input;
 use crate::store::{Durability, OwnerCheck, RowId, Tx, WorkerRow, controllers, removal, retention, workers};
@@ -41,8 +42,19 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, &format!("remove {worker}"), &request)?;
         // There is no worker any more when the request is repeated.
         if let Some(earlier) = self.recall(&key).await? {
-            return read(earlier);
+            return read_response(earlier);
         }
+        let removed = self.remove_now(owner, key.clone(), worker, request).await;
+        self.or_earlier(&key, removed).await
+    }
+
+    async fn remove_now(
+        &self,
+        owner: OwnerCheck,
+        key: Option<(String, String)>,
+        worker: &str,
+        request: RemoveWorker,
+    ) -> Result<WorkerRemoved> {
         let mut row = self.row(worker).await?;
         if row.state != "stopped" {
             let input = if request.force { Input::Stop } else { Input::Retire };
@@ -123,7 +135,7 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "prune", &request)?;
         let _one_at_a_time = self.shared.pruning.lock().await;
         if let Some(earlier) = self.recall(&key).await? {
-            return read(earlier);
+            return read_response(earlier);
         }
         let now = entropy::now();
         let age = Duration::from_secs(request.older_than_seconds);
@@ -245,9 +257,4 @@ fn before(now: Timestamp, age: Duration) -> Timestamp {
 
 fn gone() -> Error {
     Error::new(Code::WorkerNotFound, "the worker was removed by somebody else")
-}
-
-fn read<T: serde::de::DeserializeOwned>(response: serde_json::Value) -> Result<T> {
-    serde_json::from_value(response)
-        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
 }

@@ -11,7 +11,7 @@ use subagent_protocol::ids::{EventId, RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
-use super::orders::Reached;
+use super::orders::{Reached, read_response};
 use super::spec::timeouts;
 use super::worker::Handle;
 use super::{Caller, Supervisor, depth, entropy, views};
@@ -227,7 +227,8 @@ impl Supervisor {
             None => {
                 // Somebody who owns nothing is told only that.
                 self.check_owner_of(&owner, &row).await?;
-                self.decide_now(&row, worker, request_id, request, owner, key).await?
+                let decided = self.decide_now(&row, worker, request_id, request, owner, key.clone()).await;
+                self.or_earlier(&key, decided).await?
             }
         };
         self.delivered(worker, request_id, read_response::<Decision>(response)?).await
@@ -349,11 +350,6 @@ struct Decision {
     option_id: String,
     alias: Option<String>,
     event_id: EventId,
-}
-
-fn read_response<T: serde::de::DeserializeOwned>(response: Value) -> Result<T> {
-    serde_json::from_value(response)
-        .map_err(|error| Error::new(Code::Internal, format!("a stored result cannot be read: {error}")))
 }
 
 fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
