@@ -189,7 +189,11 @@ fn without_an_environment_nothing_is_accepted_and_the_key_stays_free() {
     reboot(&sandbox);
     let turns = format!("/v1/workers/{worker}/turns");
     let restart = format!("/v1/workers/{worker}/restart");
-    let events = sandbox.events(&worker);
+    // The next daemon tells the loss at some time after its start.
+    let events = wait_until("the loss to be told", Duration::from_secs(20), || {
+        let events = sandbox.events(&worker);
+        events.last().is_some_and(|event| event["type"] == "worker.lost").then_some(events)
+    });
     for (path, body) in [(&turns, json!({"text": "hello"})), (&restart, json!({}))] {
         for _ in 0..2 {
             let answer = post(&sandbox, path, "one key", &[], &body);
