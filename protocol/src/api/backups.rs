@@ -14,7 +14,7 @@ pub struct BackUp {
     /// The file, absolute, in a folder that exists, outside of the state dir.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub path: PathBuf,
-    /// Replace a file that is there.
+    /// Replace a backup, or an empty file, that is there; anything else never.
     #[serde(default)]
     pub force: bool,
 }

@@ -107,7 +107,9 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
             .with("error", error.to_string())
     })?;
     if locked.is_none() {
-        return Err(start_failed("another command has been starting the daemon for too long"));
+        return Err(start_failed(
+            "another command is starting a daemon or restoring a backup, and has not ended in time",
+        ));
     }
     subagent_failpoint::hit("start_lock.after_take");
     let program = crate::beside("subagentd")?;

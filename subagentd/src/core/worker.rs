@@ -434,7 +434,7 @@ impl Worker {
         }
     }
 
-    /// The turn that a permission request belongs to which is asked for now. A turn that the runtime has not taken yet
+    /// The turn to which a permission request belongs that is made now. A turn that the runtime has not taken yet
     /// asks nothing: the request was there before it, and outlives it.
     #[must_use]
     pub fn asking_turn(&self) -> Option<u64> {
