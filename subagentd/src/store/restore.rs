@@ -238,19 +238,35 @@ impl Prepared {
 /// Whether the caller may replace this database: with a handle that is current for all that has workers.
 ///
 /// # Errors
-/// `INVALID_CONTROLLER_HANDLE`. A database that cannot be read forbids nothing.
+/// `INVALID_CONTROLLER_HANDLE`; `STORAGE_ERROR` if it cannot be read just now. A damaged database forbids nothing, and
+/// neither does one of another program here.
 pub(crate) fn may_replace(state_dir: &Path, owner: &OwnerCheck) -> Result<()> {
     let database = state_dir.join(DATABASE);
     // SQLite removes the WAL of an empty database as soon as it looks at it.
-    if fs::metadata(&database).is_ok_and(|meta| meta.len() == 0) {
+    if !fs::metadata(&database).is_ok_and(|meta| meta.len() > 0) {
         return Ok(());
     }
-    let Ok(connection) = open_for_reading(&database) else { return Ok(()) };
-    let concerned = controllers::with_workers(&connection).unwrap_or_default();
-    concerned.iter().try_for_each(|row| match controllers::check_owner(&connection, owner, row) {
-        Err(error) if error.code == Code::InvalidControllerHandle => Err(error),
-        _ => Ok(()),
-    })
+    let connection = open_for_reading(&database)?;
+    let tables = connection.prepare("SELECT 1 FROM controllers, owners, workers WHERE 0").map(drop);
+    match tables {
+        Err(error) if is_damage(&error) => return Ok(()),
+        tables => tables.map_err(|error| of_database(&database, error))?,
+    }
+    let checked = controllers::with_workers(&connection).and_then(|concerned| {
+        concerned.iter().try_for_each(|row| controllers::check_owner(&connection, owner, row))
+    });
+    match checked {
+        Err(error) if error.code != Code::InvalidControllerHandle && !is_sound(&connection) => Ok(()),
+        checked => checked,
+    }
+}
+
+/// Whether SQLite finds no damage; also if it cannot look.
+fn is_sound(connection: &Connection) -> bool {
+    match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
+        Ok(said) => said == "ok",
+        Err(error) => !is_damage(&error),
+    }
 }
 
 /// Writes everything of the replaced database into its one file, in the schema of today, so that nothing beside it is
