@@ -213,7 +213,9 @@ fn an_orphan_that_does_not_answer_is_ended_all_the_same() {
     runtime.signal(nix::sys::signal::Signal::SIGSTOP);
     let data = restore(&sandbox, &kept, &["--force"]);
     assert_eq!(data["endedWorkers"], json!([orphan]));
-    assert!(!runtime.lives() && !guard.lives());
+    wait_until("its processes to be gone", Duration::from_secs(5), || {
+        (!runtime.lives() && !guard.lives()).then_some(())
+    });
     sandbox.finish();
 }
 

@@ -294,3 +294,22 @@ fn a_database_that_cannot_be_read_just_now_is_not_a_damaged_one() {
     }
     sandbox.finish();
 }
+
+#[test]
+fn where_a_handle_is_required_nothing_is_restored_without_one() {
+    let sandbox = Sandbox::new();
+    let init = ["controller", "init", "--require-handle"];
+    let owner = sandbox.run(&init).data_of("controller.initialized")["owner"].clone();
+    let text = |key: &str| owner[key].as_str().map_or_else(|| owner[key].to_string(), str::to_owned);
+    let started = sandbox
+        .subagent(&["worker", "start"])
+        .env("SUBAGENT_CTL_ID", text("controllerId"))
+        .env("SUBAGENT_CTL_EPOCH", text("epoch"))
+        .env("SUBAGENT_CTL_TOKEN", text("token"))
+        .run();
+    started.data_of("worker.started");
+    let file = backup(&sandbox, "kept.db");
+    sandbox.kill_daemon();
+    sandbox.run(&["restore", &file]).error("INVALID_CONTROLLER_HANDLE");
+    sandbox.finish();
+}

@@ -235,3 +235,22 @@ async fn a_restart_is_read_back_as_it_was_stored() {
         assert_eq!(read.await.unwrap(), worker);
     }
 }
+
+#[tokio::test]
+async fn an_owner_who_cannot_be_looked_up_just_now_is_not_taken_for_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(restore::DATABASE);
+    let (store, _) = with_worker(&path).await;
+    store.close().await;
+    drop(store);
+    restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap();
+    // Whoever has the database to itself lets nobody read.
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
+    let error = restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap_err();
+    assert_eq!(error.code, Code::StorageError, "{error}");
+    drop(other);
+    // What is no database any more has no owner.
+    std::fs::write(&path, "damaged".repeat(2000)).unwrap();
+    restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap();
+}
