@@ -11,6 +11,13 @@ use crate::file_system;
 use crate::markers::{DOT_SUBAGENT, STATE};
 use crate::write::{self, Replace};
 
+/// Begins the name of a database that a restore has replaced; the time of the restore follows.
+pub const REPLACED_DATABASE: &str = "state.db.replaced-";
+/// Begins the name of a folder of runtimes that a restored database does not know; the time follows.
+pub const REPLACED_RUNTIMES: &str = "runtimes.replaced-";
+/// Begins the name of a database that is made ready for its place, or, after a restore that was killed, of a replaced one.
+pub const RESTORING_DATABASE: &str = "state.db.restoring";
+
 /// Makes and checks the state dir, an absolute path without symbolic links. Repeating it changes nothing.
 pub fn prepare(state_dir: &Path) -> Result<(), ConfigError> {
     let unwritable = |cause| ConfigError::StateDirUnwritable { state_dir: state_dir.to_owned(), cause };

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
-use subagent_config::state_dir;
+use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
 
 use super::facts::Facts;
 use super::finding::{Finding, Group};
@@ -19,9 +19,8 @@ const PARENTS: &str = "permissions.parents";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 11] = [
+const OURS: [&str; 10] = [
     "state.db",
-    "state.db.restoring",
     "state.db-wal",
     "state.db-shm",
     "daemon.lock",
@@ -148,11 +147,11 @@ fn can_be_replaced(folder_mode: u32, child_owner: u32) -> bool {
 
 fn files(facts: &Facts) -> Vec<Finding> {
     let mut seen = Vec::new();
-    for name in OURS {
-        walk(&facts.state_dir.join(name), DEPTH, &mut seen);
-    }
-    for path in replaced(&facts.state_dir) {
-        walk(&path, DEPTH, &mut seen);
+    let mut ours: Vec<PathBuf> = OURS.iter().map(|name| facts.state_dir.join(name)).collect();
+    let put_aside = [REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE];
+    ours.extend(begin_with(&put_aside, &facts.state_dir));
+    for path in &ours {
+        walk(path, DEPTH, &mut seen);
     }
     let count = seen.len();
     let mut found: Vec<Finding> = seen
@@ -161,7 +160,7 @@ fn files(facts: &Facts) -> Vec<Finding> {
         .take(MOST_TOLD)
         .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
         .collect();
-    found.extend(OURS.iter().filter_map(|name| kind(&facts.state_dir.join(name), name)));
+    found.extend(ours.iter().filter_map(|path| kind(path)));
     if found.is_empty() {
         found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
     }
@@ -169,9 +168,10 @@ fn files(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Something else under one of our names: nothing works with it.
-fn kind(path: &Path, name: &str) -> Option<Finding> {
+fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
-    let folder = ["logs", "runtimes", "handoffs"].contains(&name);
+    let name = path.file_name()?.to_string_lossy();
+    let folder = ["logs", "runtimes", "handoffs"].contains(&&*name) || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
     let seen = format!("{} is not a {}", path.display(), if folder { "folder" } else { "file" });
@@ -183,10 +183,14 @@ fn kind(path: &Path, name: &str) -> Option<Finding> {
 
 /// What a restore has put aside in a state dir, sorted.
 pub(super) fn replaced(state_dir: &Path) -> Vec<PathBuf> {
+    begin_with(&[REPLACED_DATABASE, REPLACED_RUNTIMES], state_dir)
+}
+
+fn begin_with(names: &[&str], state_dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
     let ours = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        name.starts_with("state.db.replaced-") || name.starts_with("runtimes.replaced-")
+        names.iter().any(|begin| name.starts_with(begin))
     };
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
     found.sort();

@@ -156,7 +156,11 @@ fn replace(
     end(options, &orphans, ended)?;
     let replaced_path = prepared.take_its_place(&replaced, now)?;
     let unknown = |remains: &&Remains| !all.iter().any(|id| id == remains.worker_id.as_str());
-    let aside = state_dir.join(format!("runtimes.replaced-{}", now.to_string().replace([':', '+'], "-")));
+    let aside = state_dir.join(format!(
+        "{}{}",
+        state_dir::REPLACED_RUNTIMES,
+        now.to_string().replace([':', '+'], "-")
+    ));
     let set_aside: Vec<WorkerId> = found
         .iter()
         .filter(unknown)

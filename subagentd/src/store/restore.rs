@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use subagent_config::state_dir::{REPLACED_DATABASE, RESTORING_DATABASE as RESTORING};
 use subagent_protocol::ids::InstanceId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -24,12 +25,8 @@ use super::{OwnerCheck, controllers, open_for_reading, schema};
 
 /// The database of a state dir.
 pub(crate) const DATABASE: &str = "state.db";
-/// The backup while it is made ready.
-const RESTORING: &str = "state.db.restoring";
 /// How much of it is copied at once.
 const COPY_BYTES: usize = 1024 * 1024;
-/// Begins the name of a database that was replaced.
-const REPLACED: &str = "state.db.replaced-";
 /// Added to numbers that must not go back where nobody can say how far they had got.
 const JUMP: i64 = 1_000_000_000;
 
@@ -520,8 +517,8 @@ fn ids(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<i64>> {
 fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
     let time = now.to_string().replace([':', '+'], "-");
     let name = |again: u32| match again {
-        0 => state_dir.join(format!("{REPLACED}{time}")),
-        again => state_dir.join(format!("{REPLACED}{time}.{again}")),
+        0 => state_dir.join(format!("{REPLACED_DATABASE}{time}")),
+        again => state_dir.join(format!("{REPLACED_DATABASE}{time}.{again}")),
     };
     (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
 }

@@ -173,7 +173,7 @@ async fn expire_events(shared: &Shared, row: &WorkerRow, cutoff: Timestamp) -> R
     let mark = shared.store.read(move |connection| retention::expirable(connection, id, cutoff)).await?;
     if mark > row.expired_seq {
         shared.store.write(Durability::Full, 1, move |tx| tx.mark_expired(id, mark)).await?;
-        subagent_failpoint::hit("expire.marked");
+        subagent_failpoint::hit("expire.after_mark");
     }
     // Also below an old mark: the daemon before may have been killed, or what was needed is not any more.
     let mark = mark.max(row.expired_seq);

@@ -215,7 +215,6 @@ pub(super) fn unread(directory: &Path, cursor: Cursor) -> u64 {
     behind.map(|(number, path)| length(&path).saturating_sub(taken(number))).sum()
 }
 
-/// Whether a runtime has begun this segment.
 /// Whether a runtime has begun this segment, or a later one.
 pub(super) fn is_begun(directory: &Path, segment: u64) -> bool {
     segments(directory).any(|(number, _)| number >= segment)

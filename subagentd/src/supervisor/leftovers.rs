@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use subagent_config::state_dir::{REPLACED_DATABASE, REPLACED_RUNTIMES};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -26,8 +27,6 @@ pub(super) struct Leftover {
 
 /// The ends of the names of an agent's logs.
 const LOGS: [&str; 2] = [".log", ".log.1"];
-/// Begins the names of what a restore has put aside; the time of the restore follows.
-const REPLACED: [&str; 2] = ["state.db.replaced-", "runtimes.replaced-"];
 
 /// Where the files of a worker are, but for the snapshots that were wanted elsewhere.
 fn places(state_dir: &Path, worker: &str) -> Vec<PathBuf> {
@@ -45,7 +44,7 @@ pub(super) async fn remove_all_of(shared: &Shared, worker: &str) -> bool {
     let directory = shared.setup.state_dir.join("runtimes").join(worker);
     let removed = tokio::task::spawn_blocking(move || {
         // One that stays does not keep the others.
-        !is_alive(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
+        !locks::are_held(&directory) && paths.iter().filter(|path| !remove_one(path)).count() == 0
     });
     removed.await.unwrap_or(false)
 }
@@ -75,7 +74,9 @@ pub(super) async fn find(shared: &Shared, cutoff: Timestamp) -> Result<Vec<Lefto
     blocking(move || {
         let old = found.into_iter().filter(|(worker, path)| {
             let directory = runtimes.join(worker);
-            changed(path).is_some_and(|at| at < cutoff) && !has_journal(&directory) && !is_alive(&directory)
+            changed(path).is_some_and(|at| at < cutoff)
+                && !has_journal(&directory)
+                && !locks::are_held(&directory)
         });
         let old = old.map(|(_, path)| path).chain(replaced);
         old.map(|path| Leftover { bytes: bytes(&path), path }).collect()
@@ -132,7 +133,7 @@ fn replaced_before(state_dir: &Path, cutoff: Timestamp) -> Vec<PathBuf> {
 
 /// When what has this name was put aside. Its own times are older: it was moved.
 fn replaced_at(name: &str) -> Option<Timestamp> {
-    let time = REPLACED.iter().find_map(|begin| name.strip_prefix(begin))?;
+    let time = name.strip_prefix(REPLACED_DATABASE).or_else(|| name.strip_prefix(REPLACED_RUNTIMES))?;
     let (day, rest) = time.split_once('T')?;
     Timestamp::parse(&format!("{day}T{}", rest.get(..8)?.replace('-', ":")))
 }
@@ -146,18 +147,6 @@ fn has_journal(directory: &Path) -> bool {
         }),
         Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
     }
-}
-
-/// Whether a runtime or a guard holds its lock in this folder, or may: one that cannot be looked at.
-fn is_alive(directory: &Path) -> bool {
-    let held = |name| {
-        let path = directory.join(name);
-        match fs::OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => file.try_lock().is_err(),
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
-    };
-    held(locks::RUNTIME) || held(locks::GUARD)
 }
 
 fn changed(path: &Path) -> Option<Timestamp> {

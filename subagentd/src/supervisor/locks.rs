@@ -44,7 +44,7 @@ pub(super) fn try_lock(directory: &Path, name: &str) -> Result<Option<File>> {
     .map_err(|error| failed(&path, &error))?;
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = regular::open(&path, &mut options, O_NOFOLLOW).map_err(|error| failed(&path, &error))?;
+    let file = open(&path, &mut options).map_err(|error| failed(&path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -72,6 +72,20 @@ pub(super) async fn lock_within(directory: &Path, name: &str, patience: Duration
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(50));
     }
+}
+
+/// Whether a runtime or a guard holds its lock in this directory, or may: one that cannot be looked at. Makes nothing.
+pub(super) fn are_held(directory: &Path) -> bool {
+    let held = |name| match open(&directory.join(name), OpenOptions::new().read(true).write(true)) {
+        Ok(file) => file.try_lock().is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
+    held(RUNTIME) || held(GUARD)
+}
+
+/// No link of somebody else's, and nothing but a file.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    regular::open(path, options, O_NOFOLLOW)
 }
 
 /// Whether the directory is there: a worker's whole life is in it.

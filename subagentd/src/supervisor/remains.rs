@@ -55,10 +55,7 @@ pub(crate) fn all(state_dir: &Path) -> Vec<Remains> {
 impl Remains {
     /// Whether its runtime, or its guard, lives. What cannot be looked at counts as alive.
     pub(crate) fn lives(&self) -> bool {
-        [locks::RUNTIME, locks::GUARD].iter().any(|name| {
-            self.directory.join(name).exists()
-                && !matches!(locks::try_lock(&self.directory, name), Ok(Some(_)))
-        })
+        locks::are_held(&self.directory)
     }
 
     /// Whether its journal goes on behind this cursor.

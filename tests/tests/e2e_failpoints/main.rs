@@ -73,8 +73,9 @@ fn what_fails_at_a_failpoint_is_told_or_done_again_and_nothing_is_lost() {
     crowd("failpoints, error", WIDTH, &cases(Fault::Error), Case::name, work::run);
 }
 
-/// Points of other work than this manager's, with tests of their own (`restore.rs`, `restore_refusals.rs`, `backup.rs`).
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore_refusals.rs`, `removal/`).
 const ELSEWHERE: &[&str] = &[
+    "expire.after_mark",
     "backup.before_copy",
     "backup.after_copy",
     "backup.before_rename",
@@ -92,6 +93,9 @@ fn every_failpoint_of_the_product_is_tested_with_each_of_its_actions() {
     let mut found = BTreeSet::new();
     for folder in ["config/src", "worker-runtime/src", "subagentd/src", "subagent-cli/src"] {
         collect(&root.join(folder), &mut found);
+    }
+    for point in ELSEWHERE {
+        assert!(found.iter().any(|(name, _)| name == point), "{point} is gone");
     }
     found.retain(|(point, _)| !ELSEWHERE.contains(&point.as_str()));
     let tested: BTreeSet<(String, bool)> =

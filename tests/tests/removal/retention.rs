@@ -144,7 +144,7 @@ fn a_deletion_that_was_cut_short_goes_on() {
     let once = sandbox.file("aborted");
     let _ = sandbox.init();
     let (worker, before) = aged(&sandbox);
-    sandbox.set_env("SUBAGENT_FAILPOINTS", "expire.marked=abort");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "expire.after_mark=abort");
     sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
     let _ = sandbox.persist(&["worker", "list"]);
     wait_until("the daemon to abort", SOON, || once.exists().then_some(()));
