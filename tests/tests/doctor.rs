@@ -230,7 +230,8 @@ fn a_runtime_that_nobody_knows_is_ended_through_its_guard() {
             let sql = format!("UPDATE workers SET {changed} WHERE worker_id = '{worker}'");
             database(&sandbox).execute(&sql, []).unwrap();
         };
-        row("state = 'stopped', desired = 'stop', stopped_at = 1");
+        // Not so long ago that the retention removes it meanwhile.
+        row("state = 'stopped', desired = 'stop', stopped_at = created_at");
         let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
         if stopped_too {
             runtime.signal(Signal::SIGSTOP);
