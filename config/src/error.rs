@@ -311,6 +311,18 @@ pub enum Place {
 }
 
 impl Place {
+    /// The same place, with other words for what is in the file.
+    pub(crate) fn map(self, words: impl Fn(String) -> String) -> Self {
+        match self {
+            Self::Field(field) => Self::Field(words(field)),
+            Self::Element { field, index } => Self::Element { field: words(field), index },
+            Self::Entry { field, key } => Self::Entry { field: words(field), key: words(key) },
+            Self::Command { launcher } => Self::Command { launcher: words(launcher) },
+            Self::Hint { role, key } => Self::Hint { role: words(role), key },
+            Self::Skill { role, index } => Self::Skill { role: words(role), index },
+        }
+    }
+
     fn details(&self, put: &mut impl FnMut(&str, Value) -> Option<Value>) {
         match self {
             Self::Field(field) => {

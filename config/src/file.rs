@@ -11,6 +11,9 @@ use crate::{syntax, validate};
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
 
+/// How many bytes of a file's own words an error quotes at one place.
+const MOST_QUOTED: usize = 400;
+
 /// Reads and checks a config file. A pipe is read to its end, so that process substitution works.
 ///
 /// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
@@ -25,15 +28,24 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
     let document = syntax::parse(text).map_err(|found| ConfigError::ConfigSyntax {
         path: path.to_owned(),
-        problem: found.problem,
+        problem: brief(found.problem),
         line: found.line,
         column: found.column,
     })?;
     validate::config(&document).map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
-        place: found.place,
-        problem: found.problem,
+        place: found.place.map(brief),
+        problem: brief(found.problem),
     })
+}
+
+/// What is in a file may be of any length; an error that quotes it is for people.
+fn brief(mut text: String) -> String {
+    if text.len() > MOST_QUOTED {
+        text.truncate(text.floor_char_boundary(MOST_QUOTED));
+        text.push('…');
+    }
+    text
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -107,6 +119,17 @@ mod tests {
             error.message(),
             "/ws/config.yaml: `launchers.a.args[0]` must be a string (put it in quotes), not a number"
         );
+    }
+
+    #[test]
+    fn an_error_does_not_repeat_a_name_without_end() {
+        for name in ["x".repeat(50_000), "é".repeat(50_000)] {
+            for bad in [format!("launchers: {{{name}: {{command: 1}}}}"), format!("{name}: [")] {
+                let error = check(bad.as_bytes()).unwrap_err();
+                assert!(error.message().len() < 1_500, "{} bytes", error.message().len());
+                assert!(serde_json::to_string(&error.details()).unwrap().len() < 1_500);
+            }
+        }
     }
 
     #[test]
