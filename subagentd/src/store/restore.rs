@@ -270,7 +270,8 @@ fn is_sound(connection: &Connection) -> bool {
 /// taken for the new one's, and all that must go on can be read from it.
 ///
 /// # Errors
-/// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`; `STORAGE_ERROR` while another program keeps it open.
+/// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`; `STORAGE_ERROR` if another program keeps it locked for all of
+/// [`BUSY_TIMEOUT`].
 pub(crate) fn settle_replaced(state_dir: &Path) -> Result<Replaced> {
     let database = state_dir.join(DATABASE);
     match fs::metadata(&database) {
@@ -317,6 +318,9 @@ fn of_database(database: &Path, error: rusqlite::Error) -> Error {
 
 fn into_one_file(database: &Path) -> rusqlite::Result<()> {
     let mut connection = open(database)?;
+    // From the first look on nobody else reads it. SQLite waits for readers to end there, and would not wait for one in
+    // `journal_mode`: somebody who looks into the database for a moment would fail the restore.
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     schema::migrate(&mut connection)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))?;

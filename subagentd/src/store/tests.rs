@@ -254,3 +254,21 @@ async fn an_owner_who_cannot_be_looked_up_just_now_is_not_taken_for_nobody() {
     std::fs::write(&path, "damaged".repeat(2000)).unwrap();
     restore::may_replace(dir.path(), &OwnerCheck(None)).unwrap();
 }
+
+#[tokio::test]
+async fn a_restore_waits_for_somebody_who_looks_into_the_database_it_replaces() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(restore::DATABASE);
+    let (store, _) = with_worker(&path).await;
+    store.close().await;
+    drop(store);
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM workers").unwrap();
+    let (done, settled) = std::sync::mpsc::channel();
+    let state_dir = dir.path().to_owned();
+    std::thread::spawn(move || done.send(restore::settle_replaced(&state_dir).map(drop)));
+    let early = settled.recv_timeout(Duration::from_millis(300));
+    assert!(early.is_err(), "it did not wait: {early:?}");
+    drop(reader);
+    settled.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
+}
