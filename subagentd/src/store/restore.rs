@@ -328,7 +328,11 @@ fn into_one_file(database: &Path) -> rusqlite::Result<()> {
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
         return Err(rusqlite::Error::SqliteFailure(busy, None));
     }
-    connection.query_row("SELECT value FROM meta WHERE key = 'seq_reserved'", [], |_| Ok(()))
+    connection.query_row("SELECT value FROM meta WHERE key = 'seq_reserved'", [], |_| Ok(()))?;
+    // The index of the WAL that is gone, of whoever looked before: who has the database to himself neither uses nor
+    // removes it.
+    let _ = fs::remove_file(beside(database, "-shm"));
+    Ok(())
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
