@@ -152,3 +152,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("remove.before_files", Hit, Remove),
     ("remove.after_files", Hit, Remove),
 ];
+
+/// Those that are passed again and again in this work, and how often at least.
+pub(crate) const AGAIN: &[(&str, u64)] = &[
+];

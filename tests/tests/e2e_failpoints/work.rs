@@ -203,3 +203,4 @@ fn stop_daemon(sandbox: &Sandbox) {
         assert_ne!(error["code"], "INTERNAL_ERROR", "{stopped}");
     }
 }
+
