@@ -101,7 +101,7 @@ fn nothing_is_lost_at_a_later_passing_either() {
     run("failpoints, a later passing", cases);
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore_refusals.rs`, `removal/`).
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`).
 const ELSEWHERE: &[&str] = &[
     "expire.after_mark",
     "backup.before_copy",
@@ -109,6 +109,9 @@ const ELSEWHERE: &[&str] = &[
     "backup.before_rename",
     "backup.after_rename",
     "restore.before_look",
+    "restore.before_write",
+    "restore.before_copy",
+    "restore.after_copy",
     "restore.before_carry_over",
     "restore.before_rename",
     "restore.after_exchange",

@@ -64,9 +64,11 @@ pub(super) fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
     (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
 }
 
-/// Gives what lies beside a database the names that belong to another one.
+/// Gives what lies beside a database the names that belong to another one. The index of a WAL is nobody's: whoever opens
+/// the database makes it anew.
 pub(super) fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
-    for end in BESIDE {
+    let _ = fs::remove_file(beside(from, INDEX));
+    for end in BESIDE.into_iter().filter(|end| *end != INDEX) {
         match fs::rename(beside(from, end), beside(to, end)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -88,7 +90,8 @@ pub(super) fn discard_beside(path: &Path) {
 }
 
 /// What SQLite makes beside a database.
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+const BESIDE: [&str; 3] = ["-wal", INDEX, "-journal"];
+const INDEX: &str = "-shm";
 
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
