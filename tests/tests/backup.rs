@@ -200,55 +200,73 @@ fn disturbed(point: &str, action: &str) -> (Sandbox, String, PathBuf) {
 
 #[test]
 fn a_daemon_that_dies_while_it_copies_leaves_a_whole_file_or_none() {
-    crowd("backup, abort", WIDTH, &POINTS, |point| (*point).to_owned(), |point| {
-        let (sandbox, worker, once) = disturbed(point, "abort");
-        let name = sandbox.file_name("kept/copy.db");
-        // The command asks the next daemon with the same key, which finds what was made, or makes it.
-        let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
-        assert!(once.exists(), "{point} was never reached");
-        assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
-        assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
-        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
-        sandbox.finish();
-    });
+    crowd(
+        "backup, abort",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "abort");
+            let name = sandbox.file_name("kept/copy.db");
+            // The command asks the next daemon with the same key, which finds what was made, or makes it.
+            let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
+            assert!(once.exists(), "{point} was never reached");
+            assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
+            assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+            sandbox.finish();
+        },
+    );
 }
 
 #[test]
 fn a_daemon_that_hangs_while_it_copies_serves_the_others_and_after_its_death_there_is_a_whole_file_or_none() {
-    crowd("backup, hang", WIDTH, &POINTS, |point| (*point).to_owned(), |point| {
-        let (sandbox, worker, once) = disturbed(point, "hang");
-        let name = sandbox.file_name("kept/copy.db");
-        let asking = sandbox.subagent(&["backup", &name]).spawn();
-        wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
-        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
-        sandbox.kill_daemon();
-        let data = asking.output().data_of("state.backed_up");
-        assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
-        assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
-        sandbox.finish();
-    });
+    crowd(
+        "backup, hang",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "hang");
+            let name = sandbox.file_name("kept/copy.db");
+            let asking = sandbox.subagent(&["backup", &name]).spawn();
+            wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
+            sandbox.kill_daemon();
+            let data = asking.output().data_of("state.backed_up");
+            assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
+            assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
+            sandbox.finish();
+        },
+    );
 }
 
 #[test]
 fn a_command_that_is_killed_while_its_backup_hangs_leaves_nothing_half_done() {
-    crowd("backup, hang without its command", WIDTH, &POINTS, |point| (*point).to_owned(), |point| {
-        let (sandbox, worker, once) = disturbed(point, "hang");
-        let (name, folder) = (sandbox.file_name("kept/copy.db"), sandbox.file("kept"));
-        let asking = sandbox.subagent(&["backup", &name]).spawn();
-        wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
-        assert_eq!(asking.kill(), "");
-        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
-        sandbox.kill_daemon();
-        let is_there = *point == "backup.after_rename";
-        assert_eq!(sandbox.file("kept/copy.db").exists(), is_there, "{point}");
-        let _ = sandbox.run(&["backup", &sandbox.file_name("kept/next.db")]).data_of("state.backed_up");
-        let expected: &[&str] = if is_there { &["copy.db", "next.db"] } else { &["next.db"] };
-        assert_eq!(names(&folder), expected, "{point}");
-        for file in expected {
-            assert_eq!(count(&folder.join(file), "SELECT count(*) FROM workers"), 1, "{point}: {file}");
-        }
-        sandbox.finish();
-    });
+    crowd(
+        "backup, hang without its command",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "hang");
+            let (name, folder) = (sandbox.file_name("kept/copy.db"), sandbox.file("kept"));
+            let asking = sandbox.subagent(&["backup", &name]).spawn();
+            wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
+            assert_eq!(asking.kill(), "");
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
+            sandbox.kill_daemon();
+            let is_there = *point == "backup.after_rename";
+            assert_eq!(sandbox.file("kept/copy.db").exists(), is_there, "{point}");
+            let _ = sandbox.run(&["backup", &sandbox.file_name("kept/next.db")]).data_of("state.backed_up");
+            let expected: &[&str] = if is_there { &["copy.db", "next.db"] } else { &["next.db"] };
+            assert_eq!(names(&folder), expected, "{point}");
+            for file in expected {
+                assert_eq!(count(&folder.join(file), "SELECT count(*) FROM workers"), 1, "{point}: {file}");
+            }
+            sandbox.finish();
+        },
+    );
 }
 
 /// So much is in the database that a copy of it takes a moment.

@@ -243,8 +243,10 @@ fn what_is_above_the_mark_must_be_there() {
         .query_row("SELECT expired_number FROM workers WHERE id = 1", [], |row| row.get(0))
         .unwrap();
     copy.database().execute("DELETE FROM events WHERE worker = 1 AND number = ?1", [mark + 1]).unwrap();
-    let worker: String =
-        copy.database().query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0)).unwrap();
+    let worker: String = copy
+        .database()
+        .query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0))
+        .unwrap();
     let head = json!({"n": mark + 1, "at": 1, "t": "update", "b": {}}).to_string();
     let mut bytes = Vec::new();
     codec::encode(head.as_bytes(), &mut bytes);

@@ -104,7 +104,7 @@ fn a_pipe_in_the_place_of_a_workers_lock_is_told_and_nobody_waits() {
 fn a_pipe_in_the_place_of_a_workers_log_costs_the_log_alone() {
     let (sandbox, worker) = without_runtime();
     let path = pipe(&sandbox, &format!("runtimes/{worker}.log"));
-    assert_eq!(sandbox.send(&worker, "!shell echo lost >&2\n!say well")["assistantText"], "well");
+    assert_eq!(sandbox.send(&worker, "!stderr lost\n!say well")["assistantText"], "well");
     refused(&sandbox.run(&["worker", "logs", &worker]), "STORAGE_ERROR");
     fs::remove_file(path).unwrap();
     sandbox.finish();

@@ -203,4 +203,3 @@ fn stop_daemon(sandbox: &Sandbox) {
         assert_ne!(error["code"], "INTERNAL_ERROR", "{stopped}");
     }
 }
-

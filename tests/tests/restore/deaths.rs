@@ -40,40 +40,52 @@ fn all_is_well(sandbox: &Sandbox, worker: &str, saved: &Kept, point: &str) {
 
 #[test]
 fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
-    crowd("restore, abort", WIDTH, POINTS, |point| (*point).to_owned(), |point| {
-        let (sandbox, worker, saved) = saved();
-        let _ = sandbox.send(&worker, "one");
-        let armed = format!("{point}=abort");
-        let died = sandbox.subagent(&["restore", &saved.file]).env("SUBAGENT_FAILPOINTS", armed).run();
-        assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
-        all_is_well(&sandbox, &worker, &saved, point);
-        sandbox.finish();
-    });
+    crowd(
+        "restore, abort",
+        WIDTH,
+        POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, saved) = saved();
+            let _ = sandbox.send(&worker, "one");
+            let armed = format!("{point}=abort");
+            let died = sandbox.subagent(&["restore", &saved.file]).env("SUBAGENT_FAILPOINTS", armed).run();
+            assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
+            all_is_well(&sandbox, &worker, &saved, point);
+            sandbox.finish();
+        },
+    );
 }
 
 #[test]
 fn a_restore_that_is_killed_while_it_hangs_leaves_the_old_database_or_the_new_one() {
-    crowd("restore, hang", WIDTH, POINTS, |point| (*point).to_owned(), |point| {
-        let (sandbox, worker, saved) = saved();
-        let _ = sandbox.send(&worker, "one");
-        let once = sandbox.file("reached");
-        let hanging = sandbox
-            .subagent(&["restore", &saved.file])
-            .env("SUBAGENT_FAILPOINTS", format!("{point}=hang"))
-            .env("SUBAGENT_FAILPOINTS_ONCE", &once)
-            .spawn();
-        wait_until("the restore to hang", LIMIT, || once.exists().then_some(()));
-        if *point == "restore.before_rename" && times(1) > 1 {
-            // No daemon can be started meanwhile, and whoever wants one is told why, at the end of its time.
-            let told = sandbox.run(&["worker", "list"]).error("DAEMON_START_FAILED");
-            assert!(told["message"].as_str().unwrap().contains("restoring a backup"), "{told}");
-            assert_eq!(told["retryable"], true);
-            assert!(sandbox.find_daemon().is_none());
-        }
-        assert_eq!(hanging.kill(), "");
-        all_is_well(&sandbox, &worker, &saved, point);
-        sandbox.finish();
-    });
+    crowd(
+        "restore, hang",
+        WIDTH,
+        POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, saved) = saved();
+            let _ = sandbox.send(&worker, "one");
+            let once = sandbox.file("reached");
+            let hanging = sandbox
+                .subagent(&["restore", &saved.file])
+                .env("SUBAGENT_FAILPOINTS", format!("{point}=hang"))
+                .env("SUBAGENT_FAILPOINTS_ONCE", &once)
+                .spawn();
+            wait_until("the restore to hang", LIMIT, || once.exists().then_some(()));
+            if *point == "restore.before_rename" && times(1) > 1 {
+                // No daemon can be started meanwhile, and whoever wants one is told why, at the end of its time.
+                let told = sandbox.run(&["worker", "list"]).error("DAEMON_START_FAILED");
+                assert!(told["message"].as_str().unwrap().contains("restoring a backup"), "{told}");
+                assert_eq!(told["retryable"], true);
+                assert!(sandbox.find_daemon().is_none());
+            }
+            assert_eq!(hanging.kill(), "");
+            all_is_well(&sandbox, &worker, &saved, point);
+            sandbox.finish();
+        },
+    );
 }
 
 /// What a restore fails with where these failpoints are armed; nothing has become of it then.

@@ -63,7 +63,11 @@ pub(super) fn jump_epoch(
 }
 
 /// Brings the rows to what can be true of them after a restore.
-pub(super) fn settle(connection: &Connection, to_look_at: &[String], now: Timestamp) -> rusqlite::Result<usize> {
+pub(super) fn settle(
+    connection: &Connection,
+    to_look_at: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<usize> {
     let released =
         connection.execute("UPDATE owners SET released_at = ?1 WHERE released_at IS NULL", [now.0])?;
     // Whether it was sent since nobody can tell, so it must not be sent again.

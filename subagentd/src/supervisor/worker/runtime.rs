@@ -149,9 +149,6 @@ impl Actor {
             // Closed: the process is ending, or it dropped us. Its end is told by the exit watch.
             runtime.link = None;
             runtime.reconnect_at = Some(Instant::now() + RECONNECT);
-            if subagent_failpoint::sabotaged("gone.invent") {
-                self.gone().await;
-            }
             return;
         };
         runtime.unresponsive = false;
