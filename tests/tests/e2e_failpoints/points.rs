@@ -163,7 +163,6 @@ pub(crate) const AGAIN: &[(&str, u64)] = &[
     ("journal.before_append", 12),
     ("journal.before_write", 12),
     ("journal.after_append", 12),
-    ("chore.before_commit", 4),
     ("worker_folder.before_create", 2),
     ("incarnation.after_commit", 2),
     ("spawn.before", 2),
