@@ -5,6 +5,7 @@
 //! `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the environment of the process arms them;
 //! with `SUBAGENT_FAILPOINTS_ONCE=FILE` beside it, only the process that can make that file carries anything out, so
 //! that the one that is started afterwards lives; its pid is in the file. `hang` stops the thread that comes there,
+//! `wait` until somebody removes that file, and
 //! `error(28)` fails with that number of the system instead of `EIO`. `name=abort@3` is carried out when the point is
 //! passed for the third time, by whichever process: each passing adds a byte to `FILE.name`.
 
@@ -61,7 +62,8 @@ mod armed {
     use std::ffi::OsStr;
     use std::fs::OpenOptions;
     use std::io::{self, Seek as _, Write as _};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
     const EIO: i32 = 5;
 
@@ -90,11 +92,14 @@ mod armed {
             if !passing.is_empty() && !passing.parse().is_ok_and(is_due) {
                 return Outcome::GoOn;
             }
-            let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(file) else {
+            let Ok(mut made) = OpenOptions::new().write(true).create_new(true).open(&file) else {
                 return Outcome::GoOn;
             };
             // Who reads it waits for the end of the line.
-            let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
+            let _ = made.write_all(format!("{}\n", std::process::id()).as_bytes());
+            while action == "wait" && Path::new(&file).exists() {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
         }
         carry_out(action)
     }

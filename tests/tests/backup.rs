@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -269,62 +268,45 @@ fn a_command_that_is_killed_while_its_backup_hangs_leaves_nothing_half_done() {
     );
 }
 
-/// So much is in the database that a copy of it takes a moment.
-fn swollen(sandbox: &Sandbox) {
-    let stopped = sandbox.command("subagentd").args(["stop"]).run();
-    assert!(stopped.status.success(), "{stopped}");
-    let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
-    let much = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 150)
-                INSERT INTO requests (key, fingerprint, response, created_at)
-                  SELECT 'much' || n, 'x', hex(randomblob(500000)), unixepoch() * 1000 FROM n";
-    database.execute_batch(much).unwrap();
-}
-
-/// Waits until a part of the copy is written.
-fn wait_for_a_part(folder: &Path) {
-    wait_until("a part of the copy", LIMIT, || {
-        let entries = fs::read_dir(folder).unwrap().flatten();
-        let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-        sizes.max().filter(|size| *size > 0)
-    });
-}
-
 #[test]
 fn a_daemon_that_is_told_to_end_while_it_copies_ends_at_once_and_leaves_nothing() {
-    let (sandbox, _) = Sandbox::with_worker();
-    swollen(&sandbox);
-    let folder = sandbox.file("kept");
-    fs::create_dir(&folder).unwrap();
-    let socket_is_there = |line: &str| line.contains("running").then_some(());
+    let (sandbox, _, once) = disturbed("backup.before_copy", "wait");
+    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    // So much that a copy of it would take a moment.
+    let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
+    let much = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 8000)
+                INSERT INTO requests (key, fingerprint, response, created_at)
+                  SELECT 'much' || n, 'much', hex(randomblob(500)), unixepoch() * 1000 FROM n";
+    database.execute_batch(much).unwrap();
+    drop(database);
     let daemon = sandbox.command("subagentd").args(["run"]).spawn();
-    daemon.wait_line("its start", socket_is_there);
-    let socket = sandbox.daemon_info().unwrap().socket;
-    let body = json!({"path": sandbox.file_name("kept/copy.db")}).to_string();
-    let protocol = format!("Subagent-Protocol: {}", subagent_protocol::PROTOCOL);
-    let answer = thread::scope(|scope| {
-        let asked = scope.spawn(|| request(&socket, &["POST /v1/daemon/backup HTTP/1.1", &protocol], &body));
-        wait_for_a_part(&folder);
-        daemon.signal(Signal::SIGINT);
-        asked.join().unwrap().json()
+    daemon.wait_line("its start", |line| line.contains("running").then_some(()));
+    let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
+    wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
+    assert!(names(&sandbox.file("kept"))[0].ends_with(".unfinished"));
+    // For somebody who waits it would go on for some seconds.
+    assert_eq!(asking.kill(), "");
+    daemon.signal(Signal::SIGINT);
+    let log = sandbox.state_dir().join("logs/subagentd.log");
+    wait_until("the daemon to hear of its end", LIMIT, || {
+        fs::read_to_string(&log).unwrap().contains("SIGINT").then_some(())
     });
-    assert_eq!(answer["ok"], false, "it was finished before it was told to end: {answer}");
-    assert_eq!(answer["error"]["code"], "DAEMON_NOT_RUNNING", "{answer}");
+    fs::remove_file(&once).unwrap();
     assert_eq!(daemon.output().status.code(), Some(0));
-    assert_eq!(names(&folder), Vec::<String>::new());
+    assert_eq!(names(&sandbox.file("kept")), Vec::<String>::new());
     sandbox.finish();
 }
 
 #[test]
 fn a_command_that_is_interrupted_ends_at_once_and_its_backup_is_whole() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    swollen(&sandbox);
+    let (sandbox, worker, once) = disturbed("backup.before_copy", "wait");
     let folder = sandbox.file("kept");
-    fs::create_dir(&folder).unwrap();
     let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
-    wait_for_a_part(&folder);
+    wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
     asking.signal(Signal::SIGINT);
     let ended = asking.output();
     assert_eq!(ended.status.signal(), Some(Signal::SIGINT as i32), "{ended}");
+    fs::remove_file(&once).unwrap();
     wait_until("the copy to be whole", LIMIT, || (names(&folder) == ["copy.db"]).then_some(()));
     assert_eq!(count(&folder.join("copy.db"), "SELECT count(*) FROM workers"), 1);
     assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
