@@ -13,9 +13,9 @@ const SECONDS: usize = 30;
 const WORKERS: usize = 4;
 /// The first part, in which everything that is kept is made once.
 const WARM_UP: u32 = 4;
-/// The bounds, three to five times what is measured: nothing more open, 1 MiB more memory, 4 MiB of WAL.
+/// The bounds, two to four times what is measured: nothing more open, 1 to 3 MiB more memory, 4 MiB of WAL.
 const FILES: u64 = 4;
-const MEMORY_KIB: u64 = 4 * 1024;
+const MEMORY_KIB: u64 = 6 * 1024;
 /// It is written back, when nothing waits, from 1,000 pages on.
 const WAL_BYTES: u64 = 16 * 1024 * 1024;
 /// A segment is sealed at 16 MiB; one batch goes beyond.
