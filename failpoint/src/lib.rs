@@ -4,7 +4,10 @@
 //! Must not exist in an ordinary build: without the feature `enabled` every call compiles to nothing. With it,
 //! `SUBAGENT_FAILPOINTS="name=abort;name2=exit(3);name3=hang;name4=error"` in the environment of the process arms them;
 //! with `SUBAGENT_FAILPOINTS_ONCE=FILE` beside it, only the process that can make that file carries anything out, so
-//! that the one that is started afterwards lives; its pid is in the file. `hang` stops the thread that comes there.
+//! that the one that is started afterwards lives; its pid is in the file. `hang` stops the thread that comes there,
+//! `wait` until somebody removes that file, and
+//! `error(28)` fails with that number of the system instead of `EIO`. `name=abort@3` is carried out when the point is
+//! passed for the third time, by whichever process: each passing adds a byte to `FILE.name`.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,12 +23,12 @@ pub fn hit(name: &str) {
 /// As [`hit`], in front of something that can fail.
 ///
 /// # Errors
-/// `EIO` if `error` is armed under this name.
+/// `EIO`, or what it says, if `error` is armed under this name.
 #[inline]
 pub fn check(name: &str) -> io::Result<()> {
     #[cfg(feature = "enabled")]
-    if armed::hit(name) == armed::Outcome::Fail {
-        return Err(io::Error::from_raw_os_error(armed::EIO));
+    if let armed::Outcome::Fail(number) = armed::hit(name) {
+        return Err(io::Error::from_raw_os_error(number));
     }
     let _ = name;
     Ok(())
@@ -56,15 +59,18 @@ pub fn armed_with() -> impl Iterator<Item = (OsString, OsString)> {
 
 #[cfg(feature = "enabled")]
 mod armed {
+    use std::ffi::OsStr;
     use std::fs::OpenOptions;
-    use std::io::Write as _;
+    use std::io::{self, Seek as _, Write as _};
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
-    pub(crate) const EIO: i32 = 5;
+    const EIO: i32 = 5;
 
     #[derive(Debug, PartialEq, Eq)]
     pub(crate) enum Outcome {
         GoOn,
-        Fail,
+        Fail(i32),
     }
 
     pub(crate) fn sabotaged(name: &str) -> bool {
@@ -80,25 +86,49 @@ mod armed {
             .find(|(armed, _)| armed.trim() == name)
             .map(|(_, action)| action.trim());
         let Some(action) = action else { return Outcome::GoOn };
+        let (action, passing) = action.split_once('@').unwrap_or((action, ""));
         if let Some(file) = std::env::var_os("SUBAGENT_FAILPOINTS_ONCE") {
-            let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(file) else {
+            let is_due = |passing| passed(&file, name).is_ok_and(|passed| passed == passing);
+            if !passing.is_empty() && !passing.parse().is_ok_and(is_due) {
+                return Outcome::GoOn;
+            }
+            let Ok(mut made) = OpenOptions::new().write(true).create_new(true).open(&file) else {
                 return Outcome::GoOn;
             };
             // Who reads it waits for the end of the line.
-            let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
+            let _ = made.write_all(format!("{}\n", std::process::id()).as_bytes());
+            while action == "wait" && Path::new(&file).exists() {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
         }
+        carry_out(action)
+    }
+
+    /// How often this point was passed, this time included: the place of the byte that this passing adds, which nobody
+    /// else can have.
+    fn passed(file: &OsStr, name: &str) -> io::Result<u64> {
+        let mut path = file.to_owned();
+        path.push(format!(".{name}"));
+        let mut file = OpenOptions::new().append(true).create(true).open(PathBuf::from(path))?;
+        file.write_all(b".")?;
+        file.stream_position()
+    }
+
+    fn carry_out(action: &str) -> Outcome {
+        let number = |word: &str| -> Option<i32> {
+            action.strip_prefix(word)?.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
+        };
         match action {
             "abort" => std::process::abort(),
             "hang" => loop {
                 std::thread::park();
             },
-            "error" => Outcome::Fail,
+            "error" => Outcome::Fail(EIO),
             _ => {
-                let code = action.strip_prefix("exit(").and_then(|rest| rest.strip_suffix(')'));
-                if let Some(code) = code.and_then(|code| code.parse().ok()) {
+                if let Some(code) = number("exit") {
                     std::process::exit(code);
                 }
-                Outcome::GoOn
+                number("error").map_or(Outcome::GoOn, Outcome::Fail)
             }
         }
     }

@@ -4,11 +4,14 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, request};
+use subagent_tests::harness::{Sandbox, assert_shape, crowd, request, wait_until};
 
 fn count(file: &Path, sql: &str) -> i64 {
     let connection = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
@@ -174,23 +177,138 @@ fn a_process_below_a_worker_can_neither_back_up_nor_restore() {
     sandbox.finish();
 }
 
+/// The places where a backup is disturbed.
+const POINTS: [&str; 4] =
+    ["backup.before_copy", "backup.after_copy", "backup.before_rename", "backup.after_rename"];
+/// So many at the same time: mostly it is waited for processes.
+const WIDTH: usize = 4;
+/// For a point to be reached.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A worker, and an empty folder for copies, in a world where this happens at this point, once.
+fn disturbed(point: &str, action: &str) -> (Sandbox, String, PathBuf) {
+    let mut sandbox = Sandbox::new();
+    let once = sandbox.file("reached");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}={action}"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    fs::create_dir(sandbox.file("kept")).unwrap();
+    (sandbox, worker, once)
+}
+
 #[test]
 fn a_daemon_that_dies_while_it_copies_leaves_a_whole_file_or_none() {
-    for point in ["backup.before_copy", "backup.after_copy", "backup.before_rename", "backup.after_rename"] {
-        let mut sandbox = Sandbox::new();
-        let once = sandbox.file("aborted");
-        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort"));
-        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
-        sandbox.init();
-        let worker = sandbox.start("demo");
-        let name = sandbox.file_name("copy.db");
-        // The command asks the next daemon with the same key, which finds what was made, or makes it.
-        let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
-        assert!(once.exists(), "{point} was never reached");
-        assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
-        let folder = Path::new(&name).parent().unwrap();
-        assert!(!names(folder).iter().any(|name| name.ends_with(".unfinished")), "{point}");
-        assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
-        sandbox.finish();
-    }
+    crowd(
+        "backup, abort",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "abort");
+            let name = sandbox.file_name("kept/copy.db");
+            // The command asks the next daemon with the same key, which finds what was made, or makes it.
+            let data = sandbox.run(&["backup", &name]).data_of("state.backed_up");
+            assert!(once.exists(), "{point} was never reached");
+            assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
+            assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+            sandbox.finish();
+        },
+    );
+}
+
+#[test]
+fn a_daemon_that_hangs_while_it_copies_serves_the_others_and_after_its_death_there_is_a_whole_file_or_none() {
+    crowd(
+        "backup, hang",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "hang");
+            let name = sandbox.file_name("kept/copy.db");
+            let asking = sandbox.subagent(&["backup", &name]).spawn();
+            wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
+            sandbox.kill_daemon();
+            let data = asking.output().data_of("state.backed_up");
+            assert_eq!(count(Path::new(&name), "SELECT count(*) FROM workers"), 1, "{point}: {data}");
+            assert_eq!(names(&sandbox.file("kept")), ["copy.db"], "{point}");
+            sandbox.finish();
+        },
+    );
+}
+
+#[test]
+fn a_command_that_is_killed_while_its_backup_hangs_leaves_nothing_half_done() {
+    crowd(
+        "backup, hang without its command",
+        WIDTH,
+        &POINTS,
+        |point| (*point).to_owned(),
+        |point| {
+            let (sandbox, worker, once) = disturbed(point, "hang");
+            let (name, folder) = (sandbox.file_name("kept/copy.db"), sandbox.file("kept"));
+            let asking = sandbox.subagent(&["backup", &name]).spawn();
+            wait_until("the backup to hang", LIMIT, || once.exists().then_some(()));
+            assert_eq!(asking.kill(), "");
+            assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well", "{point}");
+            sandbox.kill_daemon();
+            let is_there = *point == "backup.after_rename";
+            assert_eq!(sandbox.file("kept/copy.db").exists(), is_there, "{point}");
+            let _ = sandbox.run(&["backup", &sandbox.file_name("kept/next.db")]).data_of("state.backed_up");
+            let expected: &[&str] = if is_there { &["copy.db", "next.db"] } else { &["next.db"] };
+            assert_eq!(names(&folder), expected, "{point}");
+            for file in expected {
+                assert_eq!(count(&folder.join(file), "SELECT count(*) FROM workers"), 1, "{point}: {file}");
+            }
+            sandbox.finish();
+        },
+    );
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_while_it_copies_ends_at_once_and_leaves_nothing() {
+    let (sandbox, _, once) = disturbed("backup.before_copy", "wait");
+    let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    // So much that a copy of it would take a moment.
+    let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
+    let much = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 8000)
+                INSERT INTO requests (key, fingerprint, response, created_at)
+                  SELECT 'much' || n, 'much', hex(randomblob(500)), unixepoch() * 1000 FROM n";
+    database.execute_batch(much).unwrap();
+    drop(database);
+    let daemon = sandbox.command("subagentd").args(["run"]).spawn();
+    daemon.wait_line("its start", |line| line.contains("running").then_some(()));
+    let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
+    wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
+    assert!(names(&sandbox.file("kept"))[0].ends_with(".unfinished"));
+    // For somebody who waits it would go on for some seconds.
+    assert_eq!(asking.kill(), "");
+    daemon.signal(Signal::SIGINT);
+    let log = sandbox.state_dir().join("logs/subagentd.log");
+    wait_until("the daemon to hear of its end", LIMIT, || {
+        fs::read_to_string(&log).unwrap().contains("SIGINT").then_some(())
+    });
+    fs::remove_file(&once).unwrap();
+    assert_eq!(daemon.output().status.code(), Some(0));
+    assert_eq!(names(&sandbox.file("kept")), Vec::<String>::new());
+    sandbox.finish();
+}
+
+#[test]
+fn a_command_that_is_interrupted_ends_at_once_and_its_backup_is_whole() {
+    let (sandbox, worker, once) = disturbed("backup.before_copy", "wait");
+    let folder = sandbox.file("kept");
+    let asking = sandbox.subagent(&["backup", &sandbox.file_name("kept/copy.db")]).spawn();
+    wait_until("the backup to begin", LIMIT, || once.exists().then_some(()));
+    asking.signal(Signal::SIGINT);
+    let ended = asking.output();
+    assert_eq!(ended.status.signal(), Some(Signal::SIGINT as i32), "{ended}");
+    fs::remove_file(&once).unwrap();
+    wait_until("the copy to be whole", LIMIT, || (names(&folder) == ["copy.db"]).then_some(()));
+    assert_eq!(count(&folder.join("copy.db"), "SELECT count(*) FROM workers"), 1);
+    assert_eq!(sandbox.send(&worker, "well")["assistantText"], "well");
+    sandbox.finish();
 }

@@ -198,6 +198,8 @@ fn what_is_above_the_mark_must_be_there() {
     const EXPIRE: &str =
         "UPDATE workers SET expired_seq = (SELECT max(message_seq) FROM turns WHERE worker = workers.id) - 2,
              created_at = created_at - 30 * 24 * 3600 * 1000 WHERE id = 1;
+         UPDATE workers SET expired_number =
+           (SELECT max(number) FROM events WHERE worker = workers.id AND seq <= expired_seq) WHERE id = 1;
          DELETE FROM events WHERE worker = 1 AND type <> 'worker.started'
            AND seq <= (SELECT expired_seq FROM workers WHERE id = 1);
          DELETE FROM approvals WHERE asked_seq <= (SELECT expired_seq FROM workers WHERE id = 1);
@@ -228,6 +230,30 @@ fn what_is_above_the_mark_must_be_there() {
         "a turn has one end",
         &then(&format!("DELETE FROM events WHERE type = 'turn.completed' AND {of}")),
     );
+    // The first record above the mark, and everything above it.
+    for which in ["= (SELECT expired_number + 1 FROM workers WHERE id = 1)", "IS NOT NULL"] {
+        let missing = then(&format!("DELETE FROM events WHERE worker = 1 AND number {which}"));
+        red_after("numbers have no gap and no duplicate", &missing);
+    }
+    // The journal still has it.
+    let copy = Copy::new();
+    copy.database().execute_batch(EXPIRE).unwrap();
+    let mark: i64 = copy
+        .database()
+        .query_row("SELECT expired_number FROM workers WHERE id = 1", [], |row| row.get(0))
+        .unwrap();
+    copy.database().execute("DELETE FROM events WHERE worker = 1 AND number = ?1", [mark + 1]).unwrap();
+    let worker: String = copy
+        .database()
+        .query_row("SELECT worker_id FROM workers WHERE id = 1", [], |row| row.get(0))
+        .unwrap();
+    let head = json!({"n": mark + 1, "at": 1, "t": "update", "b": {}}).to_string();
+    let mut bytes = Vec::new();
+    codec::encode(head.as_bytes(), &mut bytes);
+    let folder = copy.path(&format!("runtimes/{worker}"));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("99.journal"), bytes).unwrap();
+    red(&copy.evidence, "the journal is stored");
 }
 
 #[test]

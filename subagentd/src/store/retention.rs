@@ -167,13 +167,17 @@ impl Tx<'_> {
         Ok(looks.doubted.is_none())
     }
 
-    /// Marks the events of a worker up to this one as deleted.
+    /// Marks the events of a worker up to this one as deleted, and notes which record is the last of them.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn mark_expired(&self, worker: RowId, up_to: i64) -> Result<()> {
         self.execute(
-            "UPDATE workers SET expired_seq = max(expired_seq, ?2) WHERE id = ?1 AND removed_at IS NULL",
+            // The plus has the events looked through from the mark on backwards: a record lies near it.
+            "UPDATE workers SET expired_seq = max(expired_seq, ?2), expired_number = max(expired_number, coalesce(
+               (SELECT number FROM events WHERE seq <= ?2 AND +worker = ?1 AND +number IS NOT NULL
+                ORDER BY seq DESC LIMIT 1), 0))
+             WHERE id = ?1 AND removed_at IS NULL",
             params![worker.0, up_to],
         )?;
         Ok(())

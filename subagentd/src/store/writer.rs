@@ -81,6 +81,13 @@ impl Writer {
                 |row| row.get(0),
             )
             .map_err(StoreError::from)?;
+        let reserved = if subagent_failpoint::sabotaged("seq.again") {
+            // What nobody has any more, although somebody has seen it.
+            let newest = "SELECT coalesce(max(seq), 0) FROM events";
+            connection.query_row(newest, [], |row| row.get(0)).map_err(StoreError::from)?
+        } else {
+            reserved
+        };
         let (work, inbox) = mpsc::channel();
         let mut state = WriterState {
             connection,
@@ -329,6 +336,9 @@ impl WriterState {
     }
 
     fn checkpoint(&self, idle: bool) {
+        if subagent_failpoint::sabotaged("checkpoint.never") {
+            return;
+        }
         let pages = wal_pages(&self.connection);
         if pages > CHECKPOINT_PAGES_ALWAYS || (idle && pages > CHECKPOINT_PAGES_IDLE) {
             let checked = check("checkpoint.before_write");

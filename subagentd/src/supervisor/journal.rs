@@ -198,6 +198,9 @@ fn next_segment(directory: &Path, segment: u64) -> Option<u64> {
 
 /// Removes the segments before `segment`: everything in them is stored.
 pub(super) fn remove_before(directory: &Path, segment: u64) {
+    if subagent_failpoint::sabotaged("segment.keep") {
+        return;
+    }
     for (_, path) in segments(directory).filter(|(number, _)| *number < segment) {
         let checked = subagent_failpoint::check("segment.before_unlink");
         if let Err(error) = checked.and_then(|()| std::fs::remove_file(&path)) {

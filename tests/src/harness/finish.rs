@@ -136,7 +136,7 @@ fn append_logs(folder: &Path, text: &mut String) {
         let path = entry.path();
         if path.is_dir() {
             append_logs(&path, text);
-        } else if path.extension().is_none_or(|end| end != "journal") {
+        } else if path.is_file() && path.extension().is_none_or(|end| end != "journal") {
             let bytes = fs::read(&path).unwrap_or_default();
             if !bytes.is_empty() {
                 let tail =

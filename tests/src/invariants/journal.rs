@@ -14,12 +14,7 @@ pub(super) const LIMIT: usize = 256 * 1024 * 1024;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
-    let mut workers = database.prepare(
-        "SELECT w.id, w.worker_id, w.number,
-                CASE w.expired_seq WHEN 0 THEN 1 ELSE coalesce((SELECT min(e.number) FROM events e
-                     WHERE e.worker = w.id), w.number + 1) END
-         FROM workers w",
-    )?;
+    let mut workers = database.prepare("SELECT id, worker_id, number, expired_number + 1 FROM workers")?;
     let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     for worker in workers {
         let (id, worker_id, cursor, first): (i64, String, i64, i64) = worker?;

@@ -11,12 +11,14 @@ pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec
         database,
         "the records of a worker are not 1, 2, 3, ... up to its cursor",
         "SELECT w.worker_id, w.number AS cursor, count(e.number) AS stored, min(e.number) AS first,
-                max(e.number) AS last, count(DISTINCT e.number) AS different
+                max(e.number) AS last, count(DISTINCT e.number) AS different, w.expired_number
          FROM workers w LEFT JOIN events e ON e.worker = w.id AND e.number IS NOT NULL GROUP BY w.id
          HAVING CASE w.expired_seq
              WHEN 0 THEN stored <> cursor OR different <> cursor OR coalesce(first, 1) <> 1
                   OR coalesce(last, 0) <> cursor
-             ELSE stored > 0 AND (stored <> cursor - first + 1 OR different <> stored OR last <> cursor) END
+             ELSE stored <> cursor - w.expired_number OR different <> stored
+                  OR coalesce(first, w.expired_number + 1) <> w.expired_number + 1
+                  OR coalesce(last, w.expired_number) <> cursor END
             AND NOT EXISTS (SELECT 1 FROM events g WHERE g.worker = w.id AND g.type = 'journal.gap')",
     )?;
     violations.extend(none_of(

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use points::{Job, Kind, POINTS};
-use subagent_tests::harness::crowd;
+use points::{AGAIN, Job, Kind, POINTS};
+use subagent_tests::harness::{Random, crowd, times};
 
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,13 @@ struct Case {
     point: &'static str,
     fault: Fault,
     job: Job,
+    /// At which passing of the point, over all processes.
+    passing: u64,
 }
 
 impl Case {
     fn name(&self) -> String {
-        format!("{}={}", self.point, self.action())
+        format!("{}={}@{}", self.point, self.action(), self.passing)
     }
 
     const fn action(&self) -> &'static str {
@@ -49,31 +51,57 @@ impl Case {
 /// So many at the same time: a case mostly waits for processes that start.
 const WIDTH: usize = 16;
 
-fn cases(fault: Fault) -> Vec<Case> {
-    let can = |kind: Kind| fault != Fault::Error || kind == Kind::Check;
-    let points = POINTS.iter().filter(|(_, kind, _)| can(*kind));
-    let mut cases: Vec<Case> = points.map(|(point, _, job)| Case { point, fault, job: *job }).collect();
-    // Those that take longest begin first.
+/// What can happen at a point.
+fn faults(kind: Kind) -> &'static [Fault] {
+    match kind {
+        Kind::Hit => &[Fault::Abort, Fault::Hang],
+        Kind::Check => &[Fault::Abort, Fault::Hang, Fault::Error],
+    }
+}
+
+/// Runs the cases, those that take longest first.
+fn run(suite: &str, mut cases: Vec<Case>) {
     cases.sort_by_key(|case| !matches!(case.job, Job::Flood | Job::Stream | Job::Frozen));
-    cases
+    crowd(suite, WIDTH, &cases, Case::name, work::run);
+}
+
+/// Each point when it is passed for the first time; in the long run as many times.
+fn at_the_first_passing(suite: &str, fault: Fault) {
+    let points = POINTS.iter().filter(|(_, kind, _)| faults(*kind).contains(&fault));
+    let cases = points.map(|(point, _, job)| Case { point, fault, job: *job, passing: 1 });
+    run(suite, cases.flat_map(|case| std::iter::repeat_n(case, times(1))).collect());
 }
 
 #[test]
 fn whoever_dies_at_a_failpoint_nothing_is_lost() {
-    crowd("failpoints, abort", WIDTH, &cases(Fault::Abort), Case::name, work::run);
+    at_the_first_passing("failpoints, abort", Fault::Abort);
 }
 
 #[test]
 fn whoever_hangs_at_a_failpoint_others_are_answered_and_after_its_death_everything_goes_on() {
-    crowd("failpoints, hang", WIDTH, &cases(Fault::Hang), Case::name, work::run);
+    at_the_first_passing("failpoints, hang", Fault::Hang);
 }
 
 #[test]
 fn what_fails_at_a_failpoint_is_told_or_done_again_and_nothing_is_lost() {
-    crowd("failpoints, error", WIDTH, &cases(Fault::Error), Case::name, work::run);
+    at_the_first_passing("failpoints, error", Fault::Error);
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore_refusals.rs`, `removal/`).
+#[test]
+fn nothing_is_lost_at_a_later_passing_either() {
+    let mut random = Random::announced();
+    let mut cases = Vec::new();
+    for (point, passings) in AGAIN {
+        let (point, kind, job) = POINTS.iter().find(|(name, ..)| name == point).unwrap();
+        for _ in 0..times(1) {
+            let (fault, passing) = (*random.pick(faults(*kind)), 2 + random.below(passings - 1));
+            cases.push(Case { point, fault, job: *job, passing });
+        }
+    }
+    run("failpoints, a later passing", cases);
+}
+
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`).
 const ELSEWHERE: &[&str] = &[
     "expire.after_mark",
     "backup.before_copy",
@@ -81,6 +109,9 @@ const ELSEWHERE: &[&str] = &[
     "backup.before_rename",
     "backup.after_rename",
     "restore.before_look",
+    "restore.before_write",
+    "restore.before_copy",
+    "restore.after_copy",
     "restore.before_carry_over",
     "restore.before_rename",
     "restore.after_exchange",

@@ -9,10 +9,15 @@ use nix::sys::signal::Signal;
 use subagent_tests::harness::{Sandbox, say, wait_until};
 
 use super::keys::repeated;
-use super::owners::done_without_a_right;
+use super::owners::{done_without_a_right, not_the_last_one_alone};
 use super::requests::prepare;
-use super::soak::{Sample, work};
+use super::soak::{at_rest, work};
 use super::starts::{first_commands, more_than_one_daemon};
+
+/// For what happens within moments.
+const SOON: Duration = Duration::from_secs(15);
+/// The soak has noticed a break before.
+const ENOUGH: Duration = Duration::from_secs(40);
 
 /// A product that breaks its word here.
 fn broken(word: &str) -> Sandbox {
@@ -159,21 +164,28 @@ fn a_row_that_contradicts_itself_turns_red() {
     only(&sandbox.finish_broken(), "the database is sound");
 }
 
+/// The soak with one worker, until what this break lets grow has grown too much.
+#[track_caller]
+fn the_soak_turns_red(word: &str, what: &str) {
+    let (sandbox, worker) = broken_with_worker(word);
+    let workers = [worker];
+    let part = Duration::from_secs(2);
+    let mut turns = work(&sandbox, &workers, Instant::now() + part, "warm");
+    let warm = at_rest(&sandbox, &workers);
+    let begun = Instant::now();
+    let mut grown = Vec::new();
+    while grown.is_empty() && begun.elapsed() < ENOUGH {
+        turns += work(&sandbox, &workers, Instant::now() + part, &format!("leak-{turns}"));
+        grown = at_rest(&sandbox, &workers).grown(&warm);
+    }
+    assert!(grown.iter().any(|grown| grown.contains(what)), "{turns} turns: {grown:?}");
+    say(&format!("the soak turned red after {turns} turns: {}", grown[0]));
+}
+
 #[test]
 #[ignore = "on demand: breaks the product on purpose"]
 fn a_descriptor_that_leaks_turns_red() {
-    let (sandbox, worker) = broken_with_worker("turn.leak_descriptor");
-    let workers = [worker];
-    let part = Duration::from_secs(2);
-    let _ = work(&sandbox, &workers, Instant::now() + part, "warm");
-    let warm = Sample::take(&sandbox);
-    let turns = work(&sandbox, &workers, Instant::now() + 4 * part, "leak");
-    let grown = Sample::take(&sandbox).grown(&warm);
-    assert!(
-        grown.iter().any(|what| what.contains("open files")),
-        "{turns} turns, and the soak stayed green: {grown:?}"
-    );
-    say(&format!("the soak turned red after {turns} turns: {}", grown[0]));
+    the_soak_turns_red("turn.leak_descriptor", "open files");
 }
 
 #[test]
@@ -184,6 +196,88 @@ fn a_handle_that_is_not_looked_at_turns_red() {
     let wrong = done_without_a_right(&sandbox, &first);
     assert!(!wrong.is_empty(), "bad handles stayed green");
     say(&format!("bad handles turned red: {}", wrong[0].chars().take(200).collect::<String>()));
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_number_that_is_given_again_turns_red() {
+    let (sandbox, worker) = broken_with_worker("seq.again");
+    let _ = sandbox.send(&worker, "seen");
+    let _ = sandbox.events(&worker);
+    // Nothing of it is left, so that nothing but the reservation keeps its numbers from others.
+    sandbox.run(&["worker", "rm", &worker, "--force"]).data_of("worker.removed");
+    let folder = sandbox.state_dir().join("runtimes").join(&worker);
+    wait_until("the worker to be deleted", SOON, || (!folder.exists()).then_some(()));
+    sandbox.kill_daemon();
+    let next = sandbox.start("demo");
+    let _ = sandbox.send(&next, "others have seen its numbers");
+    some(&sandbox.finish_broken(), "what was acknowledged is stored");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_runtime_that_is_given_up_while_it_lives_turns_red() {
+    let (sandbox, worker) = broken_with_worker("gone.invent");
+    let gate = sandbox.gate("never");
+    let accepted = sandbox.send_no_wait(&worker, &format!("!say begun\n{}", gate.directive()));
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    let (lookout, runtime) = (sandbox.lookout(), sandbox.runtime(&worker));
+    // The next daemon finds it, and says that there is none.
+    sandbox.kill_daemon();
+    let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    some(&sandbox.violations(), "nothing runs without a runtime");
+    assert!(runtime.lives());
+    wait_until("the lookout to see it", SOON, || lookout.seen().then_some(()));
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_decision_of_which_nobody_hears_turns_red() {
+    // Delivered, and nobody says so; not delivered, and nobody says so.
+    let (sandbox, worker) = broken_with_worker("decision.keep_open");
+    let waited = sandbox.send(&worker, "!ask execute it\n!say done");
+    let _ = sandbox.approve(&worker, &waited["requestId"], "allow");
+    assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed");
+    some(&sandbox.violations(), "an approval has one end");
+    let (sandbox, worker) = broken_with_worker("approval.keep_open");
+    let waited = sandbox.send(&worker, "!ask execute it");
+    let runtime = sandbox.runtime(&worker);
+    runtime.signal(Signal::SIGSTOP);
+    let decided = sandbox.approve(&worker, &waited["requestId"], "allow").data_of("approval.decided");
+    assert_eq!(decided["delivery"], "pending", "{decided}");
+    sandbox.kill(&runtime);
+    let _ = sandbox.turn_end(&waited);
+    some(&sandbox.violations(), "an approval has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn an_owner_who_is_not_released_by_a_takeover_turns_red() {
+    let (sandbox, _) = broken_with_worker("owner.keep");
+    let takeover = || sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
+    let granted = [takeover(), takeover()];
+    let wrong = not_the_last_one_alone(&sandbox, &granted);
+    assert!(!wrong.is_empty(), "two owners stayed green");
+    say(&format!("one owner turned red: {}", wrong[0].chars().take(200).collect::<String>()));
+    some(&sandbox.violations(), "an ownership has one owner");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn memory_that_is_not_given_back_turns_red() {
+    the_soak_turns_red("turn.leak_memory", "KiB of its own");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_journal_that_is_never_deleted_turns_red() {
+    the_soak_turns_red("segment.keep", "segments of journals");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
+fn a_wal_that_is_never_written_back_turns_red() {
+    the_soak_turns_red("checkpoint.never", "bytes of WAL");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::json;
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
-use super::{count, database, days_earlier, stop_daemon, text, wait_until_deleted};
+use super::{SOON, count, database, days_earlier, stop_daemon, text, wait_until_deleted};
 
 #[test]
 fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
@@ -49,6 +49,43 @@ fn it_removes_what_has_been_stopped_for_longer_and_says_what() {
     let left = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     assert_eq!((&left["count"], &left["items"][0]["workerId"]), (&json!(1), &json!(running)));
     assert_eq!(sandbox.send(&running, "still here")["assistantText"], "still here");
+    sandbox.finish();
+}
+
+#[test]
+fn many_are_removed_in_several_steps_and_all_of_them_are_told() {
+    const MANY: i64 = 250;
+    let sandbox = Sandbox::new();
+    let _ = sandbox.init();
+    let [one, running] = [(), ()].map(|()| sandbox.start("demo"));
+    let _ = sandbox.run(&["worker", "stop", &one]).data_of("worker.stopped");
+    stop_daemon(&sandbox);
+    let database = database(&sandbox);
+    let columns: String = database
+        .query_row(
+            "SELECT group_concat(name) FROM pragma_table_info('workers') WHERE name NOT IN ('id', 'worker_id')",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let more = format!(
+        "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY} - 1)
+         INSERT INTO workers (worker_id, {columns})
+           SELECT printf('w_%010x', n), {columns} FROM n, workers WHERE worker_id = '{one}';
+         UPDATE meta SET value = (SELECT max(id) FROM workers) WHERE key = 'worker_key'"
+    );
+    database.execute_batch(&more).unwrap();
+    let dry = sandbox.run(&["prune", "--older-than", "0", "--dry-run"]).data_of("state.pruned");
+    assert_eq!(dry["count"], MANY, "{dry}");
+    let pruned = sandbox.run(&["prune", "--older-than", "0"]).data_of("state.pruned");
+    assert_eq!(pruned["items"], dry["items"]);
+    assert_eq!(pruned["items"].as_array().unwrap().len(), usize::try_from(MANY).unwrap());
+    assert_eq!(count(&sandbox, "SELECT count(*) FROM removed_workers"), MANY);
+    wait_until("all rows to be deleted", SOON, || {
+        (count(&sandbox, "SELECT count(*) FROM workers") == 1).then_some(())
+    });
+    let left = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!((&left["count"], &left["items"][0]["workerId"]), (&json!(1), &json!(running)));
     sandbox.finish();
 }
 

@@ -17,3 +17,6 @@ INSERT INTO meta SELECT 'worker_key', coalesce(max(id), 0) FROM workers;
 -- What is deleted is found by these.
 CREATE INDEX approvals_of_worker ON approvals (worker);
 CREATE INDEX requests_by_age ON requests (created_at);
+
+-- expired_number: the runtime's number of the last record up to expired_seq; the next one is still there.
+ALTER TABLE workers ADD COLUMN expired_number INTEGER NOT NULL DEFAULT 0;

@@ -315,6 +315,9 @@ impl Actor {
         if subagent_failpoint::sabotaged("turn.leak_descriptor") {
             std::mem::forget(std::fs::File::open("/dev/null"));
         }
+        if subagent_failpoint::sabotaged("turn.leak_memory") {
+            std::mem::forget(vec![1_u8; 1024 * 1024]);
+        }
         let (id, turn_id) = (self.id, open.id.clone());
         let message =
             self.shared.store.read(move |connection| workers::message(connection, id, turn)).await?;

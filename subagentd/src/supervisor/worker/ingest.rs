@@ -237,6 +237,9 @@ impl Actor {
                     Ok(step) => {
                         taken.worker = step.worker;
                         facts.extend(step.facts);
+                        if subagent_failpoint::sabotaged("decision.keep_open") {
+                            facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
+                        }
                         taken.actions.extend(step.actions);
                         answer_for_the_user(&record, &mut taken, &mut facts);
                     }

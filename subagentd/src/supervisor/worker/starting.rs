@@ -30,6 +30,7 @@ impl Actor {
         }
         self.recall().await;
         match locks::try_lock(&self.directory, locks::RUNTIME) {
+            Ok(None) if subagent_failpoint::sabotaged("gone.invent") => self.gone().await,
             Ok(None) => {
                 self.worker.link = LinkState::Adopted;
                 let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());

@@ -1,11 +1,7 @@
-//! `subagent restore`: what is refused, what is damaged, and what dies in the middle. The database is the old one or the
-//! new one, never neither and never a mixture.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+//! What a restore refuses, and what it does with a database that is damaged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,20 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use subagent_tests::harness::Sandbox;
 
-/// The places where a restore is killed.
-const POINTS: &[&str] = &[
-    "restore.before_look",
-    "restore.before_carry_over",
-    "restore.before_rename",
-    "restore.after_exchange",
-    "restore.after_rename",
-];
-
-fn backup(sandbox: &Sandbox, name: &str) -> String {
-    let file = sandbox.file_name(name);
-    let _ = sandbox.run(&["backup", &file]).data_of("state.backed_up");
-    file
-}
+use super::{Kept, keep, kept, left_over, saved, saved_after_a_turn};
 
 /// Changes a copy of a backup and gives its name.
 fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
@@ -38,8 +21,7 @@ fn changed(sandbox: &Sandbox, from: &str, name: &str, sql: &str) -> String {
 
 #[test]
 fn a_file_that_is_no_backup_changes_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let good = backup(&sandbox, "good.db");
+    let (sandbox, worker, Kept { file: good, .. }) = saved();
     let empty = sandbox.file_name("empty.db");
     fs::write(&empty, "").unwrap();
     let text = sandbox.file_name("text.db");
@@ -82,8 +64,7 @@ fn a_file_that_is_no_backup_changes_nothing() {
 
 #[test]
 fn a_daemon_that_is_stopped_is_not_waited_for_and_the_advice_works() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, worker, Kept { file, .. }) = saved();
     let daemon = sandbox.daemon();
     daemon.signal(Signal::SIGSTOP);
     let output = sandbox.run(&["restore", &file]);
@@ -97,26 +78,11 @@ fn a_daemon_that_is_stopped_is_not_waited_for_and_the_advice_works() {
     sandbox.finish();
 }
 
-/// Files of a restore that is not complete.
-fn left_over(sandbox: &Sandbox) -> Vec<String> {
-    let entries = fs::read_dir(sandbox.state_dir()).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with("state.db.restoring")).collect()
-}
-
-/// How many databases are kept that were replaced.
-fn kept(sandbox: &Sandbox) -> usize {
-    let entries = fs::read_dir(sandbox.state_dir()).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with("state.db.replaced-") && !name.ends_with("-wal")).count()
-}
-
 #[test]
 fn the_file_stays_as_it_is_and_can_be_restored_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, worker, Kept { file, known }) = saved();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
-    let (bytes, known) = (fs::read(&file).unwrap(), sandbox.recorder().acknowledged());
+    let bytes = fs::read(&file).unwrap();
     for text in ["one", "two"] {
         let _ = sandbox.send(&worker, text);
         let data = sandbox.run(&["restore", &file]).data_of("state.restored");
@@ -134,8 +100,7 @@ fn the_file_stays_as_it_is_and_can_be_restored_again() {
 
 #[test]
 fn what_was_replaced_can_be_restored_itself() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, worker, Kept { file, .. }) = saved();
     let _ = sandbox.send(&worker, "one");
     let events = sandbox.events(&worker);
     let replaced = sandbox.run(&["restore", &file]).data_of("state.restored")["replacedPath"].take();
@@ -149,8 +114,7 @@ fn what_was_replaced_can_be_restored_itself() {
 fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
     let (sandbox, worker) = Sandbox::with_worker();
     let first = sandbox.run(&["controller", "attach", "--takeover"]).data_of("controller.attached");
-    let file = backup(&sandbox, "kept.db");
-    let known = sandbox.recorder().acknowledged();
+    let Kept { file, known } = keep(&sandbox);
     let _ = sandbox.send(&worker, "one");
     let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
     let generation = sandbox.daemon_info().unwrap().generation;
@@ -175,9 +139,7 @@ fn a_damaged_database_is_replaced_kept_and_its_numbers_are_jumped_over() {
 
 #[test]
 fn a_state_dir_that_was_lost_is_restored_from_nothing() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send(&worker, "one");
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, worker, Kept { file, .. }) = saved_after_a_turn();
     let events = sandbox.events(&worker);
     let _ = sandbox.command("subagentd").args(["stop", "--workers"]).run();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
@@ -196,8 +158,7 @@ fn a_state_dir_that_was_lost_is_restored_from_nothing() {
 
 #[test]
 fn a_foreground_daemon_ends_too_and_is_named() {
-    let (sandbox, _) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, _, Kept { file, .. }) = saved();
     let _ = sandbox.run(&["daemon", "stop"]).data_of("daemon.stopped");
     let foreground = sandbox.command("subagentd").args(["run"]).spawn();
     foreground.wait_line("its start", |line| line.contains("running").then_some(()));
@@ -210,55 +171,8 @@ fn a_foreground_daemon_ends_too_and_is_named() {
 }
 
 #[test]
-fn a_restore_that_dies_leaves_the_old_database_or_the_new_one() {
-    for point in POINTS {
-        let (sandbox, worker) = Sandbox::with_worker();
-        let file = backup(&sandbox, "kept.db");
-        let known = sandbox.recorder().acknowledged();
-        let _ = sandbox.send(&worker, "one");
-        let died =
-            sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", format!("{point}=abort")).run();
-        assert_eq!(died.status.code(), None, "{point} was never reached: {died}");
-        let exchanged = point.starts_with("restore.after");
-        assert_eq!(kept(&sandbox), usize::from(*point == "restore.after_rename"), "{point}");
-        if exchanged {
-            sandbox.recorder().go_back_to(known.clone());
-        }
-        sandbox.check();
-        assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two", "{point}");
-        sandbox.check();
-        let _ = sandbox.run(&["restore", &file]).data_of("state.restored");
-        sandbox.recorder().go_back_to(known);
-        assert_eq!(left_over(&sandbox), Vec::<String>::new(), "{point}");
-        assert_eq!(kept(&sandbox), 1 + usize::from(exchanged), "{point}: the old database was lost");
-        assert_eq!(sandbox.send(&worker, "three")["assistantText"], "three", "{point}");
-        sandbox.finish();
-    }
-}
-
-#[test]
-fn a_rename_that_fails_leaves_the_old_database() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
-    let _ = sandbox.send(&worker, "one");
-    let events = sandbox.events(&worker);
-    let point = "restore.before_rename=error";
-    let failed = sandbox.subagent(&["restore", &file]).env("SUBAGENT_FAILPOINTS", point).run();
-    let error = failed.error("STORAGE_ERROR");
-    assert!(Path::new(error["details"]["path"].as_str().unwrap()).ends_with("state.db"), "{error}");
-    assert_eq!(kept(&sandbox), 0, "the backup was kept as what it has not replaced");
-    assert_eq!(left_over(&sandbox), Vec::<String>::new());
-    assert!(error["details"]["daemon"]["pid"].is_number(), "{error}");
-    assert_eq!(sandbox.events(&worker), events);
-    assert_eq!(sandbox.send(&worker, "two")["assistantText"], "two");
-    sandbox.finish();
-}
-
-#[test]
 fn an_empty_database_says_nothing_of_its_numbers() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
-    let known = sandbox.recorder().acknowledged();
+    let (sandbox, worker, Kept { file, known }) = saved();
     let _ = sandbox.send(&worker, "one");
     let seen = sandbox.events(&worker).last().unwrap()["eventId"].as_str().unwrap().to_owned();
     let generation = sandbox.daemon_info().unwrap().generation;
@@ -278,8 +192,7 @@ fn an_empty_database_says_nothing_of_its_numbers() {
 
 #[test]
 fn a_database_that_cannot_be_read_just_now_is_not_a_damaged_one() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let file = backup(&sandbox, "kept.db");
+    let (sandbox, worker, Kept { file, .. }) = saved();
     let orphan = sandbox.start("demo");
     sandbox.kill_daemon();
     let database = sandbox.state_dir().join("state.db");
@@ -308,7 +221,7 @@ fn where_a_handle_is_required_nothing_is_restored_without_one() {
         .env("SUBAGENT_CTL_TOKEN", text("token"))
         .run();
     started.data_of("worker.started");
-    let file = backup(&sandbox, "kept.db");
+    let file = keep(&sandbox).file;
     sandbox.kill_daemon();
     sandbox.run(&["restore", &file]).error("INVALID_CONTROLLER_HANDLE");
     sandbox.finish();

@@ -1,37 +1,16 @@
 //! `subagent restore`: what must still be true after the database has gone back to an earlier moment.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Gate, Launcher, Sandbox, assert_shape, wait_until};
-use subagent_tests::invariants::Acknowledged;
+
+use super::{keep, restore, saved, saved_after_a_turn};
 
 /// For what takes a moment.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// A backup, and what was acknowledged until it was made.
-struct Kept {
-    file: String,
-    known: Acknowledged,
-}
-
-fn keep(sandbox: &Sandbox) -> Kept {
-    let file = sandbox.file_name("kept.db");
-    let _ = sandbox.run(&["backup", "--force", &file]).data_of("state.backed_up");
-    Kept { file, known: sandbox.recorder().acknowledged() }
-}
-
-/// Restores, and forgets what was acknowledged since.
-#[track_caller]
-fn restore(sandbox: &Sandbox, kept: &Kept, flags: &[&str]) -> Value {
-    let data = sandbox.run(&[&["restore", &kept.file], flags].concat()).data_of("state.restored");
-    sandbox.recorder().go_back_to(kept.known.clone());
-    data
-}
 
 /// A turn that has said `begun` and stands at a gate.
 fn turn_at_gate(sandbox: &Sandbox, worker: &str, gate: &Gate) -> Value {
@@ -53,9 +32,7 @@ fn last_event(sandbox: &Sandbox, worker: &str) -> String {
 
 #[test]
 fn a_turn_that_the_backup_does_not_know_goes_on_and_ends() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send(&worker, "one");
-    let kept = keep(&sandbox);
+    let (sandbox, worker, kept) = saved_after_a_turn();
     let _ = sandbox.send(&worker, "two");
     let gate = sandbox.gate("three");
     let third = turn_at_gate(&sandbox, &worker, &gate);
@@ -100,9 +77,7 @@ fn a_turn_that_the_backup_does_not_know_goes_on_and_ends() {
 
 #[test]
 fn records_that_are_gone_are_one_gap_and_the_rest_is_there() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send(&worker, "one");
-    let kept = keep(&sandbox);
+    let (sandbox, worker, kept) = saved_after_a_turn();
     // More than a segment holds: the first one is deleted.
     let _ = sandbox.send(&worker, "!flood 300 65536");
     let _ = sandbox.send(&worker, "last");
@@ -120,8 +95,7 @@ fn records_that_are_gone_are_one_gap_and_the_rest_is_there() {
 #[test]
 fn a_turn_whose_beginning_is_gone_is_open_and_can_be_canceled() {
     for cancel in [false, true] {
-        let (sandbox, worker) = Sandbox::with_worker();
-        let kept = keep(&sandbox);
+        let (sandbox, worker, kept) = saved();
         let gate = sandbox.gate("on");
         let accepted = sandbox
             .send_no_wait(&worker, &format!("!flood 300 65536\n!say begun\n{}\n!say done", gate.directive()));
@@ -152,8 +126,7 @@ fn a_turn_whose_beginning_is_gone_is_open_and_can_be_canceled() {
 
 #[test]
 fn a_question_that_the_backup_does_not_know_can_be_answered() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let kept = keep(&sandbox);
+    let (sandbox, worker, kept) = saved();
     let asked = sandbox.send(&worker, "!ask execute make\n!say done");
     restore(&sandbox, &kept, &[]);
     let shown = sandbox.show(&worker);
@@ -181,8 +154,7 @@ fn a_question_that_was_answered_since_is_not_asked_again() {
 
 #[test]
 fn workers_that_the_backup_does_not_know_are_named_and_only_force_ends_them() {
-    let (sandbox, known) = Sandbox::with_worker();
-    let kept = keep(&sandbox);
+    let (sandbox, known, kept) = saved();
     let orphan = sandbox.start("demo");
     let gone = sandbox.start("demo");
     let _ = sandbox.run(&["worker", "stop", &gone]).data_of("worker.stopped");
@@ -205,8 +177,7 @@ fn workers_that_the_backup_does_not_know_are_named_and_only_force_ends_them() {
 
 #[test]
 fn an_orphan_that_does_not_answer_is_ended_all_the_same() {
-    let (sandbox, _) = Sandbox::with_worker();
-    let kept = keep(&sandbox);
+    let (sandbox, _, kept) = saved();
     let orphan = sandbox.start("demo");
     let runtime = sandbox.runtime(&orphan);
     let guard = sandbox.guard(&runtime);
@@ -300,8 +271,7 @@ fn a_turn_that_waited_when_it_was_saved_is_sent_by_nobody_again() {
 
 #[test]
 fn a_message_with_the_same_key_is_not_sent_again() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let kept = keep(&sandbox);
+    let (sandbox, worker, kept) = saved();
     let prompt = format!("!touch {}", sandbox.file_name("touched"));
     let send = || sandbox.sending(&worker, &prompt).args(["--turn-id", "key-1", "--no-wait"]).run();
     let first = send().data_of("turn.accepted");
@@ -331,9 +301,7 @@ fn a_worker_goes_on_from_one_whose_handoff_is_gone() {
 
 #[test]
 fn a_later_runtime_of_a_known_worker_is_taken_over() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send(&worker, "one");
-    let kept = keep(&sandbox);
+    let (sandbox, worker, kept) = saved_after_a_turn();
     let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     let gate = sandbox.gate("two");
     let _ = turn_at_gate(&sandbox, &worker, &gate);

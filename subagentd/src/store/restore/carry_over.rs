@@ -1,0 +1,99 @@
+//! What of the replaced database goes on in the backup, and what can be true of the rows after a restore.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::ids::InstanceId;
+use subagent_protocol::time::Timestamp;
+
+use crate::store::tx::signed;
+
+/// Added to numbers that must not go back where nobody can say how far they had got.
+const JUMP: i64 = 1_000_000_000;
+
+/// Everything here only ever raises or adds. A controller that the backup does not know keeps its id and epochs, unless
+/// its workspace belongs to another one in the backup.
+pub(super) const TAKE_OVER: &str = "
+    UPDATE meta SET value = max(value, (SELECT o.value FROM old.meta o WHERE o.key = meta.key))
+     WHERE key IN ('seq_reserved', 'generation', 'syncs', 'worker_key');
+    UPDATE meta SET value = max(value, (SELECT coalesce(max(seq), 0) FROM old.events)) WHERE key = 'seq_reserved';
+    INSERT OR IGNORE INTO controllers (controller_id, label, workspace_key, require_handle, created_at, updated_at)
+      SELECT controller_id, label, workspace_key, require_handle, created_at, updated_at FROM old.controllers;
+    UPDATE controllers SET require_handle = 1 WHERE controller_id IN
+      (SELECT controller_id FROM old.controllers WHERE require_handle = 1);
+    INSERT OR IGNORE INTO owners
+        (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at, released_at)
+      SELECT c.id, o.instance_id, o.epoch, o.token_hash, o.pid, o.start_time, o.boot_id, o.created_at,
+             coalesce(o.released_at, o.created_at)
+        FROM old.owners o JOIN old.controllers oc ON oc.id = o.controller
+        JOIN main.controllers c ON c.controller_id = oc.controller_id;
+    UPDATE workers SET last_turn = max(last_turn, coalesce(
+      (SELECT o.last_turn FROM old.workers o WHERE o.worker_id = workers.worker_id), 0));
+    INSERT OR IGNORE INTO handoffs (snapshot_id, worker, up_to, handoff_path, checkpoint_path, created_at)
+      SELECT h.snapshot_id, w.id, h.up_to, h.handoff_path, h.checkpoint_path, h.created_at
+        FROM old.handoffs h JOIN old.workers o ON o.id = h.worker JOIN main.workers w ON w.worker_id = o.worker_id;
+    INSERT OR IGNORE INTO requests (key, fingerprint, response, created_at)
+      SELECT key, fingerprint, response, created_at FROM old.requests;
+    INSERT OR IGNORE INTO removed_workers (worker_id, stopped_at, removed_at)
+      SELECT worker_id, stopped_at, removed_at FROM old.removed_workers
+       WHERE worker_id NOT IN (SELECT worker_id FROM main.workers);
+";
+
+pub(super) fn jump(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute(
+        "UPDATE meta SET value = max(value, (SELECT coalesce(max(seq), 0) FROM events)) + ?1
+         WHERE key IN ('seq_reserved', 'generation', 'worker_key')",
+        [JUMP],
+    )?;
+    connection.execute("UPDATE workers SET last_turn = last_turn + ?1 WHERE state <> 'stopped'", [JUMP])?;
+    Ok(())
+}
+
+/// An ownership of nobody, so that the next one has a higher epoch than any that was given.
+pub(super) fn jump_epoch(
+    connection: &Connection,
+    controller: i64,
+    instance_id: &InstanceId,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    connection.execute(
+        "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at, released_at)
+         SELECT ?1, ?2, coalesce(max(epoch), 0) + ?3, x'', 0, 0, '', ?4, ?4 FROM owners WHERE controller = ?1",
+        params![controller, instance_id.as_str(), JUMP, now.0],
+    )?;
+    Ok(())
+}
+
+/// Brings the rows to what can be true of them after a restore.
+pub(super) fn settle(
+    connection: &Connection,
+    to_look_at: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<usize> {
+    let released =
+        connection.execute("UPDATE owners SET released_at = ?1 WHERE released_at IS NULL", [now.0])?;
+    // Whether it was sent since nobody can tell, so it must not be sent again.
+    connection.execute(
+        "UPDATE turns SET dispatched = 'maybe' WHERE status = 'accepted' AND dispatched = 'no' AND carrier = 'acp-stdio'",
+        [],
+    )?;
+    // The next daemon draws its conclusions from the locks and the journals of those.
+    connection.execute(
+        "UPDATE workers SET may_live = 1 WHERE state <> 'stopped' AND id IN
+           (SELECT worker FROM turns WHERE status = 'accepted' AND carrier = 'acp-stdio')",
+        [],
+    )?;
+    for worker_id in to_look_at {
+        connection.execute(
+            "UPDATE workers SET may_live = 1, segment = max(segment, 1) WHERE worker_id = ?1 AND state <> 'stopped'",
+            [worker_id],
+        )?;
+    }
+    connection.execute(
+        "INSERT OR REPLACE INTO meta (key, value) VALUES ('restored_at', ?1)",
+        [signed(now.0.unsigned_abs())],
+    )?;
+    Ok(released)
+}
+
+pub(super) fn ids(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<i64>> {
+    connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}

@@ -1,0 +1,100 @@
+//! The names that a restore gives: to the copy that is made ready, to the database that it replaces, and to what SQLite
+//! keeps beside each. Nothing here looks into a database.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use subagent_config::state_dir::{REPLACED_DATABASE, RESTORING_DATABASE as RESTORING};
+use subagent_protocol::time::Timestamp;
+
+/// The file, which goes unless it has taken its place.
+pub(super) struct Unfinished(pub(super) PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            discard(&self.0);
+        }
+    }
+}
+
+impl Unfinished {
+    /// Gives it a name that says which file it is, so that it is told from the old database after the exchange,
+    /// whoever dies when.
+    pub(super) fn name_by_number(&mut self) -> io::Result<()> {
+        let number = fs::metadata(&self.0)?.ino();
+        let named = self.0.with_file_name(format!("{RESTORING}-{number}"));
+        fs::rename(&self.0, &named)?;
+        self.0 = named;
+        Ok(())
+    }
+
+    pub(super) fn let_go(mut self) -> PathBuf {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Removes what a restore has left that was killed. What has the name of another file is the database that it had just
+/// replaced: that is kept.
+pub(super) fn clear(state_dir: &Path, now: Timestamp) -> io::Result<()> {
+    discard(&state_dir.join(RESTORING));
+    for entry in fs::read_dir(state_dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number: Option<u64> =
+            name.to_str().and_then(|name| name.strip_prefix(RESTORING)?.strip_prefix('-')?.parse().ok());
+        match number {
+            Some(number) if entry.metadata()?.ino() == number => discard(&entry.path()),
+            Some(_) => fs::rename(entry.path(), free_name(state_dir, now))?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// A name for the replaced database that nothing has.
+pub(super) fn free_name(state_dir: &Path, now: Timestamp) -> PathBuf {
+    let time = now.to_string().replace([':', '+'], "-");
+    let name = |again: u32| match again {
+        0 => state_dir.join(format!("{REPLACED_DATABASE}{time}")),
+        again => state_dir.join(format!("{REPLACED_DATABASE}{time}.{again}")),
+    };
+    (0..).map(name).find(|path| fs::symlink_metadata(path).is_err()).unwrap_or_else(|| name(0))
+}
+
+/// Gives what lies beside a database the names that belong to another one. The index of a WAL is nobody's: whoever opens
+/// the database makes it anew.
+pub(super) fn move_beside(from: &Path, to: &Path) -> io::Result<()> {
+    let _ = fs::remove_file(beside(from, INDEX));
+    for end in BESIDE.into_iter().filter(|end| *end != INDEX) {
+        match fs::rename(beside(from, end), beside(to, end)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes a database that nobody uses, with what is beside it.
+fn discard(path: &Path) {
+    let _ = fs::remove_file(path);
+    discard_beside(path);
+}
+
+pub(super) fn discard_beside(path: &Path) {
+    for end in BESIDE {
+        let _ = fs::remove_file(beside(path, end));
+    }
+}
+
+/// What SQLite makes beside a database.
+const BESIDE: [&str; 3] = ["-wal", INDEX, "-journal"];
+const INDEX: &str = "-shm";
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}

@@ -1,0 +1,64 @@
+//! `subagent restore`: what goes on after it, what it refuses, and what becomes of a restore that fails or dies.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+mod deaths;
+mod goes_on;
+mod refusals;
+
+use std::fs;
+
+use serde_json::Value;
+use subagent_tests::harness::Sandbox;
+use subagent_tests::invariants::Acknowledged;
+
+/// A backup, and what was acknowledged until it was made.
+struct Kept {
+    file: String,
+    known: Acknowledged,
+}
+
+fn keep(sandbox: &Sandbox) -> Kept {
+    let file = sandbox.file_name("kept.db");
+    let _ = sandbox.run(&["backup", "--force", &file]).data_of("state.backed_up");
+    Kept { file, known: sandbox.recorder().acknowledged() }
+}
+
+/// A worker, and a backup that knows it.
+fn saved() -> (Sandbox, String, Kept) {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let kept = keep(&sandbox);
+    (sandbox, worker, kept)
+}
+
+/// A worker that has had a turn, and a backup that knows both.
+fn saved_after_a_turn() -> (Sandbox, String, Kept) {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = sandbox.send(&worker, "one");
+    let kept = keep(&sandbox);
+    (sandbox, worker, kept)
+}
+
+/// Restores, and forgets what was acknowledged since.
+#[track_caller]
+fn restore(sandbox: &Sandbox, kept: &Kept, flags: &[&str]) -> Value {
+    let data = sandbox.run(&[&["restore", &kept.file], flags].concat()).data_of("state.restored");
+    sandbox.recorder().go_back_to(kept.known.clone());
+    data
+}
+
+fn names(sandbox: &Sandbox) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(sandbox.state_dir()).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
+}
+
+/// Files of a restore that is not complete.
+fn left_over(sandbox: &Sandbox) -> Vec<String> {
+    names(sandbox).filter(|name| name.starts_with("state.db.restoring")).collect()
+}
+
+/// How many databases are kept that were replaced.
+fn kept(sandbox: &Sandbox) -> usize {
+    let is_kept = |name: &String| name.starts_with("state.db.replaced-") && !name.ends_with("-wal");
+    names(sandbox).filter(is_kept).count()
+}
