@@ -15,11 +15,14 @@ use crate::failure::{Failure, Result};
 /// The daemon that runs for this state dir, if one does. Starts none.
 ///
 /// # Errors
-/// `DAEMON_UNRESPONSIVE{pid}` for one that does not answer, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`.
+/// `DAEMON_UNRESPONSIVE{pid}` for one that does not answer, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}`
+/// for a socket that we cannot use, as another user's: whether one runs is not known then.
 pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
     match shown(&mut Client::of_running(state_dir.to_owned())).await {
         Ok(shown) => Ok(Some(shown)),
-        Err(failure) if failure.is(Code::DaemonNotRunning) => Ok(None),
+        Err(failure) if failure.is(Code::DaemonNotRunning) && !failure.details.contains_key("socket") => {
+            Ok(None)
+        }
         Err(failure) => Err(failure),
     }
 }

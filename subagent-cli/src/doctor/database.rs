@@ -1,19 +1,21 @@
 //! The database, as the daemon sees it: only it opens `state.db`.
 
-use std::fs;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use subagent_config::regular;
 use subagent_protocol::Code;
 use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
 
 use subagentd::store::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
-use super::facts::{Daemon, Facts};
+use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
+use super::unseen::Unseen;
 
 const GROUP: Group = Group::Database;
+const LOOK: &str = "database.look";
 const SOUND: &str = "database.sound";
 const SIZE: &str = "database.size";
 const WORKERS: &str = "database.workers";
@@ -23,7 +25,13 @@ const GAPS: &str = "database.gaps";
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if !facts.has_state {
+    if facts.state == State::Outside {
+        return Vec::new();
+    }
+    if let Some(hidden) = facts.hidden(GROUP, LOOK) {
+        return vec![hidden];
+    }
+    if !facts.has_state() {
         return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
     }
     let file = facts.state_dir.join("state.db");
@@ -39,10 +47,10 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     }
     let mut found = match (&facts.examination, &facts.daemon) {
         (Some(examination), _) => examined(examination),
-        (None, Daemon::None) => vec![unopened(&file)],
+        (None, Daemon::None | Daemon::Hidden) => vec![unopened(&file)],
         (None, _) => vec![unexamined(facts)],
     };
-    found.push(sizes(facts));
+    found.extend(sizes(facts));
     found
 }
 
@@ -61,18 +69,16 @@ fn unopened(file: &Path) -> Finding {
 
 /// The version of the tables of a database of ours; otherwise what it is instead.
 fn header(file: &Path) -> Result<u32, String> {
-    let length = match fs::metadata(file) {
-        Ok(meta) if !meta.is_file() => return Err("it is no file".to_owned()),
-        Ok(meta) => meta.len(),
+    let opened = regular::open_to_read(file).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let mut file = match opened {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err("it is no file".to_owned()),
         Err(error) => return Err(format!("it cannot be looked at: {error}")),
+        // As after a start that was cut short: everything is in the WAL, or nothing was written yet.
+        Ok((0, _)) => return Ok(0),
+        Ok((_, file)) => file,
     };
-    // As after a start that was cut short: everything is in the WAL, or nothing was written yet.
-    if length == 0 {
-        return Ok(0);
-    }
     let mut bytes = [0; 100];
-    let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut bytes));
-    match read {
+    match file.read_exact(&mut bytes) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             return Err("it is cut off: too short for a database".to_owned());
         }
@@ -203,23 +209,28 @@ fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     found
 }
 
-fn sizes(facts: &Facts) -> Finding {
-    let length = |name: &str| std::fs::metadata(facts.state_dir.join(name)).map_or(0, |found| found.len());
+fn sizes(facts: &Facts) -> Vec<Finding> {
+    let mut unseen = Unseen::default();
+    let mut length = |name| unseen.meta(&facts.state_dir.join(name)).map_or(0, |found| found.len());
     let (bytes, wal) = (length("state.db"), length("state.db-wal"));
     let free = facts.examination.as_ref().map_or(0, |examination| {
         examination.database.free_pages.saturating_mul(examination.database.page_bytes)
     });
     let seen = format!("{}, of that {} free; its WAL has {}", size(bytes), size(free), size(wal));
-    if wal > LARGE_WAL {
-        return Finding::warning(GROUP, SIZE, seen).advise(
+    let found = if wal > LARGE_WAL {
+        Finding::warning(GROUP, SIZE, seen).advise(
             "another program may keep state.db open (fuser or lsof names it); else `subagent daemon restart`",
-        );
-    }
-    Finding::ok(GROUP, SIZE, seen)
+        )
+    } else {
+        Finding::ok(GROUP, SIZE, seen)
+    };
+    unseen.finding(GROUP, LOOK).into_iter().chain([found]).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
