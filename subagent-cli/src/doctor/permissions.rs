@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
 
 use super::facts::{Facts, State};
@@ -20,7 +21,7 @@ const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -28,6 +29,7 @@ const OURS: [&str; 10] = [
     "start.lock",
     "daemon.json",
     "subagentd-status.json",
+    REMEMBERED,
     "logs",
     "runtimes",
     "handoffs",
