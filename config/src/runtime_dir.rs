@@ -165,8 +165,11 @@ pub fn hash(state_dir: &Path) -> String {
 
 /// The folder that the last daemon of this state dir has used, if that was written down.
 fn remembered(state_dir: &Path) -> Option<PathBuf> {
-    let bytes = regular::read(&state_dir.join(REMEMBERED)).ok()?;
-    Some(PathBuf::from(OsString::from_vec(bytes))).filter(|path| path.is_absolute())
+    let path = PathBuf::from(OsString::from_vec(regular::read(&state_dir.join(REMEMBERED)).ok()?));
+    // Whatever else is written there is no folder of ours.
+    let ours = |name: &str| name == "subagent" || name.starts_with("subagent-");
+    let named = path.file_name().and_then(|name| name.to_str()).is_some_and(ours);
+    (path.is_absolute() && named).then_some(path)
 }
 
 fn fits(folder: &Path) -> bool {
@@ -315,7 +318,7 @@ mod tests {
         // What others can enter is not used, wherever it is written.
         fs::set_permissions(first.path(), Permissions::from_mode(0o755)).unwrap();
         assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()));
-        for text in ["relative", "", "/none"] {
+        for text in ["relative/subagent", "", "/none", place.xdg.to_str().unwrap()] {
             fs::write(state.join(REMEMBERED), text).unwrap();
             assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()), "{text}");
         }

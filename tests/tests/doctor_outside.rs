@@ -76,6 +76,7 @@ fn it_says_where_a_workspace_would_be_and_how_it_is_made() {
     let inside = report(&sandbox.subagent(&["doctor"]).cwd(outside(&sandbox)).run());
     assert_eq!(inside["stateDir"], outside(&sandbox).join(".subagent/state").to_str().unwrap());
     assert!(of(&inside, "config.workspace").is_empty(), "{inside:#}");
+    let _ = sandbox.subagent(&["daemon", "stop"]).cwd(outside(&sandbox)).run().data_of("daemon.stopped");
     sandbox.finish();
 }
 

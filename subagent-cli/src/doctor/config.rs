@@ -31,8 +31,8 @@ fn workspace(facts: &Facts) -> Option<Finding> {
         here.display()
     );
     let advice = format!(
-        "cd into a project (each git checkout is a workspace); or make this folder one with `subagent config init --scope project --path {}`",
-        shell_words::quote(&here.join(".subagent/config.yaml").to_string_lossy())
+        "cd into a project (each git checkout is a workspace), or make this folder one with `subagent controller init --cwd {}`",
+        shell_words::quote(&here.to_string_lossy())
     );
     Some(Finding::warning(GROUP, WORKSPACE, seen).advise(advice))
 }

@@ -10,11 +10,13 @@ use subagent_protocol::api::{DaemonShown, Examination};
 
 use super::finding::{Finding, Group};
 use super::holders::{self, Holder, Role};
-use crate::client::{Ask, Client, block_on, read_info, running};
+use crate::client::{Ask, Client, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
 /// How long the daemon may take to say that it is there.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long one that lives may take to say where: it is only starting, or somebody took its announcement away.
+const ANNOUNCED: Duration = Duration::from_secs(3);
 /// How long it may take to examine its database; it ends its checks by itself before.
 const EXAMINE: Duration = Duration::from_secs(20);
 
@@ -149,9 +151,12 @@ impl Facts {
             return;
         }
         let state_dir = self.state_dir.clone();
+        let lives = self.holders.iter().any(|holder| holder.role == Role::Daemon);
         let asked = block_on(async {
             let late = || Failure::new(Code::DaemonUnresponsive, "the daemon does not answer");
-            tokio::time::timeout(ANSWER, running(&state_dir)).await.unwrap_or_else(|_| Err(late()))
+            let now = tokio::time::Instant::now();
+            let soon = if lives { now + ANNOUNCED } else { now };
+            tokio::time::timeout(ANSWER, running_soon(&state_dir, soon)).await.unwrap_or_else(|_| Err(late()))
         });
         self.daemon = match asked {
             Ok(None) => Daemon::None,

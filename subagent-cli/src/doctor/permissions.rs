@@ -8,6 +8,8 @@ use nix::unistd::{AccessFlags, access};
 use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
 
+use subagent_protocol::ids::WorkerId;
+
 use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
 use super::unseen::Unseen;
@@ -197,6 +199,10 @@ fn misplaced(path: &Path, what: &str) -> Finding {
 fn below(facts: &Facts, path: &Path, meta: &Metadata) -> Option<Finding> {
     let parts: Vec<&str> =
         path.strip_prefix(&facts.state_dir).ok()?.iter().filter_map(|part| part.to_str()).collect();
+    if let ["runtimes", name] = parts.as_slice() {
+        let of_worker = name.parse::<WorkerId>().is_ok();
+        return (of_worker && !meta.is_dir() && !meta.is_symlink()).then(|| misplaced(path, "folder"));
+    }
     let is_file = match parts.as_slice() {
         ["runtimes", _, name] => *name == "lock" || *name == "guard.lock" || name.ends_with(".journal"),
         ["logs", name] => name.starts_with("subagentd.log"),
@@ -263,9 +269,16 @@ fn wrong(meta: &Metadata) -> Option<String> {
         Some("it is a symbolic link, which we never make here".to_owned())
     } else if meta.mode() & OTHERS != 0 {
         Some(format!("others may use it (mode {:04o})", meta.mode() & 0o7777))
+    } else if meta.mode() & needed(meta) != needed(meta) {
+        Some(format!("it cannot be used (mode {:04o})", meta.mode() & 0o7777))
     } else {
         None
     }
+}
+
+/// What its owner must be allowed for anything to work.
+fn needed(meta: &Metadata) -> u32 {
+    if meta.is_dir() { 0o700 } else { 0o600 }
 }
 
 /// A wrong mode is mended; whose file it is, and where a link leads, is for a person to judge.
@@ -295,7 +308,7 @@ fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str
 }
 
 fn private(meta: &Metadata) -> u32 {
-    meta.mode() & 0o700
+    meta.mode() & 0o700 | needed(meta)
 }
 
 fn chmod(path: &Path, meta: &Metadata) -> String {
@@ -323,7 +336,15 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         let look = |path: &Path| wrong(&fs::symlink_metadata(path).unwrap());
-        for (mode, fine) in [(0o600, true), (0o700, true), (0o640, false), (0o604, false), (0o601, false)] {
+        for (mode, fine) in [
+            (0o600, true),
+            (0o700, true),
+            (0o640, false),
+            (0o604, false),
+            (0o601, false),
+            (0o400, false),
+            (0, false),
+        ] {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             assert_eq!(look(&file).is_none(), fine, "{mode:o}");
         }

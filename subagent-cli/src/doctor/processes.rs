@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use nix::unistd::geteuid;
 use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
 use subagentd::supervisor::strays;
@@ -68,7 +69,8 @@ fn elsewhere(facts: &Facts) -> Vec<Finding> {
 /// Those that could be of this state dir although they are not ours to look at.
 fn unknown(facts: &Facts) -> Option<Finding> {
     let owner = |path: &Path| path.metadata().map(|meta| meta.uid()).ok();
-    let of_state = owner(&facts.state_dir)?;
+    // Of our own only those that are just ending cannot be seen.
+    let of_state = owner(&facts.state_dir).filter(|owner| *owner != geteuid().as_raw())?;
     let theirs = |pid: &&i32| owner(Path::new(&format!("/proc/{pid}"))) == Some(of_state);
     let list: Vec<String> = facts.unknown_processes.iter().filter(theirs).map(i32::to_string).collect();
     (!list.is_empty()).then(|| {
@@ -96,8 +98,9 @@ fn daemon(facts: &Facts) -> Finding {
                 .advise("look as the user whose socket it is, or see `subagent daemon logs --lines 50`")
         }
         (Daemon::Fails(failure), _) if !failure.is(Code::DaemonUnresponsive) => {
+            let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
             Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
-                .advise("end it with `subagent daemon stop`; workers go on")
+                .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
         }
         (_, Some(Holder { pid, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))

@@ -48,7 +48,7 @@ impl Unseen {
     pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
         let (first, _) = self.found.first()?;
         let advice = format!(
-            "look as the user whose it is: `ls -ld {}`",
+            "see whose it is and what is there with `ls -ld {}`, and look as that user",
             shell_words::quote(&first.to_string_lossy())
         );
         let mut told: Vec<String> =

@@ -23,6 +23,12 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::TooOldSqlite(rusqlite::version().to_owned()).into());
     }
+    if path.metadata().is_ok_and(|meta| !meta.is_file()) {
+        let message = format!("{} is no regular file; no database can be kept there", path.display());
+        return Err(Error::new(Code::StorageError, message)
+            .with("stateDbPath", path.display().to_string())
+            .recommend("find out who has put it there, and move it away; `subagent doctor` says more"));
+    }
     let exists = path.metadata().is_ok_and(|meta| meta.len() > 0);
     if exists {
         inspect(path)?;

@@ -95,4 +95,8 @@ pub(super) fn directory_exists(directory: &Path) -> bool {
 
 fn failed(path: &Path, error: &io::Error) -> Error {
     Error::new(Code::StorageError, format!("cannot use {}: {error}", path.display()))
+        .with("path", path.display().to_string())
+        .recommend(
+            "see whose it is and what is there with `ls -ld`, and `subagent doctor`; it is tried again",
+        )
 }

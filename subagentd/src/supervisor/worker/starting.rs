@@ -29,7 +29,11 @@ impl Actor {
             return;
         }
         self.recall().await;
-        match locks::try_lock(&self.directory, locks::RUNTIME) {
+        let lock = locks::try_lock(&self.directory, locks::RUNTIME);
+        if lock.is_ok() {
+            self.blocked = None;
+        }
+        match lock {
             Ok(None) => {
                 self.worker.link = LinkState::Adopted;
                 let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
@@ -57,6 +61,7 @@ impl Actor {
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
                 self.retry = Some(Instant::now() + Duration::from_secs(1));
+                self.is_blocked(error);
             }
         }
     }
