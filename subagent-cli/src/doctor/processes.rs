@@ -102,6 +102,10 @@ fn daemon(facts: &Facts) -> Finding {
             Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
                 .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
         }
+        (Daemon::Hidden, Some(Holder { pid, .. })) => {
+            Finding::warning(GROUP, DAEMON, format!("it runs (pid {pid}); whether it answers cannot be told"))
+                .advise("look as the user whose it is")
+        }
         (_, Some(Holder { pid, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
                 .advise(format!(

@@ -74,9 +74,9 @@ mod tests {
         let knot = dir.path().join("knot");
         symlink(&knot, &knot).unwrap();
         let mut unseen = Unseen::default();
-        assert_eq!(unseen.entries(&dir.path().join("none")), [PathBuf::new(); 0]);
+        assert!(unseen.entries(&dir.path().join("none")).is_empty());
         assert!(unseen.meta(&dir.path().join("none")).is_none() && unseen.meta(&knot).is_some());
-        assert_eq!(unseen.entries(dir.path()), [knot.clone()]);
+        assert_eq!(unseen.entries(dir.path()), std::slice::from_ref(&knot));
         assert_eq!(unseen.finding(Group::Disk, "disk.look"), None);
         let mut unseen = Unseen::default();
         for _ in 0..=MOST_TOLD {
