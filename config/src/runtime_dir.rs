@@ -1,9 +1,13 @@
 //! The folder of the sockets: short enough for the kernel, and nobody's but ours. Only the daemon makes paths here;
 //! clients read them from its `daemon.json`.
+//!
+//! Two shells of one user may have different `XDG_RUNTIME_DIR`s. As long as files of workers lie in a folder, the next
+//! daemon uses that one, whoever starts it: otherwise it would find neither their sockets nor their environments.
 
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +15,16 @@ use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
 use crate::error::ConfigError;
+use crate::regular;
 
 /// Most bytes that the path of a unix socket may have: the kernel's 108, one of them for the final NUL.
 pub const SOCKET_PATH_LIMIT: usize = 107;
 
 /// Length of the longest file name made here: a 16 digit hash, `-`, a worker id (`w_` and 10 digits), `.sock`.
 const LONGEST_NAME: usize = 16 + 1 + 12 + 5;
+
+/// File of the state dir with the path of the folder that its last daemon has used.
+pub const REMEMBERED: &str = "socket-folder";
 
 /// The folder of the sockets of one state dir; it exists, is a folder of ours, and nobody else can enter it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,13 +34,30 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// Chooses, makes and verifies the folder: `$XDG_RUNTIME_DIR/subagent`, else `/tmp/subagent-<uid>`.
+    /// Chooses, makes and verifies the folder: the one where files of this state dir's workers are (of the last daemon's,
+    /// and the next two), else `$XDG_RUNTIME_DIR/subagent`, else `/tmp/subagent-<uid>`.
     ///
     /// `XDG_RUNTIME_DIR` is passed over if it is not an absolute path of a folder of ours, too long, or not UTF-8 (the
     /// paths here are told in JSON). `state_dir` is absolute, with its links resolved.
     pub fn prepare(env: &Environment, state_dir: &Path) -> Result<Self, ConfigError> {
         let uid = nix::unistd::geteuid().as_raw();
-        Self::prepare_below(env.var("XDG_RUNTIME_DIR").map(Path::new), Path::new("/tmp"), uid, state_dir)
+        let (xdg, tmp) = (env.var("XDG_RUNTIME_DIR").map(Path::new), Path::new("/tmp"));
+        match Self::in_use(xdg, tmp, uid, state_dir) {
+            Some(dir) => Ok(dir),
+            None => Self::prepare_below(xdg, tmp, uid, state_dir),
+        }
+    }
+
+    /// The folder where files of workers are, if it is fit for use.
+    fn in_use(xdg: Option<&Path>, tmp: &Path, uid: u32, state_dir: &Path) -> Option<Self> {
+        let in_xdg = xdg.filter(|xdg| is_own_folder(xdg, uid)).map(|xdg| xdg.join("subagent"));
+        let folders = [remembered(state_dir), in_xdg, Some(tmp.join(format!("subagent-{uid}")))];
+        let dirs = folders.into_iter().flatten().map(|folder| Self { folder, hash: hash(state_dir) });
+        let has_files = |dir: &Self| dir.worker_files().is_ok_and(|files| !files.is_empty());
+        dirs.into_iter().find(|dir| {
+            let usable = fits(&dir.folder) && dir.folder.to_str().is_some();
+            usable && verify(&dir.folder, uid).is_ok() && has_files(dir)
+        })
     }
 
     fn prepare_below(
@@ -56,8 +81,8 @@ impl RuntimeDir {
         Ok(dir)
     }
 
-    /// The folders that may hold files of this state dir: the one that its daemon has announced, the one that would be
-    /// chosen here and now, and the one in `/tmp` if such files are there. Looks only; none is made or verified.
+    /// The folders that may hold files of this state dir: the one that its daemon has announced, the one of its last
+    /// daemon, the one that would be chosen here and now, and the one in `/tmp` if such files are there. Looks only; none is made or verified.
     pub fn existing(env: &Environment, announced: Option<&Path>, state_dir: &Path) -> Vec<Self> {
         let uid = nix::unistd::geteuid().as_raw();
         let in_xdg = env
@@ -70,7 +95,13 @@ impl RuntimeDir {
         let uses_tmp = in_xdg.is_none()
             || in_tmp.daemon_socket().exists()
             || in_tmp.worker_files().is_ok_and(|files| !files.is_empty());
-        let mut found: Vec<Self> = announced.map(Path::to_owned).into_iter().chain(in_xdg).map(of).collect();
+        let mut found: Vec<Self> = announced
+            .map(Path::to_owned)
+            .into_iter()
+            .chain(remembered(state_dir))
+            .chain(in_xdg)
+            .map(of)
+            .collect();
         found.extend(uses_tmp.then_some(in_tmp));
         found.retain(|dir| dir.folder.symlink_metadata().is_ok());
         found.sort_by(|one, other| one.folder.cmp(&other.folder));
@@ -130,6 +161,15 @@ impl RuntimeDir {
 pub fn hash(state_dir: &Path) -> String {
     let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The folder that the last daemon of this state dir has used, if that was written down.
+fn remembered(state_dir: &Path) -> Option<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(regular::read(&state_dir.join(REMEMBERED)).ok()?));
+    // Whatever else is written there is no folder of ours.
+    let ours = |name: &str| name == "subagent" || name.starts_with("subagent-");
+    let named = path.file_name().and_then(|name| name.to_str()).is_some_and(ours);
+    (path.is_absolute() && named).then_some(path)
 }
 
 fn fits(folder: &Path) -> bool {
@@ -256,6 +296,32 @@ mod tests {
         assert_eq!(dir.worker_files().unwrap(), expected);
         fs::remove_dir_all(dir.path()).unwrap();
         assert!(dir.worker_files().is_err());
+    }
+
+    #[test]
+    fn where_workers_have_files_the_next_daemon_goes() {
+        let place = Place::new();
+        let state = place.tmp.join("state");
+        fs::create_dir(&state).unwrap();
+        let in_use = |xdg: &Path| {
+            RuntimeDir::in_use(Some(xdg), &place.tmp, uid(), &state).map(|dir| dir.path().to_owned())
+        };
+        let of = |xdg| RuntimeDir::prepare_below(xdg, &place.tmp, uid(), &state).unwrap();
+        let (first, other) = (of(Some(&place.xdg)), of(None));
+        fs::write(state.join(REMEMBERED), first.path().as_os_str().as_bytes()).unwrap();
+        let elsewhere = place.tmp.join("elsewhere");
+        assert_eq!(in_use(&elsewhere), None, "nothing is left there");
+        fs::write(other.worker_environment("w_0000000001"), "").unwrap();
+        assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()));
+        fs::write(first.worker_socket("w_0000000001").unwrap(), "").unwrap();
+        assert_eq!(in_use(&elsewhere).as_deref(), Some(first.path()), "it is the last one's");
+        // What others can enter is not used, wherever it is written.
+        fs::set_permissions(first.path(), Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()));
+        for text in ["relative/subagent", "", "/none", place.xdg.to_str().unwrap()] {
+            fs::write(state.join(REMEMBERED), text).unwrap();
+            assert_eq!(in_use(&elsewhere).as_deref(), Some(other.path()), "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,6 +85,35 @@ fn nothing_is_written_over_without_force() {
     assert_eq!(count(&file, "SELECT count(*) FROM controllers"), 1);
     let again = sandbox.run(&["backup", &name]).error("BACKUP_ALREADY_EXISTS");
     assert_eq!(again["retryable"], false);
+    sandbox.finish();
+}
+
+#[test]
+fn the_database_of_another_state_dir_is_no_backup() {
+    let (sandbox, _) = Sandbox::with_worker();
+    let (other, _) = Sandbox::with_worker();
+    let theirs = other.state_dir().join("state.db");
+    let name = theirs.to_str().unwrap();
+    let refused = || {
+        let before = fs::metadata(&theirs).unwrap().ino();
+        let error = sandbox.run(&["backup", "--force", name]).error("INVALID_ARGUMENT");
+        assert!(error["details"]["error"].as_str().unwrap().contains("state dir"), "{error}");
+        assert_eq!(error["details"]["recommendedAction"], "name a file outside of every state dir");
+        assert_eq!(fs::metadata(&theirs).unwrap().ino(), before, "another state dir's database was replaced");
+    };
+    refused();
+    // Also while nothing runs there, and where only the folder of its workers is left.
+    let _ = other.run(&["daemon", "stop"]).data_of("daemon.stopped");
+    refused();
+    for lock in ["daemon.lock", "start.lock"] {
+        fs::remove_file(other.state_dir().join(lock)).unwrap();
+        refused();
+    }
+    let copy = sandbox.file_name("copy.db");
+    for _ in 0..2 {
+        let _ = sandbox.run(&["backup", "--force", &copy]).data_of("state.backed_up");
+    }
+    other.finish();
     sandbox.finish();
 }
 

@@ -181,7 +181,17 @@ fn a_foreground_daemon_takes_over_from_an_autostarted_one_and_from_no_other() {
     assert!(!background.lives());
     assert_eq!(sandbox.send(&worker, "hello")["assistantText"], "hello");
     let second = sandbox.command("subagentd").args(["run", "--json"]).run();
-    second.error("DAEMON_ALREADY_RUNNING");
+    let refused = second.error("DAEMON_ALREADY_RUNNING");
+    assert_eq!(refused["details"]["recommendedCommand"], "subagentd stop");
+    // One that is stopped would not hear of that either.
+    foreground.signal(Signal::SIGSTOP);
+    let third = sandbox.command("subagentd").args(["run", "--json"]).run().error("DAEMON_ALREADY_RUNNING");
+    assert!(!third["details"].as_object().unwrap().contains_key("recommendedCommand"), "{third}");
+    let advice = third["details"]["recommendedAction"].as_str().unwrap().to_owned();
+    for signal in ["CONT", "KILL"] {
+        assert!(advice.contains(&format!("`kill -{signal} {}`", foreground.pid())), "{third}");
+    }
+    foreground.signal(Signal::SIGCONT);
     let status = sandbox.command("subagentd").args(["status", "--json"]).run();
     assert_eq!(status.status.code(), Some(0), "{status}");
     let status: Value = serde_json::from_str(&status.stdout).unwrap();

@@ -229,9 +229,16 @@ fn in_output(place: &Place) -> Vec<String> {
 /// its user has left open to all.
 fn through_links(sabotage: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for name in
-        ["daemon.lock", "start.lock", ".daemon.json.new", "daemon.json", "logs/subagentd.log", "sockets"]
-    {
+    for name in [
+        "daemon.lock",
+        "start.lock",
+        ".daemon.json.new",
+        "daemon.json",
+        ".socket-folder.new",
+        "socket-folder",
+        "logs/subagentd.log",
+        "sockets",
+    ] {
         let mut sandbox = Sandbox::new();
         sandbox.set_env("SUBAGENT_SABOTAGE", sabotage);
         let state = sandbox.file("open");
@@ -362,6 +369,47 @@ fn a_planted_folder_for_the_sockets_is_refused() {
 }
 
 /// Breaks the product on purpose; the check must find that.
+/// What `subagent doctor` of somebody else says of a user's workspace.
+#[test]
+fn what_doctor_may_not_look_at_is_told_and_not_taken_for_nothing() {
+    if !is_root("doctor for another user") {
+        return;
+    }
+    let place = Place::new("");
+    let program = place.sandbox.file("subagent");
+    copy(&place.sandbox.executable("subagent"), &program);
+    let state = place.sandbox.state_dir().to_owned();
+    let looked = |id: &str| {
+        let mut command = Command::new(&program);
+        command.args(["doctor", "--json", "--cwd"]).arg(place.sandbox.workspace());
+        command.env_clear().env("HOME", "/").current_dir("/").stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+        let output = command.output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = report["data"]["findings"].as_array().unwrap().clone();
+        let told = |finding: &Value| finding["id"] == id && finding["status"] != "ok";
+        assert!(findings.iter().any(told), "{id}: {report:#}");
+        findings
+    };
+    let hidden = ["processes.look", "database.look", "journals.look", "disk.look", "permissions.stateDir"];
+    for id in hidden.into_iter().chain(["processes.daemon"]) {
+        let findings = looked(id);
+        let claims = |finding: &&Value| {
+            let seen = finding["seen"].as_str().unwrap();
+            ["none runs", "there is none yet", "there are none yet", "there is no state dir"]
+                .iter()
+                .any(|claim| seen.starts_with(claim))
+        };
+        assert_eq!(findings.iter().find(claims), None);
+    }
+    // One that can be listed, with files and folders that cannot be read.
+    mode(&state, 0o755);
+    for id in ["processes.daemon", "database.sound", "journals.look", "permissions.look"] {
+        let _ = looked(id);
+    }
+    mode(&state, 0o700);
+    place.sandbox.finish();
+}
+
 fn turns_red(sabotage: &str, check: fn(&Place) -> Vec<String>) {
     if is_root(sabotage) {
         let place = Place::new(sabotage);

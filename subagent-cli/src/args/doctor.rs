@@ -9,6 +9,7 @@ use super::{CwdFlag, JsonFlag};
 /// It looks at processes, database, journals, versions, permissions, disk, config and the system itself, also without a
 /// daemon; it starts none and changes nothing. With --fix it ends processes that nobody knows of, removes sockets and
 /// environments that nobody owns, and makes private what should be. Exits with 0 when no problem is left, else with 1.
+/// Outside of a workspace it looks at what does not belong to one, and says how one is made.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

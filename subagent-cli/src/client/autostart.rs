@@ -11,7 +11,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
 use tokio::time::Instant;
 
-use super::connect::{Link, attempt, read_info, unresponsive};
+use super::connect::{Link, attempt, in_the_way, read_info, unresponsive};
 use super::losses::Losses;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
@@ -105,10 +105,14 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
         Failure::new(Code::StateDirUnwritable, format!("cannot lock {}: {error}", path.display()))
             .with("stateDir", place.state_dir.to_string_lossy().into_owned())
             .with("error", error.to_string())
+            .recommend(in_the_way(&path))
     })?;
     if locked.is_none() {
         return Err(start_failed(
             "another command is starting a daemon or restoring a backup, and has not ended in time",
+        )
+        .recommend(
+            "wait for its end and try again, or end it if it hangs; `subagent doctor` says what runs",
         ));
     }
     subagent_failpoint::hit("start_lock.after_take");

@@ -42,9 +42,9 @@ fn info_path(state_dir: &Path) -> PathBuf {
 /// Connects to the daemon that `daemon.json` names; `None` if there is none.
 ///
 /// # Errors
-/// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline.
+/// `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`, `STATE_DIR_UNWRITABLE`; `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline.
 pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
-    let Some(info) = read_info(state_dir) else { return Ok(None) };
+    let Some(info) = read_info(state_dir) else { return unreadable(state_dir) };
     understood(&info)?;
     let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
     let link = http1::handshake(TokioIo::new(stream)).await;
@@ -53,6 +53,26 @@ pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Optio
     // It ends when the sender is dropped or the daemon closes; the sender then reports how.
     tokio::spawn(connection);
     Ok(Some(Link { sender, info, since: Instant::now() }))
+}
+
+/// Nothing is announced. A folder in the place of the file no daemon can replace: waiting for it would be in vain.
+fn unreadable(state_dir: &Path) -> Result<Option<Link>> {
+    let path = info_path(state_dir);
+    if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return Ok(None);
+    }
+    let message = format!("{} is a folder: no daemon can say there where it listens", path.display());
+    Err(Failure::new(Code::StateDirUnwritable, message)
+        .with("stateDir", state_dir.to_string_lossy().into_owned())
+        .recommend(in_the_way(&path)))
+}
+
+/// What to do about something that is not what its name says.
+pub(super) fn in_the_way(path: &Path) -> String {
+    let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
+    format!(
+        "see what is there with `ls -ld {quoted}`, and move it away if it is no file of yours; `subagent doctor` says more"
+    )
 }
 
 /// Whether daemon and client speak a common protocol.
@@ -173,6 +193,13 @@ mod tests {
         // Left behind by a crash: the file is there, nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_folder_in_the_place_of_the_file_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(info_path(dir.path())).unwrap();
+        assert!(attempt(dir.path(), soon()).await.unwrap_err().is(Code::StateDirUnwritable));
     }
 
     #[tokio::test]

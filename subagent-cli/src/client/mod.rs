@@ -31,7 +31,7 @@ use crate::failure::{Failure, Result};
 pub use connect::read_info;
 pub use exchange::Ask;
 pub use query::{Query, segment};
-pub use running::{ended, running, shown};
+pub use running::{ended, running, running_soon, shown};
 pub use spawn::log_path;
 pub use stream::{Batch, Events};
 pub use wait::{Cursor, Waiting};

@@ -1,5 +1,6 @@
 //! Asking a daemon what it is, and waiting for its end.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use subagent_protocol::Code;
@@ -15,12 +16,30 @@ use crate::failure::{Failure, Result};
 /// The daemon that runs for this state dir, if one does. Starts none.
 ///
 /// # Errors
-/// `DAEMON_UNRESPONSIVE{pid}` for one that does not answer, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`.
+/// `DAEMON_UNRESPONSIVE{pid}` for one that does not answer, `DAEMON_TOO_OLD`, `DAEMON_TOO_NEW`; `DAEMON_NOT_RUNNING{socket}`
+/// for a socket that we cannot use, as another user's: whether one runs is not known then.
 pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
     match shown(&mut Client::of_running(state_dir.to_owned())).await {
         Ok(shown) => Ok(Some(shown)),
-        Err(failure) if failure.is(Code::DaemonNotRunning) => Ok(None),
+        Err(failure) if failure.is(Code::DaemonNotRunning) && !failure.details.contains_key("socket") => {
+            Ok(None)
+        }
         Err(failure) => Err(failure),
+    }
+}
+
+/// As [`running`], for a daemon whose process is known to live: it announces itself soon, or again.
+///
+/// # Errors
+/// As [`running`].
+pub async fn running_soon(state_dir: &Path, deadline: Instant) -> Result<Option<DaemonShown>> {
+    let watch = StateWatch::new(state_dir);
+    let Ok(mut watch) = watch else { return running(state_dir).await };
+    loop {
+        let found = running(state_dir).await?;
+        if found.is_some() || !watch.changed(deadline).await.unwrap_or(false) {
+            return Ok(found);
+        }
     }
 }
 
@@ -52,8 +71,15 @@ pub async fn ended(daemon: &DaemonInfo, deadline: Instant) -> Result<bool> {
         }
         Ok(true)
     };
+    let free = async {
+        match released(&lock, deadline).await {
+            // A lock that we may not read tells nothing.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => std::future::pending().await,
+            released => released,
+        }
+    };
     let ended = tokio::select! {
-        released = released(&lock, deadline) => released,
+        free = free => free,
         followed = followed => followed,
     };
     ended.map_err(|error: std::io::Error| {

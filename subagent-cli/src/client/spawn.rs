@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Place;
 use super::autostart::start_failed;
+use super::connect::in_the_way;
 use crate::failure::{Failure, Result};
 
 /// The longest line that a daemon says about its readiness.
@@ -59,6 +60,7 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
         )
         .with("stateDir", place.state_dir.to_string_lossy().into_owned())
         .with("error", error.to_string())
+        .recommend(in_the_way(&log_path(&place.state_dir)))
     })?;
     keep_descriptors_here();
     let checked = subagent_failpoint::check("daemon.before_spawn");
@@ -92,7 +94,8 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
             "the daemon (pid {}) is still starting; try again later",
             child.id().unwrap_or_default()
         ))
-        .with("pid", child.id())),
+        .with("pid", child.id())
+        .recommend("try again; `subagent daemon logs --lines 50` says what it does")),
     }
 }
 

@@ -1,27 +1,29 @@
 //! `doctor`: looks at everything here and says what to do. Starts no daemon and makes no state dir.
 
 use serde_json::json;
+use subagent_protocol::Code;
 use subagentd::life::refuse_below_guard;
 
 use crate::args::doctor::Doctor;
 use crate::context::{Context, path_value};
-use crate::doctor::{self, Finding, Status};
+use crate::doctor::{self, Finding, Place, Status};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
-    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let place = place(args, context)?;
     if args.fix {
         refuse_below_guard("doctor --fix").map_err(|error| {
             Failure::from(error)
                 .recommend("run it without --fix, and tell the person or program that manages this worker")
         })?;
     }
-    let found = doctor::examine(&context.env, args.cwd.cwd.clone(), workspace.state_dir.clone(), args.fix);
+    let state_dir = (!place.outside).then(|| path_value(&place.state_dir));
+    let found = doctor::examine(&context.env, args.cwd.cwd.clone(), place, args.fix);
     let count = |status| found.iter().filter(|finding| finding.status == status).count();
     let problems = count(Status::Problem);
     let data = json!({
-        "stateDir": path_value(&workspace.state_dir),
+        "stateDir": state_dir,
         "healthy": problems == 0,
         "counts": {
             "problem": problems, "warning": count(Status::Warning),
@@ -32,6 +34,18 @@ pub(super) fn run(args: &Doctor, context: &Context) -> Result<Outcome> {
     let lines: Vec<String> = found.iter().map(line).collect();
     let code = u8::from(problems > 0);
     Ok(Outcome::Judged { kind: "doctor.report", data, text: lines.join("\n"), code })
+}
+
+/// Where to look. Outside of a workspace there is much to look at, too: it is the first command of many.
+fn place(args: &Doctor, context: &Context) -> Result<Place> {
+    match context.workspace(args.cwd.cwd.as_deref()) {
+        Ok(found) => Ok(Place { state_dir: found.state_dir, outside: false }),
+        Err(failure) if failure.is(Code::WorkspaceRootNotFound) => {
+            let here = context.workspace(Some(&context.env.cwd))?;
+            Ok(Place { state_dir: here.state_dir, outside: true })
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 /// A line for a script: status, id, what was seen, what to do.

@@ -4,18 +4,37 @@ use subagent_config::{discovery, launcher};
 use subagentd::life::{idle_exit_seconds, retention_days};
 
 use super::database::counted;
-use super::facts::Facts;
+use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Config;
 const VARIABLES: &str = "config.variables";
 const FILE: &str = "config.file";
+const WORKSPACE: &str = "config.workspace";
 const LAUNCHERS: &str = "config.launchers";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     let mut found = variables(facts);
     found.extend(file(facts));
+    found.extend(workspace(facts));
     found
+}
+
+/// Where the next workspace would be made, and how, if there is none here.
+fn workspace(facts: &Facts) -> Option<Finding> {
+    if facts.state != State::Outside {
+        return None;
+    }
+    let here = facts.cwd.as_ref().unwrap_or(&facts.env.cwd);
+    let seen = format!(
+        "{} is in no workspace: neither it nor a folder above has a .git, or a .subagent with a config file, a controller.json or a state folder",
+        here.display()
+    );
+    let advice = format!(
+        "cd into a project (each git checkout is a workspace), or make this folder one with `subagent controller init --cwd {}`",
+        shell_words::quote(&here.to_string_lossy())
+    );
+    Some(Finding::warning(GROUP, WORKSPACE, seen).advise(advice))
 }
 
 /// Variables without which no daemon starts if they are wrong.

@@ -1,19 +1,24 @@
 //! The database, as the daemon sees it: only it opens `state.db`.
 
-use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::fs::Metadata;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use subagent_config::regular;
 use subagent_protocol::Code;
 use subagent_protocol::api::{Examination, ExaminedDatabase, ExaminedWorker};
 
 use subagentd::store::{APPLICATION_ID, SCHEMA};
 
 use super::disk::size;
-use super::facts::{Daemon, Facts};
+use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
+use super::holders::Role;
+use super::unseen::Unseen;
 
 const GROUP: Group = Group::Database;
+const LOOK: &str = "database.look";
 const SOUND: &str = "database.sound";
 const SIZE: &str = "database.size";
 const WORKERS: &str = "database.workers";
@@ -23,14 +28,21 @@ const GAPS: &str = "database.gaps";
 const LARGE_WAL: u64 = 256 * 1024 * 1024;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if !facts.has_state {
+    if facts.state == State::Outside {
+        return Vec::new();
+    }
+    if let Some(hidden) = facts.hidden(GROUP, LOOK) {
+        return vec![hidden];
+    }
+    if !facts.has_state() {
         return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
     }
     let file = facts.state_dir.join("state.db");
+    if let Some(lost) = lost(facts, &file) {
+        return vec![lost];
+    }
     match file.symlink_metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return vec![Finding::ok(GROUP, SOUND, "there is none yet")];
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return vec![missing(facts, "there is none")],
         Err(error) => {
             let seen = format!("{} cannot be looked at: {error}", file.display());
             return vec![Finding::problem(GROUP, SOUND, seen).advise("look as the user whose it is")];
@@ -39,57 +51,130 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
     }
     let mut found = match (&facts.examination, &facts.daemon) {
         (Some(examination), _) => examined(examination),
-        (None, Daemon::None) => vec![unopened(&file)],
+        (None, Daemon::None | Daemon::Hidden) => vec![unopened(facts, &file)],
         (None, _) => vec![unexamined(facts)],
     };
-    found.push(sizes(facts));
+    found.extend(sizes(facts));
     found
 }
 
+/// What the daemon works with must be what has the name: it is removed with its last name, at the end of the daemon.
+fn lost(facts: &Facts, file: &Path) -> Option<Finding> {
+    let daemon = facts.holders.iter().find(|holder| holder.role == Role::Daemon)?;
+    let identity = |meta: Metadata| (meta.dev(), meta.ino());
+    let named = file.metadata().map(identity).ok();
+    let mut unknown = [file.as_os_str().to_owned(), file.as_os_str().to_owned()];
+    unknown[1].push(" (deleted)");
+    let folder = format!("/proc/{}/fd", daemon.pid);
+    let mut open = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| {
+        std::fs::read_link(path).is_ok_and(|target| unknown.iter().any(|name| target.as_os_str() == name))
+    });
+    let is_other = open.any(|path| path.metadata().is_ok_and(|meta| Some(identity(meta)) != named));
+    is_other.then(|| {
+        let seen = format!(
+            "{} was removed or replaced while the daemon (pid {}) works with it: what is stored is lost when that ends",
+            file.display(),
+            daemon.pid
+        );
+        Finding::problem(GROUP, SOUND, seen).advise(
+            "write down what matters with `subagent worker handoff`, then `subagent daemon stop --workers`; put a backup in its place with `subagent restore FILE`",
+        )
+    })
+}
+
+/// No database, or an empty one. That is well where no worker has ever been.
+fn missing(facts: &Facts, what: &str) -> Finding {
+    let mut unseen = Unseen::default();
+    let workers = unseen.entries(&facts.state_dir.join("runtimes")).into_iter();
+    match workers.filter(|path| path.is_dir()).count() {
+        0 => Finding::ok(GROUP, SOUND, format!("{what} yet")),
+        count => {
+            let seen = format!("{what}, and there are files of {}: it was removed", counted(count, "worker"));
+            Finding::problem(GROUP, SOUND, seen).advise(
+                "put a backup in its place with `subagent restore FILE`; otherwise the next command begins anew, without these workers",
+            )
+        }
+    }
+}
+
 /// What the first bytes of the file say; only a daemon opens it.
-fn unopened(file: &Path) -> Finding {
+fn unopened(facts: &Facts, file: &Path) -> Finding {
     match header(file) {
+        Ok(0) if has_no_wal(file) => missing(facts, "there is nothing in it"),
+        Err(Unusable::Unseen(why)) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
+            .advise(format!(
+                "look as the user whose it is: `ls -ld {}`",
+                shell_words::quote(&file.to_string_lossy())
+            )),
         Ok(schema) => {
             let seen =
                 format!("schema {schema}; not examined further: only a daemon opens it, and none runs");
             Finding::ok(GROUP, SOUND, seen).advise("start one with `subagent daemon start`, then look again")
         }
-        Err(why) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
+        Err(Unusable::Damaged(why)) => Finding::problem(GROUP, SOUND, format!("{}: {why}", file.display()))
             .advise("put a backup in its place with `subagent restore FILE`; see docs/troubleshooting.md"),
     }
 }
 
+/// Why nothing can be done with a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Unusable {
+    /// The system does not let us see it.
+    Unseen(String),
+    /// It is none of ours, or not whole.
+    Damaged(String),
+}
+
+/// Whether all that is stored is in the file itself.
+fn has_no_wal(file: &Path) -> bool {
+    let mut name = file.as_os_str().to_owned();
+    name.push("-wal");
+    Path::new(&name)
+        .metadata()
+        .map_or_else(|error| error.kind() == ErrorKind::NotFound, |meta| meta.len() == 0)
+}
+
 /// The version of the tables of a database of ours; otherwise what it is instead.
-fn header(file: &Path) -> Result<u32, String> {
-    let length = match fs::metadata(file) {
-        Ok(meta) if !meta.is_file() => return Err("it is no file".to_owned()),
-        Ok(meta) => meta.len(),
-        Err(error) => return Err(format!("it cannot be looked at: {error}")),
+fn header(file: &Path) -> Result<u32, Unusable> {
+    let damaged = |why: &str| Err(Unusable::Damaged(why.to_owned()));
+    let unseen = |error: io::Error| Unusable::Unseen(format!("it cannot be looked at: {error}"));
+    let mut opened = match regular::open_to_read(file) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return damaged("it is no file"),
+        opened => opened.map_err(unseen)?,
     };
+    let length = opened.metadata().map_err(unseen)?.len();
     // As after a start that was cut short: everything is in the WAL, or nothing was written yet.
     if length == 0 {
         return Ok(0);
     }
     let mut bytes = [0; 100];
-    let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut bytes));
-    match read {
+    match opened.read_exact(&mut bytes) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            return Err("it is cut off: too short for a database".to_owned());
+            return damaged("it is cut off: too short for a database");
         }
-        Err(error) => return Err(format!("it cannot be read: {error}")),
-        Ok(()) => {}
+        read => read.map_err(unseen)?,
     }
     let number = |at: usize| bytes[at..at + 4].iter().fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
     if !bytes.starts_with(b"SQLite format 3\0") {
-        return Err("it is damaged: no SQLite database begins like that".to_owned());
+        return damaged("it is damaged: no SQLite database begins like that");
     }
     let (application, version) = (i64::from(number(68)), i64::from(number(60)));
     // The tables are made in one transaction, which may still be in the WAL alone.
     if application != APPLICATION_ID && (application, version) != (0, 0) {
-        return Err("it is another program's database".to_owned());
+        return damaged("it is another program's database");
     }
     if version > SCHEMA {
-        return Err(format!("it has schema {version}, this command knows {SCHEMA}: a newer version made it"));
+        let why = format!("it has schema {version}, this command knows {SCHEMA}: a newer version made it");
+        return Err(Unusable::Damaged(why));
+    }
+    // The number of pages is right if the one who wrote it says so, and later ones may still be in the WAL.
+    let page = match number(16) >> 16 {
+        1 => 65_536,
+        bytes => u64::from(bytes),
+    };
+    let pages = if number(24) == number(92) { u64::from(number(28)) } else { 0 };
+    if has_no_wal(file) && length < pages.saturating_mul(page) {
+        return damaged("it is cut off: pages are missing at its end");
     }
     Ok(number(60))
 }
@@ -101,7 +186,9 @@ fn unexamined(facts: &Facts) -> Finding {
                 .advise("replace it with `subagent daemon restart`; workers go on")
         }
         Some(failure) => Finding::problem(GROUP, SOUND, format!("{}: {}", failure.code, failure.message))
-            .advise("look at `subagent daemon logs --lines 50`"),
+            .advise(
+                "have it opened anew with `subagent daemon restart`, workers go on; `subagent daemon logs --lines 50` says more",
+            ),
         None => Finding::warning(GROUP, SOUND, "not examined: the daemon does not answer"),
     }
 }
@@ -203,23 +290,28 @@ fn gaps(workers: &[ExaminedWorker]) -> Vec<Finding> {
     found
 }
 
-fn sizes(facts: &Facts) -> Finding {
-    let length = |name: &str| std::fs::metadata(facts.state_dir.join(name)).map_or(0, |found| found.len());
+fn sizes(facts: &Facts) -> Vec<Finding> {
+    let mut unseen = Unseen::default();
+    let mut length = |name| unseen.meta(&facts.state_dir.join(name)).map_or(0, |found| found.len());
     let (bytes, wal) = (length("state.db"), length("state.db-wal"));
     let free = facts.examination.as_ref().map_or(0, |examination| {
         examination.database.free_pages.saturating_mul(examination.database.page_bytes)
     });
     let seen = format!("{}, of that {} free; its WAL has {}", size(bytes), size(free), size(wal));
-    if wal > LARGE_WAL {
-        return Finding::warning(GROUP, SIZE, seen).advise(
+    let found = if wal > LARGE_WAL {
+        Finding::warning(GROUP, SIZE, seen).advise(
             "another program may keep state.db open (fuser or lsof names it); else `subagent daemon restart`",
-        );
-    }
-    Finding::ok(GROUP, SIZE, seen)
+        )
+    } else {
+        Finding::ok(GROUP, SIZE, seen)
+    };
+    unseen.finding(GROUP, LOOK).into_iter().chain([found]).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -235,6 +327,8 @@ mod tests {
             bytes[..16].copy_from_slice(b"SQLite format 3\0");
             bytes[60..64].copy_from_slice(&version.to_be_bytes());
             bytes[68..72].copy_from_slice(&application.to_be_bytes());
+            bytes[16..18].copy_from_slice(&4096_u16.to_be_bytes());
+            bytes[28..32].copy_from_slice(&1_u32.to_be_bytes());
             bytes
         };
         let own = u32::try_from(APPLICATION_ID).unwrap();
@@ -246,8 +340,16 @@ mod tests {
             (&made(7, 1), "another program"),
             (&made(own, 1_000_000), "newer"),
         ] {
-            assert!(look(bytes).unwrap_err().contains(word), "{word}");
+            assert!(matches!(look(bytes), Err(Unusable::Damaged(why)) if why.contains(word)), "{word}");
         }
-        assert!(header(dir.path()).unwrap_err().contains("no file"));
+        assert!(matches!(header(dir.path()), Err(Unusable::Damaged(why)) if why.contains("no file")));
+        let mut longer = made(own, 1);
+        longer[31] = 2;
+        assert!(matches!(look(&longer), Err(Unusable::Damaged(why)) if why.contains("missing at its end")));
+        // The rest of it may be in the WAL.
+        fs::write(dir.path().join("state.db-wal"), "x").unwrap();
+        assert_eq!(look(&longer), Ok(1));
+        std::os::unix::fs::symlink("knot", dir.path().join("knot")).unwrap();
+        assert!(matches!(header(&dir.path().join("knot")), Err(Unusable::Unseen(_))));
     }
 }

@@ -5,44 +5,54 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 use subagent_config::state_dir;
 
-use super::facts::Facts;
+use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
 use super::permissions;
+use super::unseen::Unseen;
 
 const GROUP: Group = Group::Disk;
+const LOOK: &str = "disk.look";
 
 /// Free bytes and inodes below which something is about to fail, and below which somebody should know.
 const FEW_BYTES: [u64; 2] = [100 << 20, 1 << 30];
 const FEW_FILES: [u64; 2] = [1_000, 10_000];
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    let sockets = facts.runtime_dirs.iter().map(|folder| room("disk.socketDir", folder.path()));
+    if facts.state == State::Outside {
+        return sockets.collect();
+    }
+    let mut unseen = Unseen::default();
     let mut found = vec![kind(facts), room("disk.stateDir", &facts.state_dir)];
-    found.extend(facts.runtime_dirs.iter().map(|folder| room("disk.socketDir", folder.path())));
-    found.extend(facts.has_state.then(|| replaced(facts)));
+    found.extend(sockets);
+    if facts.has_state() {
+        found.push(replaced(facts, &mut unseen));
+    }
+    found.extend(facts.hidden(GROUP, LOOK));
+    found.extend(unseen.finding(GROUP, LOOK));
     found
 }
 
 /// What restores have put aside: whether it is still wanted only a person can tell.
-fn replaced(facts: &Facts) -> Finding {
+fn replaced(facts: &Facts, unseen: &mut Unseen) -> Finding {
     const ID: &str = "disk.replaced";
-    let all = permissions::replaced(&facts.state_dir);
+    let all = permissions::replaced(&facts.state_dir, unseen);
     if all.is_empty() {
         return Finding::ok(GROUP, ID, "no restore has put anything aside");
     }
     let list: Vec<String> =
-        all.iter().map(|path| format!("{} ({})", path.display(), size(bytes_of(path, 4)))).collect();
+        all.iter().map(|path| format!("{} ({})", path.display(), size(bytes_of(path, 4, unseen)))).collect();
     let quoted: Vec<String> = all.iter().map(|path| quoted(path)).collect();
     Finding::ok(GROUP, ID, format!("put aside by a restore: {}", list.join(", ")))
         .advise(format!("if nobody needs it any more, remove it with `rm -r {}`", quoted.join(" ")))
 }
 
-fn bytes_of(path: &Path, depth: usize) -> u64 {
-    let Ok(meta) = path.symlink_metadata() else { return 0 };
+fn bytes_of(path: &Path, depth: usize, unseen: &mut Unseen) -> u64 {
+    let Some(meta) = unseen.meta(path) else { return 0 };
     if !meta.is_dir() || depth == 0 {
         return meta.len();
     }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    entries.map(|entry| bytes_of(&entry.path(), depth - 1)).sum()
+    unseen.entries(path).iter().map(|entry| bytes_of(entry, depth - 1, unseen)).sum()
 }
 
 fn kind(facts: &Facts) -> Finding {

@@ -1,18 +1,22 @@
 //! What all looks share: found out once, at the beginning.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use subagent_config::{Environment, RuntimeDir};
+use subagent_config::{Environment, RuntimeDir, regular};
 use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonShown, Examination};
 
+use super::finding::{Finding, Group};
 use super::holders::{self, Holder, Role};
-use crate::client::{Ask, Client, block_on, read_info, running};
+use crate::client::{Ask, Client, block_on, read_info, running_soon};
 use crate::failure::Failure;
 
 /// How long the daemon may take to say that it is there.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long one that lives may take to say where: it is only starting, or somebody took its announcement away.
+const ANNOUNCED: Duration = Duration::from_secs(3);
 /// How long it may take to examine its database; it ends its checks by itself before.
 const EXAMINE: Duration = Duration::from_secs(20);
 
@@ -25,6 +29,37 @@ pub(super) enum Daemon {
     Answers(Box<DaemonShown>),
     /// One runs, and this came instead of an answer.
     Fails(Failure),
+    /// Whether one runs cannot be told.
+    Hidden,
+}
+
+/// The state dir, as far as it can be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no workspace here; the path is that of one that would be made in this folder.
+    Outside,
+    /// There is none yet, or something else in its place.
+    Absent,
+    /// It is there.
+    There,
+    /// This is what the system said when it was looked at.
+    Hidden(String),
+}
+
+impl State {
+    fn of(state_dir: &Path) -> Self {
+        let looked = state_dir.metadata().and_then(|meta| {
+            // What can be listed can still be closed: then nothing in it can be looked at.
+            let within = || std::fs::read_dir(state_dir).and_then(|_| state_dir.join(".").metadata());
+            if meta.is_dir() { within().map(|_| true) } else { Ok(false) }
+        });
+        match looked {
+            Ok(true) => Self::There,
+            Ok(false) => Self::Absent,
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::Absent,
+            Err(error) => Self::Hidden(error.to_string()),
+        }
+    }
 }
 
 /// What is known at the beginning.
@@ -33,13 +68,14 @@ pub(super) struct Facts {
     pub(super) env: Environment,
     pub(super) cwd: Option<PathBuf>,
     pub(super) state_dir: PathBuf,
-    /// Whether the state dir is there.
-    pub(super) has_state: bool,
+    pub(super) state: State,
     /// Whether to mend what can be mended.
     pub(super) fix: bool,
-    /// Processes with a marker, looked for before the holders: their guard was there before them.
+    /// Processes with a marker.
     pub(super) marked: Vec<(i32, String)>,
     pub(super) holders: Vec<Holder>,
+    /// Processes of ours of whom the system does not say which state dir is theirs.
+    pub(super) unknown_processes: Vec<i32>,
     pub(super) daemon: Daemon,
     /// What the daemon says of its workers and its database, asked for last: a runtime that was found before and is
     /// not in it belongs to nobody.
@@ -51,28 +87,56 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn gather(env: &Environment, cwd: Option<PathBuf>, state_dir: PathBuf, fix: bool) -> Self {
-        let has_state = state_dir.is_dir();
+    pub(super) fn gather(env: &Environment, cwd: Option<PathBuf>, place: super::Place, fix: bool) -> Self {
+        let super::Place { state_dir, outside } = place;
+        let state = if outside { State::Outside } else { State::of(&state_dir) };
         let announced = read_info(&state_dir).and_then(|info| info.socket.parent().map(PathBuf::from));
         let mut facts = Self {
             env: env.clone(),
             cwd,
             runtime_dirs: RuntimeDir::existing(env, announced.as_deref(), &state_dir),
             state_dir,
-            has_state,
+            state,
             fix,
             marked: Vec::new(),
             holders: Vec::new(),
+            unknown_processes: Vec::new(),
             daemon: Daemon::None,
             examination: None,
             unexamined: None,
         };
-        if has_state {
-            facts.marked = subagentd::supervisor::strays::marked();
-            facts.holders = holders::find(&facts.state_dir);
+        if facts.state == State::Absent {
+            return facts;
+        }
+        // Before the holders: their guard was there before them.
+        facts.marked = subagentd::supervisor::strays::marked();
+        let (all, unknown) = holders::find();
+        match facts.state {
+            State::Outside => facts.holders = all,
+            _ => {
+                let own = |holder: &Holder| holder.state_dir == facts.state_dir;
+                facts.holders = all.into_iter().filter(own).collect();
+                facts.unknown_processes = unknown;
+            }
+        }
+        if facts.state == State::There {
             facts.ask();
+        } else if matches!(facts.state, State::Hidden(_)) {
+            facts.daemon = Daemon::Hidden;
         }
         facts
+    }
+
+    /// The state dir, where it can be looked into.
+    pub(super) fn has_state(&self) -> bool {
+        self.state == State::There
+    }
+
+    /// What a look says that cannot look: nothing was found only because nothing was seen.
+    pub(super) fn hidden(&self, group: Group, id: &'static str) -> Option<Finding> {
+        let State::Hidden(why) = &self.state else { return None };
+        let seen = format!("not looked at: {}: {why}", self.state_dir.display());
+        Some(Finding::warning(group, id, seen).advise("look as the user whose it is"))
     }
 
     fn ask(&mut self) {
@@ -81,10 +145,18 @@ impl Facts {
             self.daemon = Daemon::Fails(why);
             return;
         }
+        let announced = regular::read(&self.state_dir.join("daemon.json"));
+        if announced.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+            self.daemon = Daemon::Hidden;
+            return;
+        }
         let state_dir = self.state_dir.clone();
+        let lives = self.holders.iter().any(|holder| holder.role == Role::Daemon);
         let asked = block_on(async {
             let late = || Failure::new(Code::DaemonUnresponsive, "the daemon does not answer");
-            tokio::time::timeout(ANSWER, running(&state_dir)).await.unwrap_or_else(|_| Err(late()))
+            let now = tokio::time::Instant::now();
+            let soon = if lives { now + ANNOUNCED } else { now };
+            tokio::time::timeout(ANSWER, running_soon(&state_dir, soon)).await.unwrap_or_else(|_| Err(late()))
         });
         self.daemon = match asked {
             Ok(None) => Daemon::None,

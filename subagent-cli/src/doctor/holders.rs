@@ -1,10 +1,11 @@
-//! Our own live processes of one state dir, found by the locks that they hold open: no pid file is trusted, no lock is
+//! Our own live processes and their state dirs, found by the locks that they hold open: no pid file is trusted, no lock is
 //! touched, and nobody need answer.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use subagent_config::proc;
+use subagent_config::{proc, regular};
 use subagentd::supervisor::strays;
 
 /// Which of our programs it is.
@@ -21,6 +22,8 @@ pub(super) struct Holder {
     pub(super) role: Role,
     pub(super) pid: i32,
     pub(super) start_time: u64,
+    /// Which state dir it is of (absolute, links resolved).
+    pub(super) state_dir: PathBuf,
     /// Whose runtime or guard it is; empty for a daemon.
     pub(super) worker: String,
     /// Stopped by a signal, or by a debugger.
@@ -36,64 +39,76 @@ impl Holder {
     }
 }
 
-/// All of them, of this state dir (absolute, links resolved).
-pub(super) fn find(state_dir: &Path) -> Vec<Holder> {
-    strays::pids().filter_map(|pid| look(pid, state_dir)).collect()
+/// All of them, and those whose files the system does not let us see: they are of a state dir that is not known.
+pub(super) fn find() -> (Vec<Holder>, Vec<i32>) {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    for pid in strays::pids() {
+        match look(pid) {
+            Ok(holder) => found.extend(holder),
+            Err(_) => unknown.push(pid),
+        }
+    }
+    (found, unknown)
 }
 
-fn look(pid: i32, state_dir: &Path) -> Option<Holder> {
-    let process = proc::process(pid).ok().filter(|process| !process.ended)?;
+/// The process, if it is one of ours.
+///
+/// # Errors
+/// What the system says when it does not let us see its files.
+fn look(pid: i32) -> io::Result<Option<Holder>> {
+    let Some(process) = proc::process(pid).ok().filter(|process| !process.ended) else { return Ok(None) };
     let role = match process.name.as_str() {
         "subagentd" => Role::Daemon,
         "subagent-guard" => Role::Guard,
         // The system keeps 15 bytes of a name.
         "subagent-runtim" => Role::Runtime,
-        _ => return None,
+        _ => return Ok(None),
     };
     let folder = PathBuf::from(format!("/proc/{pid}"));
-    let worker = fs::read_dir(folder.join("fd"))
-        .ok()?
+    let open = match fs::read_dir(folder.join("fd")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error),
+        Err(_) => return Ok(None),
+        Ok(open) => open,
+    };
+    let held = open
         .flatten()
         .filter_map(|entry| fs::read_link(entry.path()).ok())
-        .find_map(|open| held(role, open.strip_prefix(state_dir).ok()?))?;
-    let exe = fs::read_link(folder.join("exe")).ok()?;
-    Some(Holder {
+        .find_map(|open| held(role, &open));
+    let (Some((state_dir, worker)), Ok(exe)) = (held, fs::read_link(folder.join("exe"))) else {
+        return Ok(None);
+    };
+    Ok(Some(Holder {
         role,
         pid,
         start_time: process.start_time,
+        state_dir,
         worker,
-        stopped: is_stopped(pid),
+        stopped: process.stopped,
         replaced: exe.to_string_lossy().ends_with(" (deleted)"),
-    })
+    }))
 }
 
-/// Whose lock an open file is, given its path in the state dir.
-fn held(role: Role, path: &Path) -> Option<String> {
-    let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap_or_default()).collect();
-    match (role, parts.as_slice()) {
-        (Role::Daemon, ["daemon.lock"]) => Some(String::new()),
+/// Of which state dir and whose lock an open file is.
+fn held(role: Role, path: &Path) -> Option<(PathBuf, String)> {
+    let folder = path.parent()?;
+    match (role, path.file_name()?.to_str()?) {
+        (Role::Daemon, "daemon.lock") => Some((folder.to_owned(), String::new())),
         // A runtime holds both locks until its guard has the second one.
-        (Role::Runtime, ["runtimes", worker, "lock"]) | (Role::Guard, ["runtimes", worker, "guard.lock"]) => {
-            Some((*worker).to_owned())
+        (Role::Runtime, "lock") | (Role::Guard, "guard.lock") => {
+            let state_dir = folder.parent().filter(|runtimes| runtimes.ends_with("runtimes"))?.parent()?;
+            Some((state_dir.to_owned(), folder.file_name()?.to_str()?.to_owned()))
         }
         _ => None,
     }
 }
 
 /// Whether somebody holds a lock, whoever that is: for what /proc does not show as ours. It is held shared for a moment.
-/// What cannot be looked at counts as held.
+/// What cannot be looked at counts as held. Nothing is waited for, whatever is in its place.
 pub(super) fn is_held(lock: &Path) -> bool {
-    match fs::File::open(lock) {
+    match regular::open_to_read(lock) {
         Ok(file) => file.try_lock_shared().is_err(),
-        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        Err(error) => error.kind() != ErrorKind::NotFound,
     }
-}
-
-/// Whether a process is stopped; false for one that is gone.
-pub(super) fn is_stopped(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .is_some_and(|(_, fields)| matches!(fields.split_ascii_whitespace().next(), Some("T" | "t")))
 }
 
 #[cfg(test)]
@@ -103,14 +118,16 @@ mod tests {
     #[test]
     fn only_the_locks_themselves_count() {
         let held = |role, path: &str| held(role, Path::new(path));
-        assert_eq!(held(Role::Daemon, "daemon.lock").as_deref(), Some(""));
-        assert_eq!(held(Role::Runtime, "runtimes/w_1/lock").as_deref(), Some("w_1"));
-        assert_eq!(held(Role::Guard, "runtimes/w_1/guard.lock").as_deref(), Some("w_1"));
+        let of = |worker: &str| Some((PathBuf::from("/s"), worker.to_owned()));
+        assert_eq!(held(Role::Daemon, "/s/daemon.lock"), of(""));
+        assert_eq!(held(Role::Runtime, "/s/runtimes/w_1/lock"), of("w_1"));
+        assert_eq!(held(Role::Guard, "/s/runtimes/w_1/guard.lock"), of("w_1"));
         for (role, path) in [
-            (Role::Daemon, "runtimes/w_1/lock"),
-            (Role::Guard, "runtimes/w_1/lock"),
-            (Role::Runtime, "runtimes/w_1/1.journal"),
-            (Role::Runtime, "daemon.lock"),
+            (Role::Daemon, "/s/runtimes/w_1/lock"),
+            (Role::Guard, "/s/runtimes/w_1/lock"),
+            (Role::Runtime, "/s/runtimes/w_1/1.journal"),
+            (Role::Runtime, "/s/elsewhere/w_1/lock"),
+            (Role::Runtime, "/s/daemon.lock"),
         ] {
             assert_eq!(held(role, path), None, "{path}");
         }
@@ -127,13 +144,15 @@ mod tests {
         assert!(is_held(&path));
         file.unlock().unwrap();
         assert!(!is_held(&path));
+        // Nobody opens the other end of a pipe for us.
+        nix::unistd::mkfifo(&dir.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(is_held(&dir.path().join("pipe")));
     }
 
     #[test]
     fn a_process_of_another_kind_holds_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let _open = fs::File::create(dir.path().join("daemon.lock")).unwrap();
-        assert_eq!(find(dir.path()), []);
-        assert!(!is_stopped(nix::unistd::getpid().as_raw()));
+        assert!(find().0.iter().all(|holder| holder.state_dir != dir.path()));
     }
 }

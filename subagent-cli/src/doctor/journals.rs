@@ -9,11 +9,13 @@ use subagent_protocol::api::ExaminedWorker;
 use subagent_protocol::ids::WorkerId;
 
 use super::disk::size;
-use super::facts::{Daemon, Facts};
+use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
 use super::holders::{Role, is_held};
+use super::unseen::Unseen;
 
 const GROUP: Group = Group::Journals;
+const LOOK: &str = "journals.look";
 const BACKLOG: &str = "journals.backlog";
 const UNKNOWN: &str = "journals.unknown";
 const LEFT: &str = "journals.leftFiles";
@@ -26,23 +28,26 @@ const FULL: u64 = 1024 * 1024 * 1024;
 const SETTLED: Duration = Duration::from_secs(60);
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if !facts.has_state {
+    if facts.state == State::Outside {
+        return Vec::new();
+    }
+    if let Some(hidden) = facts.hidden(GROUP, LOOK) {
+        return vec![hidden];
+    }
+    if !facts.has_state() {
         return vec![Finding::ok(GROUP, BACKLOG, "there are none yet")];
     }
-    let mut found = backlog(facts);
-    found.extend(unknown(facts));
-    found.extend(left_files(facts));
+    let mut unseen = Unseen::default();
+    let mut found = backlog(facts, &mut unseen);
+    found.extend(unknown(facts, &mut unseen));
+    found.extend(left_files(facts, &mut unseen));
+    found.extend(unseen.finding(GROUP, LOOK));
     found
 }
 
-fn backlog(facts: &Facts) -> Vec<Finding> {
+fn backlog(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = &facts.examination else {
-        let bytes: u64 = folders(facts).iter().map(|folder| segments(&facts.runtimes().join(folder))).sum();
-        return vec![Finding::ok(
-            GROUP,
-            BACKLOG,
-            format!("{} on disk; the next daemon takes them in", size(bytes)),
-        )];
+        return untaken(facts, unseen);
     };
     let mut found = Vec::new();
     for worker in examination.workers.iter().filter(|worker| worker.unread_bytes > LARGE) {
@@ -62,39 +67,56 @@ fn backlog(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// The folders of workers below `runtimes`.
-fn folders(facts: &Facts) -> Vec<String> {
-    let entries = fs::read_dir(facts.runtimes()).into_iter().flatten().flatten();
-    let mut found: Vec<String> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.parse::<WorkerId>().is_ok())
-        .collect();
-    found.sort();
+/// Where no daemon tells how much of it is stored: a segment goes when all of it is, so that many of them are not.
+fn untaken(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
+    let (mut found, mut all) = (Vec::new(), 0);
+    for worker in folders(facts, unseen) {
+        let bytes = segments(&facts.runtimes().join(&worker), unseen);
+        all += bytes;
+        if bytes > LARGE {
+            let seen = format!("{} of {worker} are on disk, and no daemon takes them in", size(bytes));
+            let advice = "start one with `subagent daemon start`";
+            found.push(Finding::warning(GROUP, BACKLOG, seen).advise(advice));
+        }
+    }
+    if found.is_empty() {
+        let seen = format!("{} on disk; the next daemon takes them in", size(all));
+        found.push(Finding::ok(GROUP, BACKLOG, seen));
+    }
     found
 }
 
-fn segments(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let journals = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "journal"));
-    journals.filter_map(|entry| entry.metadata().ok()).map(|found| found.len()).sum()
+/// The folders of workers below `runtimes`.
+fn folders(facts: &Facts, unseen: &mut Unseen) -> Vec<String> {
+    let names = unseen.entries(&facts.runtimes()).into_iter().filter(|path| path.is_dir());
+    names
+        .filter_map(|path| path.file_name()?.to_str().map(str::to_owned))
+        .filter(|name| name.parse::<WorkerId>().is_ok())
+        .collect()
+}
+
+fn segments(folder: &Path, unseen: &mut Unseen) -> u64 {
+    let entries = unseen.entries(folder).into_iter();
+    let journals = entries.filter(|path: &PathBuf| path.extension().is_some_and(|end| end == "journal"));
+    journals.filter_map(|path| unseen.meta(&path)).map(|found| found.len()).sum()
 }
 
 /// Journals of workers that the database does not know. They may be all that is left of something, so that nobody but
 /// a person removes them.
-fn unknown(facts: &Facts) -> Vec<Finding> {
+fn unknown(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let Some(examination) = facts.all_workers() else { return Vec::new() };
     let is_unknown = |worker: &&String| {
         let has_row = |known: &ExaminedWorker| known.worker_id == **worker;
         facts.nobodys(worker).is_some() && !examination.workers.iter().any(has_row)
     };
     let mut found = Vec::new();
-    for worker in folders(facts).iter().filter(is_unknown) {
+    for worker in folders(facts, unseen).iter().filter(is_unknown) {
         let folder = facts.runtimes().join(worker);
-        if segments(&folder) == 0 || !is_settled(&folder) {
+        let bytes = segments(&folder, unseen);
+        if bytes == 0 || !is_settled(&folder) {
             continue;
         }
-        let seen = format!("{} of {worker}, which the database does not know", size(segments(&folder)));
+        let seen = format!("{} of {worker}, which the database does not know", size(bytes));
         let quoted = shell_words::quote(&folder.to_string_lossy()).into_owned();
         found.push(
             Finding::warning(GROUP, UNKNOWN, seen)
@@ -108,7 +130,7 @@ fn unknown(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Environments and sockets in the folder of the sockets that nobody owns: they are the rest of a crash.
-fn left_files(facts: &Facts) -> Vec<Finding> {
+fn left_files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let live: BTreeSet<&str> = facts.holders.iter().map(|holder| holder.worker.as_str()).collect();
     // Not every process of ours can be seen: what holds the locks lives.
     let lives = |worker: &str| {
@@ -117,7 +139,11 @@ fn left_files(facts: &Facts) -> Vec<Finding> {
     };
     let mut found = Vec::new();
     for folder in &facts.runtime_dirs {
-        for (worker, path) in folder.worker_files().unwrap_or_default() {
+        let files = folder.worker_files().unwrap_or_else(|error| {
+            unseen.note(folder.path(), &error);
+            Vec::new()
+        });
+        for (worker, path) in files {
             let is_socket = path.extension().is_some_and(|end| end == "sock");
             // A worker whose agent was never started has an environment and nothing else: only the database knows.
             let needed = !is_socket && facts.nobodys(&worker).is_none();

@@ -14,6 +14,7 @@ mod machine;
 mod permissions;
 mod processes;
 mod repair;
+mod unseen;
 mod versions;
 
 use std::path::PathBuf;
@@ -46,16 +47,25 @@ const LOOKS: [(Group, &str, Look); 8] = [
     (Group::Machine, "machine.look", machine::look),
 ];
 
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The state dir; outside of a workspace the one that would be made here.
+    pub state_dir: PathBuf,
+    /// Whether there is no workspace here.
+    pub outside: bool,
+}
+
 /// Looks at everything; the worst comes first.
 #[must_use]
-pub fn examine(env: &Environment, cwd: Option<PathBuf>, state_dir: PathBuf, fix: bool) -> Vec<Finding> {
+pub fn examine(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool) -> Vec<Finding> {
     let env = env.clone();
-    let place = state_dir.display().to_string();
-    let Some(facts) = within(GATHER, move || Facts::gather(&env, cwd, state_dir, fix)) else {
-        let seen = format!("{place} cannot be looked at within {} s", GATHER.as_secs());
+    let shown = place.state_dir.display().to_string();
+    let Some(facts) = within(GATHER, move || Facts::gather(&env, cwd, place, fix)) else {
+        let seen = format!("{shown} cannot be looked at within {} s", GATHER.as_secs());
         return vec![
             Finding::problem(Group::Processes, "processes.look", seen)
-                .advise(format!("see whether its file system answers: `ls {}`", shell_words::quote(&place))),
+                .advise(format!("see whether its file system answers: `ls {}`", shell_words::quote(&shown))),
         ];
     };
     let facts = Arc::new(facts);
@@ -97,9 +107,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let env = Environment::new([("HOME".into(), base.clone().into())], &base);
-        let found = examine(&env, None, base.join(".subagent/state"), false);
-        let ours = |finding: &&Finding| !matches!(finding.group, Group::Machine | Group::Disk);
+        let place = |outside| Place { state_dir: base.join(".subagent/state"), outside };
+        // What lies beside the executable of this test, and in the folder that all share, is not this place's.
+        let others = ["versions.executables", "permissions.socketDir"];
+        let ours = |finding: &&Finding| {
+            !matches!(finding.group, Group::Machine | Group::Disk) && !others.contains(&finding.id)
+        };
+        let found = examine(&env, None, place(false), false);
         assert!(found.iter().filter(ours).all(|finding| finding.status == Status::Ok), "{found:#?}");
+        let found = examine(&env, None, place(true), false);
+        let told: Vec<&Finding> = found.iter().filter(ours).filter(|one| one.status != Status::Ok).collect();
+        assert!(matches!(told.as_slice(), [one] if one.id == "config.workspace"), "{told:#?}");
         assert_eq!(std::fs::read_dir(&base).unwrap().count(), 0);
     }
 }

@@ -1,25 +1,29 @@
 //! Who may read and write what is ours. Looks at the names themselves: a link that leads elsewhere is told, not followed.
 
 use std::fs::{self, Metadata, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+use subagent_config::runtime_dir::REMEMBERED;
 use subagent_config::state_dir::{self, REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE};
 
-use super::facts::Facts;
+use subagent_protocol::ids::WorkerId;
+
+use super::facts::{Facts, State};
 use super::finding::{Finding, Group};
+use super::unseen::Unseen;
 
 const GROUP: Group = Group::Permissions;
 const STATE_DIR: &str = "permissions.stateDir";
 const FILES: &str = "permissions.files";
 const SOCKET_DIR: &str = "permissions.socketDir";
 const PARENTS: &str = "permissions.parents";
+const LOOK: &str = "permissions.look";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -27,6 +31,7 @@ const OURS: [&str; 10] = [
     "start.lock",
     "daemon.json",
     "subagentd-status.json",
+    REMEMBERED,
     "logs",
     "runtimes",
     "handoffs",
@@ -41,14 +46,20 @@ const MOST_FILES: usize = 20_000;
 const MOST_TOLD: usize = 20;
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    if !facts.has_state {
-        return vec![absent(facts)];
-    }
-    let mut found = vec![folder(facts), gitignore(facts)];
-    found.extend(usable(facts));
-    found.extend(parents(facts));
-    found.extend(files(facts));
-    found.extend(sockets(facts));
+    let mut unseen = Unseen::default();
+    let mut found = match facts.state {
+        State::Outside => Vec::new(),
+        State::Absent | State::Hidden(_) => vec![absent(facts)],
+        State::There => {
+            let mut found = vec![folder(facts), gitignore(facts)];
+            found.extend(usable(facts));
+            found.extend(parents(facts));
+            found.extend(files(facts, &mut unseen));
+            found
+        }
+    };
+    found.extend(sockets(facts, &mut unseen));
+    found.extend(unseen.finding(GROUP, LOOK));
     found
 }
 
@@ -56,12 +67,12 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
 fn absent(facts: &Facts) -> Finding {
     let advice = "make room for it, or set SUBAGENT_STATE_DIR to another folder";
     let shown = facts.state_dir.display();
+    if let State::Hidden(why) = &facts.state {
+        return Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {why}"))
+            .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder");
+    }
     match facts.state_dir.symlink_metadata() {
         Ok(_) => Finding::problem(GROUP, STATE_DIR, format!("{shown} is not a folder")).advise(advice),
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Finding::problem(GROUP, STATE_DIR, format!("{shown} cannot be looked at: {error}"))
-                .advise("look as the user whose it is, or set SUBAGENT_STATE_DIR to another folder")
-        }
         Err(_) => {
             let above = facts.state_dir.ancestors().find(|folder| folder.exists());
             match above.map(|above| (above, access(above, AccessFlags::W_OK | AccessFlags::X_OK))) {
@@ -145,14 +156,15 @@ fn can_be_replaced(folder_mode: u32, child_owner: u32) -> bool {
     folder_mode & OTHERS_MAY_WRITE != 0 && !protected
 }
 
-fn files(facts: &Facts) -> Vec<Finding> {
+fn files(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut seen = Vec::new();
     let mut ours: Vec<PathBuf> = OURS.iter().map(|name| facts.state_dir.join(name)).collect();
     let put_aside = [REPLACED_DATABASE, REPLACED_RUNTIMES, RESTORING_DATABASE];
-    ours.extend(begin_with(&put_aside, &facts.state_dir));
+    ours.extend(begin_with(&put_aside, &facts.state_dir, unseen));
     for path in &ours {
-        walk(path, DEPTH, &mut seen);
+        walk(path, DEPTH, &mut seen, unseen);
     }
+    let others = seen.iter().filter_map(|(path, meta)| below(facts, path, meta)).collect::<Vec<_>>();
     let count = seen.len();
     let mut found: Vec<Finding> = seen
         .into_iter()
@@ -161,6 +173,7 @@ fn files(facts: &Facts) -> Vec<Finding> {
         .map(|(why, path, meta)| mend(facts, FILES, &path, &meta, &why))
         .collect();
     found.extend(ours.iter().filter_map(|path| kind(path)));
+    found.extend(others.into_iter().take(MOST_TOLD));
     if found.is_empty() {
         found.push(Finding::ok(GROUP, FILES, format!("{count} files of the state dir are private")));
     }
@@ -173,36 +186,54 @@ fn kind(path: &Path) -> Option<Finding> {
     let name = path.file_name()?.to_string_lossy();
     let folder = ["logs", "runtimes", "handoffs"].contains(&&*name) || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
+    (!fits).then(|| misplaced(path, if folder { "folder" } else { "file" }))
+}
+
+fn misplaced(path: &Path, what: &str) -> Finding {
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
-    let seen = format!("{} is not a {}", path.display(), if folder { "folder" } else { "file" });
-    (!fits).then(|| {
-        Finding::problem(GROUP, FILES, seen)
-            .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"))
-    })
+    Finding::problem(GROUP, FILES, format!("{} is not a {what}", path.display()))
+        .advise(format!("find out who has put it there with `ls -ld {quoted}`, then remove it"))
+}
+
+/// The same among the files of workers: what each of them is by its name.
+fn below(facts: &Facts, path: &Path, meta: &Metadata) -> Option<Finding> {
+    let parts: Vec<&str> =
+        path.strip_prefix(&facts.state_dir).ok()?.iter().filter_map(|part| part.to_str()).collect();
+    if let ["runtimes", name] = parts.as_slice() {
+        let of_worker = name.parse::<WorkerId>().is_ok();
+        return (of_worker && !meta.is_dir() && !meta.is_symlink()).then(|| misplaced(path, "folder"));
+    }
+    let is_file = match parts.as_slice() {
+        ["runtimes", _, name] => *name == "lock" || *name == "guard.lock" || name.ends_with(".journal"),
+        ["logs", name] => name.starts_with("subagentd.log"),
+        _ => return None,
+    };
+    (is_file && !meta.is_file() && !meta.is_symlink()).then(|| misplaced(path, "file"))
 }
 
 /// What a restore has put aside in a state dir, sorted.
-pub(super) fn replaced(state_dir: &Path) -> Vec<PathBuf> {
-    begin_with(&[REPLACED_DATABASE, REPLACED_RUNTIMES], state_dir)
+pub(super) fn replaced(state_dir: &Path, unseen: &mut Unseen) -> Vec<PathBuf> {
+    begin_with(&[REPLACED_DATABASE, REPLACED_RUNTIMES], state_dir, unseen)
 }
 
-fn begin_with(names: &[&str], state_dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+fn begin_with(names: &[&str], state_dir: &Path, unseen: &mut Unseen) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         names.iter().any(|begin| name.starts_with(begin))
     };
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
-    found.sort();
-    found
+    unseen.entries(state_dir).into_iter().filter(ours).collect()
 }
 
-fn sockets(facts: &Facts) -> Vec<Finding> {
+fn sockets(facts: &Facts, unseen: &mut Unseen) -> Vec<Finding> {
     let mut found = Vec::new();
     for folder in &facts.runtime_dirs {
-        let ours = folder.worker_files().unwrap_or_default().into_iter().map(|(_, path)| path);
+        let files = folder.worker_files().unwrap_or_else(|error| {
+            unseen.note(folder.path(), &error);
+            Vec::new()
+        });
+        let ours = files.into_iter().map(|(_, path)| path);
         for path in [folder.path().to_owned(), folder.daemon_socket()].into_iter().chain(ours) {
-            if let Ok(meta) = fs::symlink_metadata(&path)
+            if let Some(meta) = unseen.meta(&path)
                 && let Some(why) = wrong(&meta)
             {
                 found.push(mend(facts, SOCKET_DIR, &path, &meta, &why));
@@ -216,16 +247,16 @@ fn sockets(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn walk(path: &Path, depth: usize, seen: &mut Vec<(PathBuf, Metadata)>) {
-    let Ok(meta) = fs::symlink_metadata(path) else { return };
+fn walk(path: &Path, depth: usize, seen: &mut Vec<(PathBuf, Metadata)>, unseen: &mut Unseen) {
+    let Some(meta) = unseen.meta(path) else { return };
     if seen.len() >= MOST_FILES {
         return;
     }
     let is_folder = meta.is_dir();
     seen.push((path.to_owned(), meta));
     if is_folder && depth > 0 {
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            walk(&entry.path(), depth - 1, seen);
+        for entry in unseen.entries(path) {
+            walk(&entry, depth - 1, seen, unseen);
         }
     }
 }
@@ -238,9 +269,16 @@ fn wrong(meta: &Metadata) -> Option<String> {
         Some("it is a symbolic link, which we never make here".to_owned())
     } else if meta.mode() & OTHERS != 0 {
         Some(format!("others may use it (mode {:04o})", meta.mode() & 0o7777))
+    } else if meta.mode() & needed(meta) != needed(meta) {
+        Some(format!("it cannot be used (mode {:04o})", meta.mode() & 0o7777))
     } else {
         None
     }
+}
+
+/// What its owner must be allowed for anything to work.
+fn needed(meta: &Metadata) -> u32 {
+    if meta.is_dir() { 0o700 } else { 0o600 }
 }
 
 /// A wrong mode is mended; whose file it is, and where a link leads, is for a person to judge.
@@ -270,7 +308,7 @@ fn mend(facts: &Facts, id: &'static str, path: &Path, meta: &Metadata, why: &str
 }
 
 fn private(meta: &Metadata) -> u32 {
-    meta.mode() & 0o700
+    meta.mode() & 0o700 | needed(meta)
 }
 
 fn chmod(path: &Path, meta: &Metadata) -> String {
@@ -298,7 +336,15 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         let look = |path: &Path| wrong(&fs::symlink_metadata(path).unwrap());
-        for (mode, fine) in [(0o600, true), (0o700, true), (0o640, false), (0o604, false), (0o601, false)] {
+        for (mode, fine) in [
+            (0o600, true),
+            (0o700, true),
+            (0o640, false),
+            (0o604, false),
+            (0o601, false),
+            (0o400, false),
+            (0, false),
+        ] {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             assert_eq!(look(&file).is_none(), fine, "{mode:o}");
         }

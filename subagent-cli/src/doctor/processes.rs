@@ -1,12 +1,16 @@
 //! What runs for this state dir, and what runs without anybody who knows of it.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
+use nix::unistd::geteuid;
 use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
 use subagentd::supervisor::strays;
 
-use super::facts::{Daemon, Facts};
+use super::database::counted;
+use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
 use super::holders::{Holder, Role};
 use super::repair;
@@ -15,12 +19,67 @@ const GROUP: Group = Group::Processes;
 const DAEMON: &str = "processes.daemon";
 const RUNTIMES: &str = "processes.runtimes";
 const STRAYS: &str = "processes.strays";
+const LOOK: &str = "processes.look";
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
+    if facts.state == State::Outside {
+        return elsewhere(facts);
+    }
     let mut found = vec![daemon(facts)];
     found.extend(runtimes(facts));
     found.extend(strays(facts));
+    found.extend(facts.hidden(GROUP, LOOK));
+    found.extend(unknown(facts));
     found
+}
+
+/// Outside of a workspace: what runs for others of this user.
+fn elsewhere(facts: &Facts) -> Vec<Finding> {
+    let (daemons, runtimes): (Vec<&Holder>, Vec<&Holder>) = facts
+        .holders
+        .iter()
+        .filter(|holder| holder.role != Role::Guard)
+        .partition(|holder| holder.role == Role::Daemon);
+    let stopped = facts.holders.iter().filter(|holder| holder.stopped).map(|holder| {
+        let (pid, place) = (holder.pid, holder.state_dir.display());
+        let (id, what) = match holder.role {
+            Role::Daemon => (DAEMON, "the daemon"),
+            Role::Runtime => (RUNTIMES, "a runtime"),
+            Role::Guard => (RUNTIMES, "a guard"),
+        };
+        Finding::warning(GROUP, id, format!("{what} of {place} (pid {pid}) is stopped by a signal"))
+            .advise(format!("let it go on with `kill -CONT {pid}`"))
+    });
+    let mut found: Vec<Finding> = stopped.collect();
+    let list: Vec<String> =
+        daemons.iter().map(|daemon| format!("{} (pid {})", daemon.state_dir.display(), daemon.pid)).collect();
+    found.push(Finding::ok(
+        GROUP,
+        DAEMON,
+        if list.is_empty() {
+            "no daemon runs".to_owned()
+        } else {
+            format!("daemons run for {}", list.join(", "))
+        },
+    ));
+    found.push(Finding::ok(GROUP, RUNTIMES, format!("{} live", counted(runtimes.len(), "runtime"))));
+    found
+}
+
+/// Those that could be of this state dir although they are not ours to look at.
+fn unknown(facts: &Facts) -> Option<Finding> {
+    let owner = |path: &Path| path.metadata().map(|meta| meta.uid()).ok();
+    // Of our own only those that are just ending cannot be seen.
+    let of_state = owner(&facts.state_dir).filter(|owner| *owner != geteuid().as_raw())?;
+    let theirs = |pid: &&i32| owner(Path::new(&format!("/proc/{pid}"))) == Some(of_state);
+    let list: Vec<String> = facts.unknown_processes.iter().filter(theirs).map(i32::to_string).collect();
+    (!list.is_empty()).then(|| {
+        let seen = format!(
+            "whether these are of this state dir cannot be told, nor how they are: pid {}",
+            list.join(", ")
+        );
+        Finding::warning(GROUP, LOOK, seen).advise(format!("look as user {of_state}, whose they are"))
+    })
 }
 
 fn daemon(facts: &Facts) -> Finding {
@@ -34,15 +93,33 @@ fn daemon(facts: &Facts) -> Finding {
             let pid = shown.info.process.pid;
             Finding::ok(GROUP, DAEMON, format!("it runs (pid {pid}) and answers"))
         }
+        (Daemon::Fails(failure), _) if failure.is(Code::DaemonNotRunning) => {
+            Finding::problem(GROUP, DAEMON, failure.message.clone())
+                .advise("look as the user whose socket it is, or see `subagent daemon logs --lines 50`")
+        }
         (Daemon::Fails(failure), _) if !failure.is(Code::DaemonUnresponsive) => {
+            let advice = failure.details.get("recommendedAction").and_then(|advice| advice.as_str());
             Finding::problem(GROUP, DAEMON, format!("{}: {}", failure.code, failure.message))
-                .advise("end it with `subagent daemon stop`; workers go on")
+                .advise(advice.unwrap_or("end it with `subagent daemon stop`; workers go on"))
+        }
+        (Daemon::Hidden, Some(Holder { pid, .. })) => {
+            Finding::warning(GROUP, DAEMON, format!("it runs (pid {pid}); whether it answers cannot be told"))
+                .advise("look as the user whose it is")
         }
         (_, Some(Holder { pid, .. })) => {
             Finding::problem(GROUP, DAEMON, format!("the daemon (pid {pid}) lives and does not answer"))
                 .advise(format!(
                     "end it with `kill {pid}`; workers go on, the next command starts another one"
                 ))
+        }
+        (Daemon::Hidden, None) => {
+            let place = facts.state_dir.display();
+            Finding::warning(
+                GROUP,
+                DAEMON,
+                format!("whether one runs cannot be told: {place} is not ours to read"),
+            )
+            .advise("look as the user whose it is")
         }
         (Daemon::None | Daemon::Fails(_), None) => {
             Finding::ok(GROUP, DAEMON, "none runs; the next command that needs one starts it")
@@ -95,6 +172,7 @@ fn runtimes(facts: &Facts) -> Vec<Finding> {
     }
     if found.is_empty() {
         let seen = match (count, &facts.daemon) {
+            (0, Daemon::Hidden) => "none is seen".to_owned(),
             (0, _) => "no runtime lives".to_owned(),
             (count, Daemon::None) => format!("{count} live; without a daemon they go on by themselves"),
             (count, _) if facts.all_workers().is_some() => {

@@ -1,22 +1,49 @@
 //! Executables of different versions beside each other. That works; it should not stay so unnoticed.
 
+use std::path::Path;
+
+use nix::unistd::{AccessFlags, access};
 use subagent_protocol::Code;
 
-use super::facts::{Daemon, Facts};
+use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
 use super::holders::Role;
 
 const GROUP: Group = Group::Versions;
+const EXECUTABLES: &str = "versions.executables";
 const DAEMON: &str = "versions.daemon";
 const RUNTIMES: &str = "versions.runtimes";
 const REPLACED: &str = "versions.replaced";
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) fn look(facts: &Facts) -> Vec<Finding> {
-    let mut found = vec![daemon(facts)];
+    let mut found = vec![executables(), daemon(facts)];
     found.extend(runtimes(facts));
     found.extend(replaced(facts));
     found
+}
+
+/// They find each other in one folder; without the others this command can do nothing.
+fn executables() -> Finding {
+    let problem = |seen: String| {
+        Finding::problem(GROUP, EXECUTABLES, seen)
+            .advise("install subagent, subagentd and subagent-runtime, of one version, into one folder")
+    };
+    let mut folder = None;
+    for name in ["subagentd", "subagent-runtime"] {
+        let path = match crate::beside(name) {
+            Ok(path) => path,
+            Err(failure) => return problem(failure.message),
+        };
+        let usable = access(&path, AccessFlags::X_OK).map_err(|error| error.to_string());
+        match usable.map(|()| path.is_file()) {
+            Ok(true) => folder = path.parent().map(Path::to_owned),
+            Ok(false) => return problem(format!("{} is no program", path.display())),
+            Err(why) => return problem(format!("{} cannot be started: {why}", path.display())),
+        }
+    }
+    let folder = folder.unwrap_or_default();
+    Finding::ok(GROUP, EXECUTABLES, format!("all three are in {}", folder.display()))
 }
 
 /// How the daemon is replaced: one that somebody runs in the foreground is that person's.
@@ -43,6 +70,12 @@ fn daemon(facts: &Facts) -> Finding {
         }
         Daemon::Fails(_) => {
             Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon did not say"))
+        }
+        Daemon::Hidden => {
+            Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; the daemon is not seen"))
+        }
+        Daemon::None if facts.state == State::Outside => {
+            Finding::ok(GROUP, DAEMON, format!("this command is {OWN}"))
         }
         Daemon::None => Finding::ok(GROUP, DAEMON, format!("this command is {OWN}; no daemon runs")),
     }

@@ -23,7 +23,11 @@ pub(super) fn start_failed(what: &str, cause: &dyn Display) -> Error {
 
 /// The same with the file that is in the way.
 pub(super) fn at_path(what: &str, path: &Path, cause: &dyn Display) -> Error {
-    start_failed(&format!("{what} {}", path.display()), cause).with("path", path.display().to_string())
+    let shown = path.display().to_string();
+    let advice = format!(
+        "See what is in its place, and whether it is yours, with `ls -ld '{shown}'`; `subagent doctor` says more."
+    );
+    start_failed(&format!("{what} {shown}"), cause).with("path", shown).recommend(advice)
 }
 
 #[cfg(test)]

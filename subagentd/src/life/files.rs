@@ -2,11 +2,13 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc::O_NOFOLLOW;
 use subagent_config::regular;
+use subagent_config::runtime_dir::REMEMBERED;
 use subagent_protocol::api::DaemonInfo;
 
 /// Held by the daemon for its whole life; the only proof that one runs.
@@ -24,12 +26,35 @@ pub const STATUS_FILE: &str = "subagentd-status.json";
 /// # Errors
 /// When the directory cannot be written.
 pub(super) fn replace(state_dir: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    replace_unless(state_dir, name, content, || subagent_failpoint::check("announcement.before_rename"))
+}
+
+/// Writes down which folder the sockets are in, for a daemon that is started from a shell where another one would be
+/// chosen. It is written while no worker of this daemon has a file there yet.
+pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
+    let content = folder.as_os_str().as_bytes();
+    if regular::read(&state_dir.join(REMEMBERED)).is_ok_and(|found| found == content) {
+        return;
+    }
+    let checked = || subagent_failpoint::check("socket_folder.before_rename");
+    match replace_unless(state_dir, REMEMBERED, content, checked) {
+        Ok(()) => subagent_failpoint::hit("socket_folder.after_rename"),
+        Err(error) => tracing::warn!(%error, "the folder of the sockets was not written down"),
+    }
+}
+
+fn replace_unless(
+    state_dir: &Path,
+    name: &str,
+    content: &[u8],
+    refused: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
     let beside = state_dir.join(format!(".{name}.new"));
     let flags = if subagent_failpoint::sabotaged("link.follow") { 0 } else { O_NOFOLLOW };
     let mut options = OpenOptions::new();
     let written = regular::open(&beside, options.write(true).create(true).truncate(true).mode(0o600), flags)
         .and_then(|mut file| file.write_all(content))
-        .and_then(|()| subagent_failpoint::check("announcement.before_rename"))
+        .and_then(|()| refused())
         .and_then(|()| fs::rename(&beside, state_dir.join(name)));
     if written.is_err() {
         let _ = fs::remove_file(&beside);

@@ -10,7 +10,7 @@ use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::files::{Announcement, DAEMON_INFO};
+use super::files::{Announcement, DAEMON_INFO, remember_sockets};
 use super::heartbeat::Heartbeat;
 use super::lock::FileLock;
 use super::log::Log;
@@ -134,6 +134,7 @@ pub(super) async fn open(options: &RunOptions) -> Result<(Supervisor, RuntimeDir
         }
         found => found.map_err(error::of_config)?,
     };
+    remember_sockets(&options.state_dir, dir.path());
     if subagent_failpoint::sabotaged("state.world") {
         use std::os::unix::fs::PermissionsExt as _;
         let _ = std::fs::set_permissions(&options.state_dir, std::fs::Permissions::from_mode(0o755));

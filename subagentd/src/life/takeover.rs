@@ -170,9 +170,14 @@ fn terminate(note: Option<&Note>) {
 
 pub(super) fn already_running(note: Option<&Note>) -> Error {
     let error = |who: &str| {
-        Error::new(Code::DaemonAlreadyRunning, format!("{who} already serves this state dir"))
-            .recommend("Use the running daemon, or end it first with `subagentd stop`; workers go on.")
-            .with("recommendedCommand", "subagentd stop")
+        let error = Error::new(Code::DaemonAlreadyRunning, format!("{who} already serves this state dir"));
+        match note.filter(|_| is_stopped(note)) {
+            // It would hear nothing of a request to end.
+            Some(note) => error.recommend(client::advice(note.process.pid)),
+            None => error
+                .recommend("Use the running daemon, or end it first with `subagentd stop`; workers go on.")
+                .with("recommendedCommand", "subagentd stop"),
+        }
     };
     match note {
         Some(note) => error(&format!("a {} daemon (pid {})", note.mode, note.process.pid))

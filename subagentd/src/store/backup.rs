@@ -92,6 +92,10 @@ impl Backup {
             return Err(self.refused("it is there and is no regular file"));
         }
         if self.force {
+            if lies_in_a_state_dir(&self.file) {
+                let refused = self.refused("it belongs to a state dir; --force replaces only backups");
+                return Err(refused.recommend("name a file outside of every state dir"));
+            }
             return match unfinished::is_empty_or_ours(&self.file) {
                 Ok(true) => Ok(None),
                 Ok(false) => Err(self.refused("it is there and is no backup; --force replaces only backups")),
@@ -172,6 +176,17 @@ impl Backup {
     fn error(&self, error: &io::Error) -> Error {
         unusable(&self.file, error)
     }
+}
+
+/// Whether a file is what a daemon works with, of whatever state dir, and no copy of that. A database with a WAL beside
+/// it is in use, or was when its daemon was killed.
+fn lies_in_a_state_dir(file: &Path) -> bool {
+    let there = |name: &str| fs::symlink_metadata(file.with_file_name(name)).is_ok();
+    let is_database = file.file_name().is_some_and(|name| name == "state.db");
+    there("daemon.lock")
+        || there("start.lock")
+        || (is_database && there("runtimes"))
+        || fs::symlink_metadata(open::wal_path(file)).is_ok()
 }
 
 /// The error of a place for a copy.

@@ -23,6 +23,7 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     if rusqlite::version_number() < OLDEST_SQLITE {
         return Err(StoreError::TooOldSqlite(rusqlite::version().to_owned()).into());
     }
+    check_kind(path)?;
     let exists = path.metadata().is_ok_and(|meta| meta.len() > 0);
     if exists {
         inspect(path)?;
@@ -33,6 +34,20 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     configure(&connection, exists).map_err(StoreError::from)?;
     schema::migrate(&mut connection).map_err(StoreError::from)?;
     Ok(connection)
+}
+
+/// Refuses what is no file: a pipe would be waited for without end.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn check_kind(path: &Path) -> Result<()> {
+    if path.metadata().map_or(true, |meta| meta.is_file()) {
+        return Ok(());
+    }
+    let message = format!("{} is no regular file; no database can be kept there", path.display());
+    Err(Error::new(Code::StorageError, message)
+        .with("stateDbPath", path.display().to_string())
+        .recommend("find out who has put it there, and move it away; `subagent doctor` says more"))
 }
 
 /// Looks at a database without changing a byte of it.

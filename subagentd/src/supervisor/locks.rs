@@ -74,6 +74,18 @@ pub(super) async fn lock_within(directory: &Path, name: &str, patience: Duration
     }
 }
 
+/// Whether a lock can be looked at, if it is there. Takes and makes nothing.
+///
+/// # Errors
+/// `STORAGE_ERROR` when something else is in its place.
+pub(super) fn check(directory: &Path, name: &str) -> Result<()> {
+    let path = directory.join(name);
+    match open(&path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&path, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a runtime or a guard holds its lock in this directory, or may: one that cannot be looked at. Makes nothing.
 pub(super) fn are_held(directory: &Path) -> bool {
     let held = |name| match open(&directory.join(name), OpenOptions::new().read(true).write(true)) {
@@ -95,4 +107,8 @@ pub(super) fn directory_exists(directory: &Path) -> bool {
 
 fn failed(path: &Path, error: &io::Error) -> Error {
     Error::new(Code::StorageError, format!("cannot use {}: {error}", path.display()))
+        .with("path", path.display().to_string())
+        .recommend(
+            "see whose it is and what is there with `ls -ld`, and `subagent doctor`; it is tried again",
+        )
 }

@@ -1,5 +1,6 @@
 //! Starting and stopping workers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
@@ -8,8 +9,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::orders::Reached;
 use super::spec::Spec;
-use super::worker::Handle;
-use super::{Caller, Supervisor, controllers, entropy, environment, program, strays};
+use super::worker::{Handle, Snapshot};
+use super::{Caller, Supervisor, controllers, entropy, environment, locks, program, strays};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -19,6 +20,8 @@ use crate::store::{Durability, NewWorker, Once, OwnerCheck, WorkerRow};
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 /// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// What takes longer may be in vain: something else than a lock is in the place of one.
+const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
@@ -157,8 +160,17 @@ impl Supervisor {
 
     async fn stopped(&self, handle: &Handle) -> Result<()> {
         let mut snapshots = handle.snapshot.clone();
-        let stopped = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Stopped);
-        match tokio::time::timeout(STOP_TIMEOUT, stopped).await {
+        let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
+        let begun = tokio::time::Instant::now();
+        if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
+            // Without these nobody can tell that nothing is left.
+            let directory = self.shared.setup.state_dir.join("runtimes").join(handle.worker_id.as_str());
+            for name in [locks::RUNTIME, locks::GUARD] {
+                locks::check(&directory, name)?;
+            }
+        }
+        let stopped = snapshots.wait_for(is_stopped);
+        match tokio::time::timeout_at(begun + STOP_TIMEOUT, stopped).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => Ok(()),
             Ok(Err(_)) => Err(self.abandoned()),

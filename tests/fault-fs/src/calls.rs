@@ -2,6 +2,8 @@
 //!
 //! Those that come in two widths have the same meaning in both where `off_t` has 64 bits.
 
+use std::mem::MaybeUninit;
+
 use nix::libc::{self, c_char, c_int, c_long, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 
 use super::rules::{Op, Verdict, on_descriptor, on_path};
@@ -250,4 +252,49 @@ pub(crate) unsafe extern "C" fn unlinkat(folder: c_int, path: *const c_char, fla
 pub(crate) unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: the same arguments.
     unsafe { unlinkat(libc::AT_FDCWD, path, 0) }
+}
+
+/// How much room there is; a rule with `ENOSPC` leaves none.
+///
+/// # Safety
+/// As of the function that it replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn statvfs(path: *const c_char, found: *mut libc::statvfs) -> c_int {
+    let full = match on_path(Op::Room, libc::AT_FDCWD, path) {
+        Verdict::Fail(libc::ENOSPC) => true,
+        Verdict::Fail(errno) => return fail(errno),
+        _ => false,
+    };
+    let mut kernel = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the caller's own path, and room for what the kernel answers.
+    let result = unsafe { libc::syscall(libc::SYS_statfs, path, kernel.as_mut_ptr()) };
+    if result != 0 {
+        return narrow(result);
+    }
+    // SAFETY: numbers alone, for which zeros are values too; then the caller's own place for the answer.
+    unsafe {
+        let kernel = kernel.assume_init();
+        let mut answer = MaybeUninit::<libc::statvfs>::zeroed().assume_init();
+        answer.f_bsize = kernel.f_bsize.unsigned_abs();
+        answer.f_frsize = kernel.f_frsize.unsigned_abs();
+        answer.f_blocks = kernel.f_blocks;
+        answer.f_bfree = kernel.f_bfree;
+        answer.f_bavail = if full { 0 } else { kernel.f_bavail };
+        answer.f_files = kernel.f_files;
+        answer.f_ffree = kernel.f_ffree;
+        answer.f_favail = kernel.f_ffree;
+        answer.f_namemax = kernel.f_namelen.unsigned_abs();
+        found.write(answer);
+    }
+    0
+}
+
+/// See [`statvfs`].
+///
+/// # Safety
+/// As of the function that it replaces.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn statvfs64(path: *const c_char, found: *mut libc::statvfs) -> c_int {
+    // SAFETY: the same arguments.
+    unsafe { statvfs(path, found) }
 }

@@ -4,7 +4,7 @@
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `op` | `open`, `change` (an `open` that could change something), `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`: what the call does, whatever its name |
+//! | `op` | `open`, `change` (an `open` that could change something), `write`, `sync`, `truncate`, `allocate`, `rename`, `unlink`, `room` (asking how much there is; with `ENOSPC` the answer is none): what the call does, whatever its name |
 //! | `path` | the whole path, with `*` for anything; for a call on a descriptor that of its file |
 //! | `nth` | the first call that fails, from 1; counted over all processes |
 //! | `count` | how many fail from there on (default 1) |

@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Allocate,
     Rename,
     Unlink,
+    /// Asking how much room there is.
+    Room,
 }
 
 /// What is done with a call.
@@ -81,6 +83,7 @@ fn parse(rule: &str, counters: &'static [AtomicU64; 2]) -> Option<Rule> {
             "allocate" => Op::Allocate,
             "rename" => Op::Rename,
             "unlink" => Op::Unlink,
+            "room" => Op::Room,
             _ => return None,
         },
         path: value("path")?.as_bytes().to_vec(),

@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::wait::poll;
+
+/// How long a process may take to stop.
+const STOPS: Duration = Duration::from_secs(5);
 /// The variable that all commands of a sandbox, and so all that they start, have in their environment.
 pub const MARKER: &str = "TEST_SANDBOX_ID";
 
@@ -50,7 +55,8 @@ impl Process {
         Self::find(self.pid).is_some_and(|now| now.start_time == self.start_time)
     }
 
-    /// Sends it a signal, unless it is gone.
+    /// Sends it a signal, unless it is gone. One that stops is waited for: the system carries it out when the process
+    /// gets a turn.
     ///
     /// # Panics
     /// When the signal cannot be sent for another reason.
@@ -60,6 +66,11 @@ impl Process {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(error) => panic!("cannot send {signal} to {self:?}: {error}"),
             }
+        }
+        if signal == Signal::SIGSTOP {
+            let runs = |now: &Self| now.start_time == self.start_time && !matches!(now.state, 'T' | 't');
+            // Best effort: in a crowd somebody else may let it go on at once.
+            poll(STOPS, || if Self::find(self.pid).is_some_and(|now| runs(&now)) { None } else { Some(()) });
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("socket.before_bind", Check, Work),
     ("socket.after_bind", Hit, Work),
     ("socket.before_unlink", Hit, Work),
+    ("socket_folder.before_rename", Check, Work),
+    ("socket_folder.after_rename", Hit, Work),
     ("announcement.before_write", Check, Work),
     ("announcement.before_rename", Check, Work),
     ("announcement.after_rename", Hit, Work),

@@ -39,7 +39,8 @@ pub(super) fn report(view: &mut View, data: &Value) -> Option<()> {
     let style = if problems > 0 { Style::Bad } else { Style::Good };
     let summary =
         format!("{}, {}, {fixed} fixed", counted(problems, "problem"), counted(warnings, "warning"));
-    view.page.word(style, &summary).plain("  ").word(Style::Dim, word(data, "stateDir")).end();
+    let place = data["stateDir"].as_str().unwrap_or("outside of a workspace");
+    view.page.word(style, &summary).plain("  ").word(Style::Dim, place).end();
     Some(())
 }
 

@@ -12,9 +12,10 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::blocked::Blocked;
 use super::ingest::Goal;
 use super::runtime::Runtime;
-use super::{Message, Revival, Snapshot};
+use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
@@ -70,6 +71,8 @@ pub(in crate::supervisor) struct Actor {
     more: bool,
     /// When to take the journal in again after the store failed.
     pub(super) retry: Option<Instant>,
+    /// Why it is tried again and again.
+    pub(super) blocked: Option<Blocked>,
     /// When to look again whether everything of a stopped worker is gone.
     pub(super) leftovers: Option<Instant>,
     /// How long the last such wait was; each is longer.
@@ -150,6 +153,7 @@ impl Actor {
             settled: false,
             more: false,
             retry: None,
+            blocked: None,
             leftovers: None,
             leftovers_pause: Duration::ZERO,
             revival: None,
@@ -183,6 +187,7 @@ impl Actor {
                 return;
             }
             let serve = self.settled && self.retry.is_none();
+            let refuse = !serve && self.blocked.as_ref().is_some_and(Blocked::is_told);
             let deadline = self.next_deadline();
             let (link, exit) = match &mut self.runtime {
                 Some(runtime) => (runtime.link.as_mut(), runtime.exit.as_ref()),
@@ -194,7 +199,11 @@ impl Actor {
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
-                message = self.mailbox.recv(), if serve => match message {
+                message = self.mailbox.recv(), if serve || refuse => match message {
+                    Some(Message::Order(order)) if refuse => self.refuse(*order),
+                    Some(Message::Revive { reply, .. }) if refuse => {
+                        let _ = reply.send(Demand::Needless);
+                    }
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
@@ -339,11 +348,13 @@ impl Actor {
             Ok(more) => {
                 self.more = more;
                 self.retry = None;
+                self.blocked = None;
                 true
             }
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "the journal cannot be taken in; trying again");
                 self.retry = Some(Instant::now() + STORE_RETRY);
+                self.is_blocked(error);
                 false
             }
         }

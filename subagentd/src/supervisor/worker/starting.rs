@@ -29,7 +29,11 @@ impl Actor {
             return;
         }
         self.recall().await;
-        match locks::try_lock(&self.directory, locks::RUNTIME) {
+        let lock = locks::try_lock(&self.directory, locks::RUNTIME);
+        if lock.is_ok() {
+            self.blocked = None;
+        }
+        match lock {
             Ok(None) if subagent_failpoint::sabotaged("gone.invent") => self.gone().await,
             Ok(None) => {
                 self.worker.link = LinkState::Adopted;
@@ -58,6 +62,7 @@ impl Actor {
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
                 self.retry = Some(Instant::now() + Duration::from_secs(1));
+                self.is_blocked(error);
             }
         }
     }

@@ -1,0 +1,91 @@
+//! What cannot be looked at, as another user's files: that is told, and never taken for nothing being there.
+
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::finding::{Finding, Group};
+
+/// No more of them are told one by one.
+const MOST_TOLD: usize = 5;
+
+/// The files and folders of a look that the system did not let us see.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    found: Vec<(PathBuf, String)>,
+    more: usize,
+}
+
+impl Unseen {
+    /// Keeps what the system said; what is not there is nothing to be told.
+    pub(super) fn note(&mut self, path: &Path, error: &io::Error) {
+        match error.kind() {
+            ErrorKind::NotFound => {}
+            _ if self.found.len() < MOST_TOLD => self.found.push((path.to_owned(), error.to_string())),
+            _ => self.more += 1,
+        }
+    }
+
+    /// What is in a folder, sorted; nothing where there is none.
+    pub(super) fn entries(&mut self, folder: &Path) -> Vec<PathBuf> {
+        let read = fs::read_dir(folder).and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>()
+        });
+        let mut found = read.unwrap_or_else(|error| {
+            self.note(folder, &error);
+            Vec::new()
+        });
+        found.sort();
+        found
+    }
+
+    /// What the name itself is, not what a link leads to.
+    pub(super) fn meta(&mut self, path: &Path) -> Option<Metadata> {
+        fs::symlink_metadata(path).inspect_err(|error| self.note(path, error)).ok()
+    }
+
+    /// Says what it was, if anything.
+    pub(super) fn finding(self, group: Group, id: &'static str) -> Option<Finding> {
+        let (first, _) = self.found.first()?;
+        let advice = format!(
+            "see whose it is and what is there with `ls -ld {}`, and look as that user",
+            shell_words::quote(&first.to_string_lossy())
+        );
+        let mut told: Vec<String> =
+            self.found.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+        if self.more > 0 {
+            told.push(format!("and {} more", self.more));
+        }
+        let seen = format!("not everything could be looked at: {}", told.join("; "));
+        Some(Finding::problem(group, id, seen).advise(advice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_nothing_and_what_cannot_be_seen_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        // No user, root neither, sees what is behind a link to itself.
+        let knot = dir.path().join("knot");
+        symlink(&knot, &knot).unwrap();
+        let mut unseen = Unseen::default();
+        assert!(unseen.entries(&dir.path().join("none")).is_empty());
+        assert!(unseen.meta(&dir.path().join("none")).is_none() && unseen.meta(&knot).is_some());
+        assert_eq!(unseen.entries(dir.path()), std::slice::from_ref(&knot));
+        assert_eq!(unseen.finding(Group::Disk, "disk.look"), None);
+        let mut unseen = Unseen::default();
+        for _ in 0..=MOST_TOLD {
+            assert!(unseen.entries(&knot).is_empty() && unseen.meta(&knot.join("below")).is_none());
+        }
+        let finding = unseen.finding(Group::Disk, "disk.look").unwrap();
+        assert!(
+            finding.seen.contains(knot.to_str().unwrap()) && finding.seen.contains("and 7 more"),
+            "{finding:?}"
+        );
+    }
+}
