@@ -23,7 +23,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use subagent_tests::model_server::{Asked, ModelServer};
-use subagent_tests::real_agent::{self, RealAgent};
+use subagent_tests::real_agent::RealAgent;
 
 /// For each message; the agent needs 1.3 s for its first on a quiet machine, several times that on a busy one.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -217,7 +217,7 @@ fn strays(home: &Path) -> Vec<String> {
 #[test]
 fn says_what_the_prompt_asks_for_and_is_asked_once() {
     let models = ModelServer::start().unwrap();
-    let Some(gemini) = real_agent::gemini(&models) else { return };
+    let Some(gemini) = RealAgent::find("gemini", &models, None) else { return };
     let cwd = tempfile::tempdir().unwrap();
     let mut agent = Agent::start(&gemini, cwd.path());
 
@@ -239,7 +239,7 @@ fn says_what_the_prompt_asks_for_and_is_asked_once() {
 #[test]
 fn runs_a_command_when_it_is_allowed_and_only_then() {
     let models = ModelServer::start().unwrap();
-    let Some(gemini) = real_agent::gemini(&models) else { return };
+    let Some(gemini) = RealAgent::find("gemini", &models, None) else { return };
     let cwd = tempfile::tempdir().unwrap();
     let mut agent = Agent::start(&gemini, cwd.path());
 
@@ -261,7 +261,7 @@ fn runs_a_command_when_it_is_allowed_and_only_then() {
 #[test]
 fn stays_in_a_turn_until_the_gate_opens_or_it_is_canceled() {
     let models = ModelServer::start().unwrap();
-    let Some(gemini) = real_agent::gemini(&models) else { return };
+    let Some(gemini) = RealAgent::find("gemini", &models, None) else { return };
     let cwd = tempfile::tempdir().unwrap();
     let gate = cwd.path().join("gate");
     let mut agent = Agent::start(&gemini, cwd.path());

@@ -32,7 +32,9 @@ fn answer(server: &ModelServer, path: &str, body: &str) -> String {
 }
 
 fn user(text: &str) -> String {
-    json!({"contents": [{"role": "user", "parts": [{"text": "<context/>"}, {"text": text}]}]}).to_string()
+    let contents = json!([{"role": "user", "parts": [{"text": "<context/>"}, {"text": text}]}]);
+    let tools = json!([{"functionDeclarations": [{"name": "run_shell_command"}]}]);
+    json!({"contents": contents, "tools": tools}).to_string()
 }
 
 /// The events of a stream.
@@ -66,7 +68,7 @@ fn a_command_is_called_and_its_result_reported() {
     let server = ModelServer::start().unwrap();
     let called = events(&answer(&server, STREAM, &user("RUN: ls")));
     let call = called[0].pointer("/candidates/0/content/parts/0/functionCall").unwrap();
-    assert_eq!(*call, json!({"name": "run_shell_command", "args": {"command": "ls"}}));
+    assert_eq!(*call, json!({"name": "run_shell_command", "args": {"command": "ls", "description": "A command"}}));
 
     let result = json!({"functionResponse": {"name": "run_shell_command", "response": {"output": "a b"}}});
     let history = json!({"contents": [

@@ -1,0 +1,164 @@
+//! One agent with a model server, a sandbox and a worker, and what the cases do with them.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use subagent_tests::harness::{Gate, Launcher, Sandbox, say};
+use subagent_tests::model_server::{Asked, ModelServer};
+use subagent_tests::real_agent::RealAgent;
+
+/// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
+/// How long a command of ours waits for the agent, below [`DEADLINE`].
+const WAIT: &str = "120";
+/// What a turn that goes on may come to.
+const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
+
+/// The world of one agent.
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) models: ModelServer,
+    pub(crate) worker: String,
+    agent: RealAgent,
+}
+
+impl World {
+    /// A world with a worker; none where the agent is not installed.
+    pub(crate) fn new(name: &'static str) -> Option<Self> {
+        let models = ModelServer::start().unwrap();
+        let mut sandbox = Sandbox::new();
+        let mcp = sandbox.executable("mcp-echo");
+        let agent = RealAgent::find(name, &models, Some(Path::new(&mcp)))?;
+        let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
+            .startup_seconds(120.0)
+            .cancel_grace_seconds(60.0);
+        for (name, value) in &agent.env {
+            launcher = launcher.env(name, value);
+        }
+        sandbox.launcher(name, launcher);
+        sandbox.init();
+        let mut world = Self { sandbox, models, worker: String::new(), agent };
+        world.worker = world.start();
+        Some(world)
+    }
+
+    /// One more worker.
+    pub(crate) fn start(&self) -> String {
+        let start = ["worker", "start", "--launcher", self.agent.name];
+        let started = self.sandbox.subagent(&start).deadline(DEADLINE).run().data_of("worker.started");
+        started["workerId"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a case, and says how long it took.
+    pub(crate) fn run(&self, row: &str, case: fn(&Self) -> String) -> String {
+        let begun = Instant::now();
+        say(&format!("{}: {row} ...", self.agent.name));
+        let cell = case(self);
+        say(&format!("{}: {row}: {cell} ({:.1} s)", self.agent.name, begun.elapsed().as_secs_f32()));
+        cell
+    }
+
+    /// The version that was driven.
+    pub(crate) fn version(&self) -> String {
+        self.agent.version.clone()
+    }
+
+    /// Ends everything; the sandbox proves that nothing is left.
+    pub(crate) fn finish(self) {
+        let stop = ["worker", "stop", &self.worker];
+        let stopped = self.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
+        assert_eq!(stopped["state"], "stopped");
+        self.sandbox.finish();
+        let unknown = |request: &subagent_tests::model_server::ModelRequest| request.asked == Asked::Unknown;
+        let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
+        assert!(unknown.is_empty(), "the agent wants what the model server does not know: {unknown:?}");
+    }
+
+    /// Sends a prompt and waits for the end of its turn or a question.
+    pub(crate) fn send(&self, prompt: &str) -> Value {
+        self.send_to(&self.worker, prompt)
+    }
+
+    /// The same with another worker.
+    pub(crate) fn send_to(&self, worker: &str, prompt: &str) -> Value {
+        let sending = self.sandbox.sending(worker, prompt).args(["--wait-timeout-seconds", WAIT]);
+        let output = sending.deadline(DEADLINE).run();
+        if output.status.success() {
+            return output.data_of("turn.waited");
+        }
+        // Its turn has failed; the error says where its end stands.
+        let details = output.any_error()["details"].take();
+        let cursor = details["acceptedEventId"].clone();
+        let mut waited = details;
+        waited["matchedEvent"] = self.next(worker, &cursor)["matchedEvent"].take();
+        waited["workerId"] = worker.into();
+        waited
+    }
+
+    /// Sends a prompt that has to be answered with this text.
+    pub(crate) fn say(&self, text: &str) {
+        let waited = self.send(&format!("SAY: {text}"));
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+        assert_eq!(waited["assistantText"], text, "{waited}");
+    }
+
+    /// Sends a prompt after which the agent has to ask; gives the data of the wait.
+    pub(crate) fn question(&self, prompt: &str) -> Value {
+        let waited = self.send(prompt);
+        assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
+        waited
+    }
+
+    /// What a worker comes to after this cursor.
+    pub(crate) fn next(&self, worker: &str, cursor: &Value) -> Value {
+        let cursor = cursor.as_str().unwrap();
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", NEXT];
+        let wait = self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE);
+        let event = wait.run().data_of("event.matched");
+        serde_json::json!({"matchedEvent": event})
+    }
+
+    /// Decides every question of a turn in the same way, and gives the event that ends it.
+    pub(crate) fn decide(&self, waited: &Value, decision: &str) -> Value {
+        let mut event = waited["matchedEvent"].clone();
+        while event["type"] == "approval.requested" {
+            let request = &event["data"]["requestId"];
+            self.sandbox.approve(&self.worker, request, decision).data_of("approval.decided");
+            event = self.next(&self.worker, &event["eventId"])["matchedEvent"].take();
+        }
+        event
+    }
+
+    /// All that the agent said in a turn.
+    pub(crate) fn said(&self, turn: &Value) -> String {
+        let events = self.sandbox.events(&self.worker);
+        let own = events.iter().filter(|event| event["turnId"] == *turn && event["type"] == "progress.message");
+        own.filter_map(|event| event["data"]["text"].as_str()).collect()
+    }
+
+    /// Sends a prompt that waits at a gate, and waits until the agent has said so.
+    pub(crate) fn waiting(&self, worker: &str, gate: &Gate) -> Value {
+        let accepted = self.sandbox.send_no_wait(worker, &format!("GATE: {}", gate.path().display()));
+        let cursor = accepted["acceptedEventId"].as_str().unwrap();
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", "progress.message"];
+        let wait = self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE);
+        wait.run().data_of("event.matched");
+        accepted
+    }
+
+    /// Cancels what is open, which the agent has to obey: it must not have been ended for it.
+    pub(crate) fn cancel(&self, accepted: &Value) {
+        let runtime = self.sandbox.runtime(&self.worker);
+        let cancel = ["cancel", "--worker-id", &self.worker];
+        let canceled = self.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
+        assert_eq!(canceled["turnId"], accepted["turnId"], "{canceled}");
+        self.say("still here");
+        assert_eq!(self.sandbox.runtime(&self.worker).pid, runtime.pid, "it was ended for the cancel");
+    }
+
+    /// How often the model was asked for an answer to this prompt.
+    pub(crate) fn asked(&self, prompt: &str) -> usize {
+        self.models.prompts().iter().filter(|seen| seen.contains(prompt)).count()
+    }
+}
