@@ -18,9 +18,7 @@ use super::seen::{Asked, Seen, id};
 use super::tools::{Call, Input};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
-    Router::new()
-        .route("/v1/messages", post(messages))
-        .route("/v1/messages/count_tokens", post(count_tokens))
+    Router::new().route("/v1/messages", post(messages)).route("/v1/messages/count_tokens", post(count_tokens))
 }
 
 async fn count_tokens(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
@@ -37,7 +35,8 @@ async fn messages(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Respo
     };
     let offered = offered(&body);
     let steps = if offered.is_empty() { aside(&body) } else { answer(&turn(&body)) };
-    let wire = Anthropic { model: body["model"].as_str().unwrap_or_default().to_owned(), ..Default::default() };
+    let wire =
+        Anthropic { model: body["model"].as_str().unwrap_or_default().to_owned(), ..Default::default() };
     if body["stream"] == true {
         return stream(wire, steps, offered);
     }

@@ -20,9 +20,9 @@ mod reply;
 mod sample;
 mod script;
 mod seen;
-mod tools;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -129,7 +129,8 @@ impl Wire for Responses {
 
     fn call(&mut self, call: &Call) -> String {
         let closed = self.close();
-        let mut item = json!({"id": id("item"), "call_id": id("call"), "name": call.name, "status": "completed"});
+        let mut item =
+            json!({"id": id("item"), "call_id": id("call"), "name": call.name, "status": "completed"});
         match &call.input {
             Input::Args(args) => {
                 item["type"] = json!("function_call");

@@ -81,7 +81,8 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
 }
 
 fn claude(at: &Places) -> Setup {
-    let servers = at.mcp().map_or_else(|| json!({}), |command| json!({"echo": {"type": "stdio", "command": command}}));
+    let servers =
+        at.mcp().map_or_else(|| json!({}), |command| json!({"echo": {"type": "stdio", "command": command}}));
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],

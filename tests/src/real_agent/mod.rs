@@ -40,6 +40,10 @@ pub struct RealAgent {
     pub args: Vec<String>,
     /// Its whole environment: start it with no other variable, a proxy's for example.
     pub env: BTreeMap<String, String>,
+    /// Whether it reports a failure of the provider within seconds; others ask again for minutes.
+    pub gives_up: bool,
+    /// Whether it can load a session only when the clock's minute is another one than at the session's start.
+    pub loads_next_minute: bool,
     home: TempDir,
 }
 
@@ -99,7 +103,9 @@ impl RealAgent {
             ("TMPDIR".to_owned(), home.path().join("tmp").to_string_lossy().into_owned()),
         ]);
         all.extend(env);
-        Ok(Self { name, version: version.join(" / "), command, args, env: all, home })
+        let version = version.join(" / ");
+        let (gives_up, loads_next_minute) = (name == "claude", name == "gemini");
+        Ok(Self { name, version, command, args, env: all, gives_up, loads_next_minute, home })
     }
 
     /// The agent's HOME.

@@ -1,5 +1,9 @@
 //! What concerns more than one turn: memory, other workers, processes that die.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use subagent_tests::harness::wait_until;
+
 use super::world::{DEADLINE, World};
 
 pub(crate) fn five_turns(world: &World) -> String {
@@ -43,6 +47,11 @@ pub(crate) fn daemon_killed(world: &World) -> String {
 
 pub(crate) fn all_killed(world: &World) -> String {
     let sandbox = &world.sandbox;
+    if world.agent.loads_next_minute {
+        let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
+        let later = || (minute(SystemTime::now()) > minute(world.since)).then_some(());
+        wait_until("a minute in which the session can be loaded", Duration::from_secs(61), later);
+    }
     let session = sandbox.show(&world.worker)["sessionId"].clone();
     let runtime = sandbox.runtime(&world.worker);
     let agent = sandbox.agent(&sandbox.guard(&runtime));

@@ -1,10 +1,15 @@
-//! The table in `docs/agents.md`: what the suite found must be what stands there.
+//! `docs/agents.md`: what the suite found must be what stands in its table, and its launchers must work.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
-use subagent_tests::real_agent::AGENTS;
+use subagent_tests::harness::Sandbox;
+use subagent_tests::model_server::ModelServer;
+use subagent_tests::real_agent::{AGENTS, RealAgent};
+
+use super::CASES;
 
 /// With 1 the table is written instead of compared.
 const UPDATE: &str = "UPDATE_AGENTS";
@@ -22,15 +27,21 @@ fn cells(line: &str) -> Option<Vec<String>> {
 
 /// Compares what an agent did with its column.
 pub(crate) fn compare(agent: &str, found: &[(&str, String)]) {
-    let _one = WRITING.lock().unwrap();
+    // One that failed has let go of nothing that matters here.
+    let _one = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let text = fs::read_to_string(document()).unwrap();
     let column = 1 + AGENTS.iter().position(|name| *name == agent).unwrap();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut wrong = Vec::new();
     for (row, cell) in found {
-        let place = lines.iter_mut().find_map(|line| Some((cells(line)?, line)).filter(|(cells, _)| cells[0] == *row));
+        let place = lines
+            .iter_mut()
+            .find_map(|line| Some((cells(line)?, line)).filter(|(cells, _)| cells[0] == *row));
         let Some((mut cells, line)) = place else {
-            wrong.push(format!("there is no row {row:?}; it needs `| {row}{} |`", " | ?".repeat(AGENTS.len())));
+            wrong.push(format!(
+                "there is no row {row:?}; it needs `| {row}{} |`",
+                " | ?".repeat(AGENTS.len())
+            ));
             continue;
         };
         if cells[column] != *cell {
@@ -43,4 +54,54 @@ pub(crate) fn compare(agent: &str, found: &[(&str, String)]) {
         return fs::write(document(), lines.join("\n") + "\n").unwrap();
     }
     assert!(wrong.is_empty(), "docs/agents.md, {agent} ({UPDATE}=1 writes it):\n{}", wrong.join("\n"));
+}
+
+/// The rows of the table, with their cells.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    // Behind the head and the line below it.
+    text.lines().filter_map(cells).skip(1).collect()
+}
+
+/// The blocks of YAML, in their order.
+fn launchers(text: &str) -> Vec<String> {
+    let blocks = text.split("```yaml\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_table_has_every_case_and_no_other() {
+    let rows = rows(&fs::read_to_string(document()).unwrap());
+    let wanted: BTreeSet<&str> =
+        CASES.iter().flat_map(|(_, cases)| cases.iter().map(|(row, _)| *row)).collect();
+    let found: BTreeSet<&str> = rows.iter().map(|cells| cells[0].as_str()).collect();
+    assert_eq!(found, wanted);
+    for cells in rows {
+        assert_eq!(cells.len(), 1 + AGENTS.len(), "{cells:?}");
+        assert!(cells.iter().all(|cell| cell != "?"), "{UPDATE}=1 has to be run: {cells:?}");
+    }
+}
+
+#[test]
+fn each_launcher_in_the_document_works_and_sets_only_what_was_tried() {
+    let blocks = launchers(&fs::read_to_string(document()).unwrap());
+    assert_eq!(blocks.len(), AGENTS.len());
+    let models = ModelServer::start().unwrap();
+    let sandbox = Sandbox::new();
+    for (name, block) in AGENTS.into_iter().zip(blocks) {
+        let file = sandbox.file(&format!("{name}.yaml"));
+        fs::write(&file, &block).unwrap();
+        let show = ["launcher", "show", name, "--config", file.to_str().unwrap()];
+        let shown = sandbox.run(&show).data_of("launcher.shown");
+        let Some(agent) = RealAgent::find(name, &models, None) else { continue };
+        for variable in shown["env"].as_object().unwrap().keys() {
+            let value =
+                agent.env.get(variable).unwrap_or_else(|| panic!("{name} is not driven with {variable}"));
+            let lines = [format!("      {variable}: {value}"), format!("      {variable}: \"{value}\"")];
+            assert!(
+                block.lines().any(|line| lines.iter().any(|wanted| line == wanted)),
+                "{name}: {variable}"
+            );
+        }
+    }
+    sandbox.finish();
 }

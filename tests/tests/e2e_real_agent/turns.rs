@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
-use subagent_tests::harness::wait_until;
+use subagent_tests::harness::{wait_until, wait_while};
 
 use super::world::{DEADLINE, World};
 
 const YES: &str = "yes";
+/// What is still there after a further turn and this time is left alone by its agent.
+const ENDED: Duration = Duration::from_secs(5);
+const ENDS: [&str; 3] = ["turn.completed", "turn.failed", "turn.canceled"];
 
 pub(crate) fn text(world: &World) -> String {
     world.say("a text in pieces, grüß dich");
@@ -58,14 +62,15 @@ fn denied(world: &World, prompt: &str, untouched: impl Fn() -> bool) -> String {
     let end = world.decide(&waited, "deny");
     assert!(untouched(), "it was denied");
     let said = world.said(&waited["turnId"]);
-    let cell = match end["type"].as_str() {
-        Some("turn.completed") if said.contains("DONE: ") => "the model is told, the turn goes on",
-        Some("turn.completed") => "the turn completes, without a word",
-        Some("turn.canceled") => "the turn is canceled",
-        _ => panic!("{end}"),
+    // An agent may end the turn by itself, and for a reason of its own; nobody canceled it.
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let reason = end["data"]["stopReason"].as_str().unwrap();
+    let cell = match said.contains("DONE: ") {
+        true => format!("the model is told, `{reason}`"),
+        false => format!("the turn ends, `{reason}`"),
     };
     world.say("after the refusal");
-    cell.into()
+    cell
 }
 
 pub(crate) fn mcp(world: &World) -> String {
@@ -99,7 +104,11 @@ pub(crate) fn cancel_command(world: &World) -> String {
     let file = world.sandbox.workspace().join("running");
     wait_until("the command to run", DEADLINE, || file.exists().then_some(()));
     world.cancel(&waited);
-    YES.into()
+    let command = || world.sandbox.processes().into_iter().find(|p| p.command_line() == "tail -f running");
+    match wait_while(ENDED, command) {
+        None => YES.into(),
+        Some(_) => "yes, but the command goes on".into(),
+    }
 }
 
 pub(crate) fn bad_request(world: &World) -> String {
@@ -118,33 +127,31 @@ pub(crate) fn cut(world: &World) -> String {
     trouble(world, "CUT: half of an answer")
 }
 
-/// What the user sees when the provider fails. An agent that asks the provider again is canceled: that may go on for
-/// minutes.
+/// What the user sees when the provider fails. An agent that goes on asking the provider is canceled in the middle of it.
 fn trouble(world: &World, prompt: &str) -> String {
     let accepted = world.sandbox.send_no_wait(&world.worker, prompt);
     let turn = &accepted["turnId"];
-    let ended = |event: &Value| {
-        event["turnId"] == *turn
-            && ["turn.completed", "turn.failed", "turn.canceled"].iter().any(|end| event["type"] == *end)
-    };
+    let ended = |event: &Value| event["turnId"] == *turn && ENDS.iter().any(|end| event["type"] == *end);
     let end = wait_until("the end of the turn, or another attempt", DEADLINE, || {
-        if world.asked(prompt) > 1 {
+        if !world.agent.gives_up && world.asked(prompt) > 1 {
             return Some(None);
         }
         world.sandbox.events(&world.worker).into_iter().find(ended).map(Some)
     });
-    let Some(end) = end else {
-        let cancel = ["cancel", "--worker-id", &world.worker];
-        let _ = world.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
-        world.say("after the trouble");
-        return "tries again".into();
-    };
-    let said = world.said(turn);
-    let cell = match end["type"].as_str() {
-        Some("turn.failed") => format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap()),
-        Some("turn.completed") if said.contains("half of an answer") => "the turn completes with what there was".into(),
-        Some("turn.completed") => "the turn completes, the error is its text".into(),
-        _ => panic!("{end}"),
+    let cell = match end {
+        None => {
+            let cancel = ["cancel", "--worker-id", &world.worker];
+            let _ = world.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
+            "it tries again".into()
+        }
+        Some(end) => match (end["type"].as_str().unwrap(), world.said(turn).contains("half of an answer")) {
+            ("turn.failed", _) => {
+                format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap())
+            }
+            ("turn.completed", true) => "the turn completes with what there was".into(),
+            ("turn.completed", false) => "the turn completes, the error is its text".into(),
+            _ => panic!("{end}"),
+        },
     };
     world.say("after the trouble");
     cell

@@ -1,7 +1,7 @@
 //! One agent with a model server, a sandbox and a worker, and what the cases do with them.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use subagent_tests::harness::{Gate, Launcher, Sandbox, say};
@@ -20,7 +20,9 @@ pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
-    agent: RealAgent,
+    pub(crate) agent: RealAgent,
+    /// When the first session was made.
+    pub(crate) since: SystemTime,
 }
 
 impl World {
@@ -38,8 +40,9 @@ impl World {
         }
         sandbox.launcher(name, launcher);
         sandbox.init();
-        let mut world = Self { sandbox, models, worker: String::new(), agent };
+        let mut world = Self { sandbox, models, worker: String::new(), agent, since: SystemTime::now() };
         world.worker = world.start();
+        world.since = SystemTime::now();
         Some(world)
     }
 
@@ -133,7 +136,8 @@ impl World {
     /// All that the agent said in a turn.
     pub(crate) fn said(&self, turn: &Value) -> String {
         let events = self.sandbox.events(&self.worker);
-        let own = events.iter().filter(|event| event["turnId"] == *turn && event["type"] == "progress.message");
+        let own =
+            events.iter().filter(|event| event["turnId"] == *turn && event["type"] == "progress.message");
         own.filter_map(|event| event["data"]["text"].as_str()).collect()
     }
 
