@@ -1,4 +1,4 @@
-//! The server as an HTTP client sees it. The real agent is in `tests/model_server.rs`.
+//! The server as an HTTP client sees it. The real agents are in `tests/e2e_real_agent/`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -23,7 +23,7 @@ const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 /// What must be installed.
 const PINNED: &str = include_str!("../../real-agents/package.json");
 
-/// The agents that [`RealAgent::find`] knows.
+/// The agents that [`RealAgent::new`] knows.
 pub const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 /// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
@@ -48,27 +48,26 @@ pub struct RealAgent {
 }
 
 impl RealAgent {
-    /// The agent of this name, asking `models`, with the program `mcp` as an MCP server of the name `echo` in its own
-    /// configuration. None, after a line on stderr, when it is not installed.
+    /// Whether it is installed. If not, that is said on stderr.
     ///
     /// # Panics
-    /// When it is not installed and `SUBAGENT_REQUIRE_REAL_AGENTS` is 1, when there is no agent of this name, or when no
-    /// HOME can be made for it.
+    /// When it is not installed and `SUBAGENT_REQUIRE_REAL_AGENTS` is 1, or when there is no agent of this name.
+    #[must_use]
+    pub fn is_installed(name: &str) -> bool {
+        find_packages(name).inspect_err(|why| absent(name, why)).is_ok()
+    }
+
+    /// The agent of this name, asking `models`, with the program `mcp` as an MCP server of the name `echo` in its own
+    /// configuration.
+    ///
+    /// # Panics
+    /// When it is not installed, or no HOME can be made for it.
     #[must_use]
     #[allow(clippy::panic, reason = "a test's set-up: to go on would hide that nothing was tested")]
-    pub fn find(name: &'static str, models: &ModelServer, mcp: Option<&Path>) -> Option<Self> {
-        let packages = known::packages(name);
-        let found: Result<Vec<_>, String> =
-            packages.iter().chain([&known::node_package()]).map(|package| find_package(package)).collect();
-        let found = match found {
-            Ok(found) => found,
-            Err(why) => {
-                absent(name, &why);
-                return None;
-            }
-        };
-        match Self::set_up(name, &found, models, mcp) {
-            Ok(agent) => Some(agent),
+    pub fn new(name: &'static str, models: &ModelServer, mcp: Option<&Path>) -> Self {
+        let packages = find_packages(name).unwrap_or_else(|why| panic!("{name}: {why}"));
+        match Self::set_up(name, &packages, models, mcp) {
+            Ok(agent) => agent,
             Err(error) => panic!("cannot make a HOME for {name}: {error}"),
         }
     }
@@ -122,6 +121,12 @@ fn absent(agent: &str, why: &str) {
         "{agent} is required ({REQUIRE}=1): {why}"
     );
     crate::harness::say(&format!("SKIPPED, NOTHING WAS TESTED: {agent}: {why}"));
+}
+
+/// The folders and versions of an agent's packages, and of the Node.js for it.
+fn find_packages(name: &str) -> Result<Vec<(PathBuf, String)>, String> {
+    let node = known::node_package();
+    known::packages(name).iter().chain([&node]).map(|package| find_package(package)).collect()
 }
 
 /// The folder of an installed package, in the pinned version, and that version.

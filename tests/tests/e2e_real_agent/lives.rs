@@ -25,7 +25,7 @@ pub(crate) fn two_workers(world: &World) -> String {
     for (gate, accepted) in gates.iter().zip([first, second]) {
         gate.open();
         let end = world.next(accepted["workerId"].as_str().unwrap(), &accepted["acceptedEventId"]);
-        assert_eq!(end["matchedEvent"]["type"], "turn.completed", "{end}");
+        assert_eq!(end["type"], "turn.completed", "{end}");
     }
     let stop = ["worker", "stop", &other];
     world.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
@@ -39,7 +39,7 @@ pub(crate) fn daemon_killed(world: &World) -> String {
     world.sandbox.kill_daemon();
     gate.open();
     let end = world.next(&world.worker, &accepted["acceptedEventId"]);
-    assert_eq!(end["matchedEvent"]["type"], "turn.completed", "{end}");
+    assert_eq!(end["type"], "turn.completed", "{end}");
     assert_eq!(world.sandbox.runtime(&world.worker).pid, runtime.pid);
     assert_eq!(world.asked("gate-daemon"), 1, "the prompt was delivered more than once");
     "the turn goes on".into()

@@ -92,7 +92,10 @@ fn each_launcher_in_the_document_works_and_sets_only_what_was_tried() {
         fs::write(&file, &block).unwrap();
         let show = ["launcher", "show", name, "--config", file.to_str().unwrap()];
         let shown = sandbox.run(&show).data_of("launcher.shown");
-        let Some(agent) = RealAgent::find(name, &models, None) else { continue };
+        if !RealAgent::is_installed(name) {
+            continue;
+        }
+        let agent = RealAgent::new(name, &models, None);
         for variable in shown["env"].as_object().unwrap().keys() {
             let value =
                 agent.env.get(variable).unwrap_or_else(|| panic!("{name} is not driven with {variable}"));

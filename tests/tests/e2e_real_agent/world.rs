@@ -26,12 +26,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world with a worker; none where the agent is not installed.
-    pub(crate) fn new(name: &'static str) -> Option<Self> {
+    /// A world with a worker of this agent.
+    pub(crate) fn new(name: &'static str) -> Self {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
-        let agent = RealAgent::find(name, &models, Some(Path::new(&mcp)))?;
+        let agent = RealAgent::new(name, &models, Some(Path::new(&mcp)));
         let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
             .startup_seconds(120.0)
             .cancel_grace_seconds(60.0);
@@ -43,7 +43,7 @@ impl World {
         let mut world = Self { sandbox, models, worker: String::new(), agent, since: SystemTime::now() };
         world.worker = world.start();
         world.since = SystemTime::now();
-        Some(world)
+        world
     }
 
     /// One more worker.
@@ -80,23 +80,8 @@ impl World {
 
     /// Sends a prompt and waits for the end of its turn or a question.
     pub(crate) fn send(&self, prompt: &str) -> Value {
-        self.send_to(&self.worker, prompt)
-    }
-
-    /// The same with another worker.
-    pub(crate) fn send_to(&self, worker: &str, prompt: &str) -> Value {
-        let sending = self.sandbox.sending(worker, prompt).args(["--wait-timeout-seconds", WAIT]);
-        let output = sending.deadline(DEADLINE).run();
-        if output.status.success() {
-            return output.data_of("turn.waited");
-        }
-        // Its turn has failed; the error says where its end stands.
-        let details = output.any_error()["details"].take();
-        let cursor = details["acceptedEventId"].clone();
-        let mut waited = details;
-        waited["matchedEvent"] = self.next(worker, &cursor)["matchedEvent"].take();
-        waited["workerId"] = worker.into();
-        waited
+        let sending = self.sandbox.sending(&self.worker, prompt).args(["--wait-timeout-seconds", WAIT]);
+        sending.deadline(DEADLINE).run().data_of("turn.waited")
     }
 
     /// Sends a prompt that has to be answered with this text.
@@ -118,8 +103,7 @@ impl World {
         let cursor = cursor.as_str().unwrap();
         let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", NEXT];
         let wait = self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE);
-        let event = wait.run().data_of("event.matched");
-        serde_json::json!({"matchedEvent": event})
+        wait.run().data_of("event.matched")
     }
 
     /// Decides every question of a turn in the same way, and gives the event that ends it.
@@ -128,7 +112,7 @@ impl World {
         while event["type"] == "approval.requested" {
             let request = &event["data"]["requestId"];
             self.sandbox.approve(&self.worker, request, decision).data_of("approval.decided");
-            event = self.next(&self.worker, &event["eventId"])["matchedEvent"].take();
+            event = self.next(&self.worker, &event["eventId"]);
         }
         event
     }
