@@ -10,9 +10,8 @@ pub(crate) fn five_turns(world: &World) -> String {
     for turn in 1..=5 {
         world.say(&format!("turn number {turn}"));
     }
-    let requests = world.models.requests();
-    let last = requests.iter().rev().find(|request| request.body.to_string().contains("turn number 5"));
-    assert!(last.unwrap().body.to_string().contains("turn number 1"), "the first turn is forgotten");
+    let remembered = world.last_request("turn number 5");
+    assert!(remembered.contains("turn number 1"), "the first turn is forgotten");
     "yes".into()
 }
 
@@ -63,9 +62,7 @@ pub(crate) fn all_killed(world: &World) -> String {
     let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
     let lost = sandbox.show(&world.worker)["sessionId"] != session;
     assert_eq!(restarted["data"]["contextLost"], lost, "{restarted}");
-    let requests = world.models.requests();
-    let last = requests.iter().rev().find(|request| request.body.to_string().contains("back again")).unwrap();
-    let remembers = last.body.to_string().contains("turn number 1");
+    let remembers = world.last_request("back again").contains("turn number 1");
     assert_eq!(remembers, !lost, "{restarted}");
     restarted["data"]["session"].as_str().unwrap().to_owned()
 }

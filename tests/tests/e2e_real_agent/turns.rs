@@ -4,7 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
 use subagent_tests::harness::{wait_until, wait_while};
 
 use super::world::{DEADLINE, World};
@@ -12,7 +11,7 @@ use super::world::{DEADLINE, World};
 const YES: &str = "yes";
 /// What is still there after a further turn and this time is left alone by its agent.
 const ENDED: Duration = Duration::from_secs(5);
-const ENDS: [&str; 3] = ["turn.completed", "turn.failed", "turn.canceled"];
+const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
 pub(crate) fn text(world: &World) -> String {
     world.say("a text in pieces, grüß dich");
@@ -130,28 +129,28 @@ pub(crate) fn cut(world: &World) -> String {
 /// What the user sees when the provider fails. An agent that goes on asking the provider is canceled in the middle of it.
 fn trouble(world: &World, prompt: &str) -> String {
     let accepted = world.sandbox.send_no_wait(&world.worker, prompt);
-    let turn = &accepted["turnId"];
-    let ended = |event: &Value| event["turnId"] == *turn && ENDS.iter().any(|end| event["type"] == *end);
-    let end = wait_until("the end of the turn, or another attempt", DEADLINE, || {
-        if !world.agent.gives_up && world.asked(prompt) > 1 {
-            return Some(None);
-        }
-        world.sandbox.events(&world.worker).into_iter().find(ended).map(Some)
+    let mut end = world.waiting_for(&world.worker, &accepted["acceptedEventId"], ENDS).spawn();
+    let again = wait_until("the end of the turn, or another attempt", DEADLINE, || {
+        let again = !world.agent.gives_up && world.asked(prompt) > 1;
+        (again || !end.runs()).then_some(again)
     });
-    let cell = match end {
-        None => {
-            let cancel = ["cancel", "--worker-id", &world.worker];
-            let _ = world.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
-            "it tries again".into()
+    let cell = if again {
+        let cancel =
+            world.sandbox.subagent(&["cancel", "--worker-id", &world.worker]).deadline(DEADLINE).run();
+        if !cancel.status.success() {
+            // It was its last attempt.
+            cancel.error("WORKER_NOT_RUNNING");
         }
-        Some(end) => match (end["type"].as_str().unwrap(), world.said(turn).contains("half of an answer")) {
-            ("turn.failed", _) => {
-                format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap())
-            }
-            ("turn.completed", true) => "the turn completes with what there was".into(),
-            ("turn.completed", false) => "the turn completes, the error is its text".into(),
+        "it tries again".into()
+    } else {
+        let end = end.output().data_of("event.matched");
+        let half = world.said(&accepted["turnId"]).contains("half of an answer");
+        match end["type"].as_str().unwrap() {
+            "turn.failed" => format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap()),
+            "turn.completed" if half => "the turn completes with what there was".into(),
+            "turn.completed" => "the turn completes, the error is its text".into(),
             _ => panic!("{end}"),
-        },
+        }
     };
     world.say("after the trouble");
     cell

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
-use subagent_tests::harness::{Gate, Launcher, Sandbox, say};
-use subagent_tests::model_server::{Asked, ModelServer};
+use subagent_tests::harness::{Command, Gate, Launcher, Sandbox, say};
+use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
 /// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
@@ -73,7 +73,7 @@ impl World {
         let stopped = self.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
         assert_eq!(stopped["state"], "stopped");
         self.sandbox.finish();
-        let unknown = |request: &subagent_tests::model_server::ModelRequest| request.asked == Asked::Unknown;
+        let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
         let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
         assert!(unknown.is_empty(), "the agent wants what the model server does not know: {unknown:?}");
     }
@@ -100,10 +100,14 @@ impl World {
 
     /// What a worker comes to after this cursor.
     pub(crate) fn next(&self, worker: &str, cursor: &Value) -> Value {
+        self.waiting_for(worker, cursor, NEXT).run().data_of("event.matched")
+    }
+
+    /// A command that waits for an event of one of these types.
+    pub(crate) fn waiting_for(&self, worker: &str, cursor: &Value, until: &str) -> Command {
         let cursor = cursor.as_str().unwrap();
-        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", NEXT];
-        let wait = self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE);
-        wait.run().data_of("event.matched")
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", until];
+        self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE)
     }
 
     /// Decides every question of a turn in the same way, and gives the event that ends it.
@@ -128,10 +132,8 @@ impl World {
     /// Sends a prompt that waits at a gate, and waits until the agent has said so.
     pub(crate) fn waiting(&self, worker: &str, gate: &Gate) -> Value {
         let accepted = self.sandbox.send_no_wait(worker, &format!("GATE: {}", gate.path().display()));
-        let cursor = accepted["acceptedEventId"].as_str().unwrap();
-        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", "progress.message"];
-        let wait = self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE);
-        wait.run().data_of("event.matched");
+        let said = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
+        said.run().data_of("event.matched");
         accepted
     }
 
@@ -143,6 +145,14 @@ impl World {
         assert_eq!(canceled["turnId"], accepted["turnId"], "{canceled}");
         self.say("still here");
         assert_eq!(self.sandbox.runtime(&self.worker).pid, runtime.pid, "it was ended for the cancel");
+    }
+
+    /// What the model was asked last about this prompt, with all that the agent remembers.
+    pub(crate) fn last_request(&self, prompt: &str) -> String {
+        let about = |request: &ModelRequest| matches!(&request.asked, Asked::Prompt { text } if text.contains(prompt));
+        let mut requests = self.models.requests();
+        requests.retain(about);
+        requests.last().unwrap_or_else(|| panic!("nobody was asked about {prompt:?}")).body.to_string()
     }
 
     /// How often the model was asked for an answer to this prompt.
