@@ -18,9 +18,9 @@ pub(crate) fn five_turns(world: &World) -> String {
 pub(crate) fn two_workers(world: &World) -> String {
     let other = world.start();
     let gates = ["one", "two"].map(|name| world.sandbox.gate(name));
-    let first = world.waiting(&world.worker, &gates[0]);
+    let first = world.at_gate(&world.worker, &gates[0]);
     // Both are in a turn now: this one speaks while the first waits.
-    let second = world.waiting(&other, &gates[1]);
+    let second = world.at_gate(&other, &gates[1]);
     for (gate, accepted) in gates.iter().zip([first, second]) {
         gate.open();
         let end = world.next(accepted["workerId"].as_str().unwrap(), &accepted["acceptedEventId"]);
@@ -33,7 +33,7 @@ pub(crate) fn two_workers(world: &World) -> String {
 
 pub(crate) fn daemon_killed(world: &World) -> String {
     let gate = world.sandbox.gate("daemon");
-    let accepted = world.waiting(&world.worker, &gate);
+    let accepted = world.at_gate(&world.worker, &gate);
     let runtime = world.sandbox.runtime(&world.worker);
     world.sandbox.kill_daemon();
     gate.open();

@@ -83,9 +83,9 @@ pub(crate) fn mcp(world: &World) -> String {
 }
 
 pub(crate) fn cancel_text(world: &World) -> String {
-    let gate = world.sandbox.gate("canceled");
-    let accepted = world.waiting(&world.worker, &gate);
+    let accepted = world.speaking(&world.worker, "SLOW: 300");
     world.cancel(&accepted);
+    assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it spoke to its end");
     YES.into()
 }
 

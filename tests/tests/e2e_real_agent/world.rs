@@ -129,12 +129,17 @@ impl World {
         own.filter_map(|event| event["data"]["text"].as_str()).collect()
     }
 
-    /// Sends a prompt that waits at a gate, and waits until the agent has said so.
-    pub(crate) fn waiting(&self, worker: &str, gate: &Gate) -> Value {
-        let accepted = self.sandbox.send_no_wait(worker, &format!("GATE: {}", gate.path().display()));
-        let said = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
-        said.run().data_of("event.matched");
+    /// Sends a prompt that takes its time, and waits until the agent has begun to speak; gives the data of the acceptance.
+    pub(crate) fn speaking(&self, worker: &str, prompt: &str) -> Value {
+        let accepted = self.sandbox.send_no_wait(worker, prompt);
+        let speaks = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
+        speaks.run().data_of("event.matched");
         accepted
+    }
+
+    /// Sends a prompt that waits at a gate.
+    pub(crate) fn at_gate(&self, worker: &str, gate: &Gate) -> Value {
+        self.speaking(worker, &format!("GATE: {}", gate.path().display()))
     }
 
     /// Cancels what is open, which the agent has to obey: it must not have been ended for it.
