@@ -20,7 +20,7 @@ pub(crate) fn text(world: &World) -> String {
 
 pub(crate) fn command_allowed(world: &World) -> String {
     let made = world.sandbox.workspace().join("made by a command");
-    let waited = world.question("RUN: touch 'made by a command'");
+    let waited = world.question("RUN: touch 'made by a command'", "touch 'made by a command'");
     assert!(!made.exists(), "nothing may run before it was allowed");
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -31,12 +31,12 @@ pub(crate) fn command_allowed(world: &World) -> String {
 pub(crate) fn command_denied(world: &World) -> String {
     let file = world.sandbox.workspace().join("kept");
     fs::write(&file, "").unwrap();
-    denied(world, "RUN: rm kept", || file.exists())
+    denied(world, "RUN: rm kept", "rm kept", || file.exists())
 }
 
 pub(crate) fn edit_allowed(world: &World) -> String {
     let (file, prompt) = edit(world, "written");
-    let waited = world.question(&prompt);
+    let waited = world.question(&prompt, "new text");
     assert!(!file.exists(), "nothing may be written before it was allowed");
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -46,7 +46,7 @@ pub(crate) fn edit_allowed(world: &World) -> String {
 
 pub(crate) fn edit_denied(world: &World) -> String {
     let (file, prompt) = edit(world, "not written");
-    denied(world, &prompt, || !file.exists())
+    denied(world, &prompt, "new text", || !file.exists())
 }
 
 fn edit(world: &World, name: &str) -> (PathBuf, String) {
@@ -56,8 +56,8 @@ fn edit(world: &World, name: &str) -> (PathBuf, String) {
 }
 
 /// What a refusal means to the agent.
-fn denied(world: &World, prompt: &str, untouched: impl Fn() -> bool) -> String {
-    let waited = world.question(prompt);
+fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool) -> String {
+    let waited = world.question(prompt, about);
     let end = world.decide(&waited, "deny");
     assert!(untouched(), "it was denied");
     let said = world.said(&waited["turnId"]);
@@ -75,6 +75,8 @@ fn denied(world: &World, prompt: &str, untouched: impl Fn() -> bool) -> String {
 pub(crate) fn mcp(world: &World) -> String {
     let waited = world.send(r#"MCP: echo/echo {"text":"over the wire"}"#);
     let asks = waited["matchedEvent"]["type"] == "approval.requested";
+    let question = &waited["matchedEvent"]["data"];
+    assert!(!asks || question.to_string().contains("echo"), "nobody can know what is asked: {question}");
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     let said = world.said(&waited["turnId"]);
@@ -90,14 +92,14 @@ pub(crate) fn cancel_text(world: &World) -> String {
 }
 
 pub(crate) fn cancel_question(world: &World) -> String {
-    let waited = world.question("RUN: touch never-made");
+    let waited = world.question("RUN: touch never-made", "touch never-made");
     world.cancel(&waited);
     assert!(!world.sandbox.workspace().join("never-made").exists());
     YES.into()
 }
 
 pub(crate) fn cancel_command(world: &World) -> String {
-    let waited = world.question("RUN: touch running && exec tail -f running");
+    let waited = world.question("RUN: touch running && exec tail -f running", "tail -f running");
     let request = &waited["matchedEvent"]["data"]["requestId"];
     world.sandbox.approve(&world.worker, request, "allow").data_of("approval.decided");
     let file = world.sandbox.workspace().join("running");

@@ -91,10 +91,12 @@ impl World {
         assert_eq!(waited["assistantText"], text, "{waited}");
     }
 
-    /// Sends a prompt after which the agent has to ask; gives the data of the wait.
-    pub(crate) fn question(&self, prompt: &str) -> Value {
+    /// Sends a prompt after which the agent has to ask, and to say what about; gives the data of the wait.
+    pub(crate) fn question(&self, prompt: &str, about: &str) -> Value {
         let waited = self.send(prompt);
         assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
+        let data = &waited["matchedEvent"]["data"];
+        assert!(data.to_string().contains(about), "nobody can know what is asked: {data}");
         waited
     }
 
