@@ -1,7 +1,7 @@
 //! Real coding agents, pinned in `tests/real-agents/` and installed by `tests/real-agents/install`: how to
 //! start each so that it talks to a [`ModelServer`] and to nothing else. Starts nothing itself.
 //!
-//! What is particular to one agent is in [`known`], as data; everything else is the same for all.
+//! What is particular to one agent is in `known`, as data; everything else is the same for all.
 
 mod known;
 
