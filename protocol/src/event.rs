@@ -192,7 +192,7 @@ impl StoredEvent {
             },
             RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(&self.payload) {
                 Ok(asked) => {
-                    let view = ApprovalView::of(asked.params.get());
+                    let view = ApprovalView::of_record(&asked);
                     let mut data = json!({
                         "requestId": asked.request_id, "kind": "tool.call",
                         "message": view.message, "options": view.options,
@@ -281,7 +281,7 @@ pub struct ApprovalView {
     pub message: String,
     /// The answers that are offered; never empty (without any, `allow` and `deny` are assumed).
     pub options: Vec<ApprovalOption>,
-    /// What it is asked for, as far as the request itself says: `toolCallId`, `command`, `rawInput`, `content`,
+    /// What it is asked for, as far as the agent says: `toolCallId`, `command`, `rawInput`, `content`,
     /// `locations`, as in a tool call's `progress.update`.
     #[serde(default)]
     pub tool_call: Map<String, Value>,
@@ -291,7 +291,27 @@ impl ApprovalView {
     /// Reads the `params`; whatever is not understood is left out.
     #[must_use]
     pub fn of(params: &str) -> Self {
-        let params: Value = surrogates::parse(params).unwrap_or(Value::Null);
+        Self::read(params, None)
+    }
+
+    /// Reads a request, and where it says nothing, what the agent told of the tool call before.
+    #[must_use]
+    pub fn of_record(asked: &ApprovalRequested) -> Self {
+        Self::read(asked.params.get(), asked.tool_call.as_deref().map(|told| told.get()))
+    }
+
+    fn read(params: &str, told: Option<&str>) -> Self {
+        let mut params: Value = surrogates::parse(params).unwrap_or(Value::Null);
+        if let Some(told) = told
+            && let Value::Object(told) = surrogates::parse(told).unwrap_or(Value::Null)
+            && let Some(call) = params.get_mut("toolCall").and_then(Value::as_object_mut)
+        {
+            for (name, value) in told {
+                if call.get(&name).is_none_or(fields::says_nothing) {
+                    call.insert(name, value);
+                }
+            }
+        }
         let call = &params["toolCall"];
         let kind = call["kind"].as_str().unwrap_or("other");
         let message = match call["title"].as_str().map(str::trim).filter(|title| !title.is_empty()) {

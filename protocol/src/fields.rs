@@ -51,6 +51,18 @@ pub fn of_request(tool_call: &Value) -> Map<String, Value> {
     fields.taken
 }
 
+/// Whether a value is as good as none.
+#[must_use]
+pub fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 struct Fields<'a> {
     update: &'a Value,
     taken: Map<String, Value>,

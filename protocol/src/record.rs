@@ -240,6 +240,10 @@ pub struct ApprovalRequested {
     pub request_id: RequestId,
     /// The parameters as the agent sent them.
     pub params: Box<RawValue>,
+    /// The `update` with which the agent told of the tool call before, if the request alone does not say what it is
+    /// about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call: Option<Box<RawValue>>,
 }
 
 words! {

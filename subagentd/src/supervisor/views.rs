@@ -178,7 +178,7 @@ pub(super) async fn settled(handle: &Handle) -> Snapshot {
 pub(super) fn approval_view(approval: &ApprovalRow) -> ApprovalView {
     let view = match approval.carrier {
         Carrier::Runtime => serde_json::from_str::<ApprovalRequested>(&approval.asked)
-            .map(|asked| ApprovalView::of(asked.params.get())),
+            .map(|asked| ApprovalView::of_record(&asked)),
         Carrier::Local => serde_json::from_str(&approval.asked),
     };
     view.unwrap_or_else(|_| ApprovalView::of("null"))

@@ -19,7 +19,7 @@ const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
 /// All cases; the second word says how the turn goes on.
-const CASES: [(&str, Ending); 26] = [
+const CASES: [(&str, Ending); 27] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
     ("deep-nesting", Ending::Proper),
@@ -41,6 +41,7 @@ const CASES: [(&str, Ending); 26] = [
     ("permission-duplicate-options", Ending::Proper),
     ("permission-unknown-kinds", Ending::Proper),
     ("permission-bare-tool-call", Ending::Proper),
+    ("permission-of-a-told-call", Ending::Proper),
     ("permission-with-details", Ending::Proper),
     ("permission-strange-ids", Ending::Proper),
     ("close-stdout", Ending::Never),
@@ -310,6 +311,16 @@ impl Hostile {
             "permission-bare-tool-call" => {
                 let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
                 return self.permission(json!({"kind": "execute"}), &options).map(Some);
+            }
+            "permission-of-a-told-call" => {
+                let told = json!({
+                    "sessionUpdate": "tool_call", "toolCallId": "t-3", "title": "mcp.echo", "kind": "other",
+                    "rawInput": {"text": "told before"},
+                });
+                let params = json!({"sessionId": SESSION, "update": told});
+                line(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))?;
+                let options = json!([{"optionId": "allow", "name": "Allow", "kind": "allow_once"}]);
+                return self.permission(json!({"toolCallId": "t-3", "kind": "execute"}), &options).map(Some);
             }
             "permission-with-details" => {
                 let diff =

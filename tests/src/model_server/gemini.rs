@@ -1,25 +1,22 @@
 //! The Gemini API as far as Gemini CLI uses it: `generateContent`, `streamGenerateContent?alt=sse` and
 //! `countTokens` under `/v1beta/models/MODEL:METHOD`. Translates, decides nothing.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::post;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::reply::{Piece, pieces};
+use super::reply::{Piece, Wire, event, failure, pieces, stream};
 use super::sample::sample;
-use super::script::{Turn, answer};
+use super::script::{Step, Turn, answer};
 use super::seen::{Asked, ModelRequest, Seen};
-
-/// The name of the agent's shell tool.
-const SHELL_TOOL: &str = "run_shell_command";
+use super::tools::{Call, Input};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
     Router::new().route("/v1beta/models/{call}", post(call))
@@ -32,30 +29,32 @@ async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Byt
         Ok(body) => body,
         Err(error) => {
             seen.add(ModelRequest { path, body: Value::Null, asked: Asked::Unknown });
-            return failure(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
+            return failure::<Gemini>(StatusCode::BAD_REQUEST, &format!("the body is not JSON: {error}"));
         }
     };
     let (model, method) = call.rsplit_once(':').unwrap_or((&call, ""));
     let turn = turn(&body);
     let asked = match (method, &turn) {
-        ("streamGenerateContent", Turn::User(text)) => Asked::Prompt { text: text.clone() },
-        ("streamGenerateContent", Turn::ToolReturned(output)) => Asked::ToolResult { output: output.clone() },
+        ("streamGenerateContent", turn) => Asked::of(turn),
         ("generateContent" | "countTokens", _) => Asked::Aside,
         _ => Asked::Unknown,
     };
-    let schema = structured(&body);
+    let (schema, offered) = (structured(&body), offered(&body));
     seen.add(ModelRequest { path, body, asked });
     match (method, schema) {
-        ("streamGenerateContent", None) => stream(model.to_owned(), &turn),
-        ("streamGenerateContent", Some(value)) => {
-            sse(Body::from(event(model, json!([{"text": value.to_string()}]), true)))
+        ("streamGenerateContent", schema) => {
+            let steps = schema.map_or_else(|| answer(&turn), |value| vec![Step::Text(value.to_string())]);
+            stream(Gemini { model: model.to_owned() }, steps, offered)
         }
         ("generateContent", Some(value)) => {
             Json(response(model, json!([{"text": value.to_string()}]), true)).into_response()
         }
-        ("generateContent", None) => whole(model, &turn).await,
+        ("generateContent", None) => whole(model, &turn, offered).await,
         ("countTokens", _) => Json(json!({"totalTokens": 100})).into_response(),
-        _ => failure(StatusCode::NOT_FOUND, &format!("the model server has no method {method:?} for models")),
+        _ => failure::<Gemini>(
+            StatusCode::NOT_FOUND,
+            &format!("the model server has no method {method:?} for models"),
+        ),
     }
 }
 
@@ -77,6 +76,13 @@ fn turn(body: &Value) -> Turn {
     Turn::User(text.unwrap_or_default())
 }
 
+/// The names of the tools that the model may call.
+fn offered(body: &Value) -> Vec<String> {
+    let groups = body.get("tools").and_then(Value::as_array).into_iter().flatten();
+    let tools = groups.filter_map(|group| group.get("functionDeclarations")?.as_array()).flatten();
+    tools.filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned)).collect()
+}
+
 /// The value for a request that wants JSON of a given shape, whatever the user's text is.
 fn structured(body: &Value) -> Option<Value> {
     let config = body.get("generationConfig")?;
@@ -85,41 +91,53 @@ fn structured(body: &Value) -> Option<Value> {
     (wants_json || schema.is_some()).then(|| sample(schema.unwrap_or(&Value::Null)))
 }
 
-/// The answer piece by piece, as server-sent events.
-fn stream(model: String, turn: &Turn) -> Response {
-    let events = pieces(answer(turn)).map(move |piece| {
-        Ok::<_, Infallible>(match piece {
-            Piece::End => event(&model, json!([{"text": ""}]), true),
-            piece => event(&model, json!([part(piece)]), false),
-        })
-    });
-    sse(Body::from_stream(events))
+/// Writes a `GenerateContentResponse` for each piece.
+struct Gemini {
+    model: String,
 }
 
-fn sse(body: Body) -> Response {
-    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
-}
+impl Wire for Gemini {
+    fn text(&mut self, text: &str) -> String {
+        event(None, &response(&self.model, json!([{"text": text}]), false))
+    }
 
-/// The answer in one piece.
-async fn whole(model: &str, turn: &Turn) -> Response {
-    let parts: Vec<Value> = pieces(answer(turn))
-        .filter(|piece| std::future::ready(*piece != Piece::End))
-        .map(part)
-        .collect()
-        .await;
-    Json(response(model, Value::Array(parts), true)).into_response()
-}
+    fn call(&mut self, call: &Call) -> String {
+        event(None, &response(&self.model, json!([function_call(call)]), false))
+    }
 
-fn part(piece: Piece) -> Value {
-    match piece {
-        Piece::Text(text) => json!({"text": text}),
-        Piece::Run(command) => json!({"functionCall": {"name": SHELL_TOOL, "args": {"command": command}}}),
-        Piece::End => json!({"text": ""}),
+    fn end(&mut self) -> String {
+        event(None, &response(&self.model, json!([{"text": ""}]), true))
+    }
+
+    fn failure(status: StatusCode, message: &str) -> Value {
+        let name = match status.as_u16() {
+            404 => "NOT_FOUND",
+            429 => "RESOURCE_EXHAUSTED",
+            500.. => "INTERNAL",
+            _ => "INVALID_ARGUMENT",
+        };
+        json!({"error": {"code": status.as_u16(), "message": message, "status": name}})
     }
 }
 
-fn event(model: &str, parts: Value, last: bool) -> Bytes {
-    Bytes::from(format!("data: {}\r\n\r\n", response(model, parts, last)))
+/// The answer in one piece.
+async fn whole(model: &str, turn: &Turn, offered: Vec<String>) -> Response {
+    let parts = pieces(answer(turn), offered).filter_map(|piece| {
+        std::future::ready(match piece {
+            Piece::Text(text) => Some(json!({"text": text})),
+            Piece::Call(call) => Some(function_call(&call)),
+            Piece::Cut | Piece::End => None,
+        })
+    });
+    Json(response(model, Value::Array(parts.collect().await), true)).into_response()
+}
+
+fn function_call(call: &Call) -> Value {
+    let args = match &call.input {
+        Input::Args(args) => args.clone(),
+        Input::Text(text) => json!({"input": text}),
+    };
+    json!({"functionCall": {"name": call.name, "args": args}})
 }
 
 /// A `GenerateContentResponse`; the counts are made up, but always there with the last one.
@@ -133,11 +151,4 @@ fn response(model: &str, parts: Value, last: bool) -> Value {
     }
     response["candidates"] = json!([candidate]);
     response
-}
-
-/// An error in the shape of the vendor's API.
-fn failure(status: StatusCode, message: &str) -> Response {
-    let name = if status == StatusCode::NOT_FOUND { "NOT_FOUND" } else { "INVALID_ARGUMENT" };
-    let body = json!({"error": {"code": status.as_u16(), "message": message, "status": name}});
-    (status, Json(body)).into_response()
 }

@@ -4,17 +4,25 @@
 //! What it answers is scripted by the user's text (`script` has the list of directives), so a test
 //! decides in the prompt what the model will do.
 //!
-//! One file per vendor translates between that vendor's wire format and the neutral `script::Turn` and
-//! `reply::Piece`; a further vendor is one more file with a `routes()` that is merged in `routes`.
-//! Nothing vendor-specific belongs into the other files, and nothing here knows ACP or our product.
+//! One file per wire format (`anthropic`, `gemini`, `openai_chat`, `openai_responses`) translates between it and the
+//! neutral `script::Turn` and `reply::Piece`; a further one is one more file with a `routes()` that is merged in
+//! `routes`. Only these know a vendor, only `tools` knows what agents call their tools, and nothing knows ACP or our
+//! product.
+//!
+//! A request that offers the model no tools is no turn of the conversation (a title, a summary): it gets the same
+//! harmless answer whatever it says, and counts as [`Asked::Aside`].
 
+mod anthropic;
 mod gemini;
+mod openai_chat;
+mod openai_responses;
 mod reply;
 mod sample;
 mod script;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -113,7 +121,10 @@ impl Drop for ModelServer {
 /// All vendors' routes.
 fn routes(seen: Arc<Seen>) -> Router {
     Router::new()
+        .merge(anthropic::routes())
         .merge(gemini::routes())
+        .merge(openai_chat::routes())
+        .merge(openai_responses::routes())
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(seen)

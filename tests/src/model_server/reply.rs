@@ -1,14 +1,20 @@
-//! Plays the steps of an answer in time. Knows no vendor: each turns the pieces into its own events.
+//! Plays the steps of an answer in time, and hands each piece to a vendor's wire format. Knows no vendor.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
 use futures_util::Stream;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::script::{GATE_LIMIT, Step};
+use super::tools::{Call, choose};
 
 /// How often a gate's file is looked for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -18,21 +24,69 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) enum Piece {
     /// A chunk of text.
     Text(String),
-    /// A call of the agent's shell tool.
-    Run(String),
-    /// The end, always the last and always there.
+    /// A call of one of the agent's tools.
+    Call(Call),
+    /// The connection breaks; nothing follows.
+    Cut,
+    /// The end, the last one unless it was cut.
     End,
 }
 
+/// How a vendor writes the events of a stream. It may keep what it needs for the events that follow.
+pub(super) trait Wire: Send + 'static {
+    /// Before everything else.
+    fn begin(&mut self) -> String {
+        String::new()
+    }
+    /// A chunk of text.
+    fn text(&mut self, text: &str) -> String;
+    /// A call of a tool.
+    fn call(&mut self, call: &Call) -> String;
+    /// The regular end.
+    fn end(&mut self) -> String;
+    /// The body of an error.
+    fn failure(status: StatusCode, message: &str) -> Value;
+}
+
+/// An error in the shape of a vendor's API.
+pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
+    (status, Json(W::failure(status, message))).into_response()
+}
+
+/// The answer piece by piece, as server-sent events.
+pub(super) fn stream<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<String>) -> Response {
+    if let Some(Step::Fail(status)) = steps.first() {
+        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return failure::<W>(status, &format!("the script wants {status}"));
+    }
+    let begin = wire.begin();
+    let events = pieces(steps, offered).map(move |piece| match piece {
+        Piece::Text(text) => Ok(wire.text(&text)),
+        Piece::Call(call) => Ok(wire.call(&call)),
+        Piece::End => Ok(wire.end()),
+        Piece::Cut => Err(io::Error::other("the script wants the stream cut")),
+    });
+    let events = stream::iter([Ok(begin)]).chain(events).map(|event| event.map(Bytes::from));
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// One server-sent event.
+pub(super) fn event(name: Option<&str>, data: &Value) -> String {
+    name.map(|name| format!("event: {name}\r\n")).unwrap_or_default() + &format!("data: {data}\r\n\r\n")
+}
+
 /// The pieces of an answer, each at its time. Dropping the stream (the agent hung up) ends every wait.
-pub(super) fn pieces(steps: Vec<Step>) -> impl Stream<Item = Piece> + Send + 'static {
-    stream::unfold(Some(VecDeque::from(steps)), |left| async {
+pub(super) fn pieces(steps: Vec<Step>, offered: Vec<String>) -> impl Stream<Item = Piece> + Send + 'static {
+    stream::unfold((Some(VecDeque::from(steps)), offered), |(left, offered)| async {
         let mut left = left?;
         loop {
             let piece = match left.pop_front() {
-                None => return Some((Piece::End, None)),
+                None => return Some((Piece::End, (None, offered))),
+                Some(Step::Cut) => return Some((Piece::Cut, (None, offered))),
+                // Only as the first step, and then there is no stream.
+                Some(Step::Fail(_)) => continue,
                 Some(Step::Text(text)) => Piece::Text(text),
-                Some(Step::Run(command)) => Piece::Run(command),
+                Some(Step::Call(tool)) => choose(&tool, &offered).map_or_else(Piece::Text, Piece::Call),
                 Some(Step::Pause(time)) => {
                     sleep(time).await;
                     continue;
@@ -49,7 +103,7 @@ pub(super) fn pieces(steps: Vec<Step>) -> impl Stream<Item = Piece> + Send + 'st
                     ))
                 }
             };
-            return Some((piece, Some(left)));
+            return Some((piece, (Some(left), offered)));
         }
     })
 }
@@ -71,20 +125,34 @@ async fn appears(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::StreamExt;
-
+    use super::super::tools::Tool;
     use super::*;
 
     fn played(steps: Vec<Step>) -> Vec<Piece> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(pieces(steps).collect())
+        runtime.block_on(pieces(steps, vec!["bash".into()]).collect())
     }
 
     #[test]
     fn an_answer_ends_once_also_when_it_is_empty() {
         assert_eq!(played(vec![]), [Piece::End]);
-        let steps = vec![Step::Text("a".into()), Step::Pause(Duration::ZERO), Step::Run("b".into())];
-        assert_eq!(played(steps), [Piece::Text("a".into()), Piece::Run("b".into()), Piece::End]);
+        let shell = Step::Call(Tool::Shell("b".into()));
+        let played = played(vec![Step::Text("a".into()), Step::Pause(Duration::ZERO), shell]);
+        assert!(
+            matches!(&played[..], [Piece::Text(_), Piece::Call(call), Piece::End] if call.name == "bash"),
+            "{played:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_follows_a_cut() {
+        assert_eq!(played(vec![Step::Cut, Step::Text("a".into())]), [Piece::Cut]);
+    }
+
+    #[test]
+    fn a_tool_that_is_not_offered_is_said_and_not_called() {
+        let played = played(vec![Step::Call(Tool::Write("a".into(), "b".into()))]);
+        assert!(matches!(&played[..], [Piece::Text(said), Piece::End] if said.contains("no tool")));
     }
 
     #[test]
@@ -94,7 +162,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let steps = vec![Step::WaitFor(gate.clone()), Step::Text("opened".into())];
-            let mut answer = std::pin::pin!(pieces(steps));
+            let mut answer = std::pin::pin!(pieces(steps, vec![]));
             let early = tokio::time::timeout(Duration::from_millis(30), answer.next()).await;
             assert!(early.is_err(), "passed a closed gate: {early:?}");
             std::fs::write(&gate, "").unwrap();

@@ -4,6 +4,20 @@
 
 use serde_json::{Map, Value, json};
 
+use super::script::Step;
+
+/// The answer to what is no turn of the conversation: a value of the shape that it wants, or a text.
+pub(super) fn aside(body: &Value) -> Vec<Step> {
+    let schemas = [
+        "/output_config/format/schema",
+        "/output_format/schema",
+        "/response_format/json_schema/schema",
+        "/text/format/schema",
+    ];
+    let schema = schemas.iter().find_map(|place| body.pointer(place));
+    vec![Step::Text(schema.map_or_else(|| "An aside".into(), |schema| sample(schema).to_string()))]
+}
+
 /// A value that `schema` allows. Without a schema it is an empty object.
 pub(super) fn sample(schema: &Value) -> Value {
     if let Some(first) = schema.get("enum").and_then(Value::as_array).and_then(|values| values.first()) {

@@ -7,12 +7,18 @@
 //! |---|---|
 //! | `SAY: text` | says the text, in a few chunks |
 //! | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
+//! | `WRITE: path=text` | the same with the agent's tool for writing a file |
+//! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
 //! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
 //! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened` |
+//! | `FAIL: status` | answers with this HTTP status, however often it is asked |
+//! | `CUT: text` | says the text and breaks the connection |
 //! | anything else | says the whole text back |
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use super::tools::Tool;
 
 /// The time between two chunks of `SLOW`.
 const TICK: Duration = Duration::from_millis(50);
@@ -41,8 +47,19 @@ pub(super) enum Step {
     Pause(Duration),
     /// Stays silent until the file exists, [`GATE_LIMIT`] at most.
     WaitFor(PathBuf),
-    /// Calls the agent's shell tool with this command.
-    Run(String),
+    /// Calls one of the agent's tools.
+    Call(Tool),
+    /// Answers with this HTTP status instead of a stream; always the only step.
+    Fail(u16),
+    /// Breaks the connection.
+    Cut,
+}
+
+impl Step {
+    /// What it says.
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
 }
 
 /// The answer to a turn.
@@ -51,7 +68,14 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
         Turn::ToolReturned(output) => chunks(&format!("DONE: {output}")),
         Turn::User(text) => match directive(text) {
             Some(("SAY", text)) => chunks(text),
-            Some(("RUN", command)) => vec![Step::Run(command.to_owned())],
+            Some(("RUN", command)) => vec![Step::Call(Tool::Shell(command.to_owned()))],
+            Some(("WRITE", file)) => match file.split_once('=') {
+                Some((path, text)) => vec![Step::Call(Tool::Write(path.into(), text.into()))],
+                None => chunks("WRITE: needs path=text"),
+            },
+            Some(("MCP", call)) => mcp(call),
+            Some(("FAIL", status)) => vec![Step::Fail(status.parse().unwrap_or(500))],
+            Some(("CUT", text)) => chunks(text).into_iter().chain([Step::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
             Some(("GATE", path)) => {
                 vec![Step::Text("waiting ".into()), Step::WaitFor(path.into()), Step::Text("opened".into())]
@@ -65,12 +89,20 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
 fn directive(text: &str) -> Option<(&'static str, &str)> {
     let mut rest = text;
     loop {
-        for name in ["SAY", "RUN", "SLOW", "GATE"] {
+        for name in ["SAY", "RUN", "WRITE", "MCP", "SLOW", "GATE", "FAIL", "CUT"] {
             if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
                 return Some((name, argument.trim()));
             }
         }
         rest = rest.split_once('\n')?.1;
+    }
+}
+
+fn mcp(call: &str) -> Vec<Step> {
+    let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
+    match serde_json::from_str(arguments) {
+        Ok(arguments) => vec![Step::Call(Tool::Mcp(name.into(), arguments))],
+        Err(error) => chunks(&format!("MCP: {arguments:?} is no object of arguments: {error}")),
     }
 }
 
@@ -117,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_preamble_may_stand_before_the_directive() {
-        assert_eq!(to("You are a reviewer.\n\nRUN: echo a\necho b"), [Step::Run("echo a\necho b".into())]);
+        let shell = Step::Call(Tool::Shell("echo a\necho b".into()));
+        assert_eq!(to("You are a reviewer.\n\nRUN: echo a\necho b"), [shell]);
     }
 
     #[test]

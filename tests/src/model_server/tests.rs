@@ -1,4 +1,4 @@
-//! The server as an HTTP client sees it. The real agent is in `tests/model_server.rs`.
+//! The server as an HTTP client sees it. The real agents are in `tests/e2e_real_agent/`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,9 @@ fn answer(server: &ModelServer, path: &str, body: &str) -> String {
 }
 
 fn user(text: &str) -> String {
-    json!({"contents": [{"role": "user", "parts": [{"text": "<context/>"}, {"text": text}]}]}).to_string()
+    let contents = json!([{"role": "user", "parts": [{"text": "<context/>"}, {"text": text}]}]);
+    let tools = json!([{"functionDeclarations": [{"name": "run_shell_command"}]}]);
+    json!({"contents": contents, "tools": tools}).to_string()
 }
 
 /// The events of a stream.
@@ -66,7 +68,10 @@ fn a_command_is_called_and_its_result_reported() {
     let server = ModelServer::start().unwrap();
     let called = events(&answer(&server, STREAM, &user("RUN: ls")));
     let call = called[0].pointer("/candidates/0/content/parts/0/functionCall").unwrap();
-    assert_eq!(*call, json!({"name": "run_shell_command", "args": {"command": "ls"}}));
+    assert_eq!(
+        *call,
+        json!({"name": "run_shell_command", "args": {"command": "ls", "description": "A command"}})
+    );
 
     let result = json!({"functionResponse": {"name": "run_shell_command", "response": {"output": "a b"}}});
     let history = json!({"contents": [
@@ -123,4 +128,132 @@ fn dropping_it_ends_open_answers_and_closes_the_port() {
     }
     assert!(!String::from_utf8_lossy(&rest).contains("opened"));
     assert!(TcpStream::connect(address).is_err());
+}
+
+/// What each wire format makes of the same conversation: where it is asked, a user's text and a tool's result in its
+/// form, and how a text and a call are found in its events.
+struct Format {
+    path: &'static str,
+    user: fn(&str) -> Value,
+    result: fn(&str) -> Value,
+    text: &'static str,
+    called: &'static str,
+    last: &'static str,
+}
+
+const FORMATS: [Format; 3] = [
+    Format {
+        path: "/v1/messages",
+        user: |text| {
+            let reminder = json!({"type": "text", "text": "<system-reminder>none</system-reminder>"});
+            let content = json!([{"type": "text", "text": text}, reminder]);
+            json!({"stream": true, "tools": [{"name": "Bash"}, {"name": "mcp__echo__echo"}],
+                "messages": [{"role": "user", "content": content}]})
+        },
+        result: |text| {
+            let content = json!([{"type": "tool_result", "content": [{"type": "text", "text": text}]}]);
+            json!({"stream": true, "tools": [{"name": "Bash"}], "messages": [{"role": "user", "content": content}]})
+        },
+        text: "/delta/text",
+        called: "/content_block/name",
+        last: "message_stop",
+    },
+    Format {
+        path: "/v1/chat/completions",
+        user: |text| {
+            let tools =
+                ["bash", "echo_echo"].map(|name| json!({"type": "function", "function": {"name": name}}));
+            json!({"stream": true, "tools": tools, "messages": [
+                {"role": "system", "content": "SAY: no"}, {"role": "user", "content": text}]})
+        },
+        result: |text| {
+            let tools = json!([{"type": "function", "function": {"name": "bash"}}]);
+            json!({"stream": true, "tools": tools, "messages": [
+                {"role": "user", "content": "RUN: a"}, {"role": "tool", "tool_call_id": "c", "content": text}]})
+        },
+        text: "/choices/0/delta/content",
+        called: "/choices/0/delta/tool_calls/0/function/name",
+        last: "[DONE]",
+    },
+    Format {
+        path: "/v1/responses",
+        user: |text| {
+            let content = json!([{"type": "input_text", "text": text}]);
+            json!({"stream": true, "tools": [{"type": "function", "name": "exec_command"}, {"type": "tool_search"}],
+                "input": [{"type": "message", "role": "user", "content": content}]})
+        },
+        result: |text| {
+            json!({"stream": true, "tools": [{"type": "function", "name": "exec_command"}], "input": [
+                {"type": "message", "role": "user", "content": "RUN: a"},
+                {"type": "function_call_output", "call_id": "c", "output": text}]})
+        },
+        text: "/delta",
+        called: "/item/name",
+        last: "response.completed",
+    },
+];
+
+impl Format {
+    fn answer(&self, body: &Value) -> String {
+        answer(&ModelServer::start().unwrap(), self.path, &body.to_string())
+    }
+
+    /// All texts at a place of the events.
+    fn found(&self, answer: &str, place: &str) -> Vec<String> {
+        let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+        events.filter_map(|event| Some(event.pointer(place)?.as_str()?.to_owned())).collect()
+    }
+}
+
+#[test]
+fn every_format_streams_a_text_and_ends() {
+    for format in FORMATS {
+        let answer = format.answer(&(format.user)("SAY: grüß dich"));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}: {answer}", format.path);
+        assert_eq!(format.found(&answer, format.text).concat(), "grüß dich", "{}", format.path);
+        assert!(answer.contains(format.last), "{answer}");
+        let answer = format.answer(&(format.result)("a b"));
+        assert_eq!(format.found(&answer, format.text).concat(), "DONE: a b", "{}", format.path);
+    }
+}
+
+#[test]
+fn every_format_calls_the_tools_that_it_is_offered() {
+    for format in FORMATS {
+        let answer = format.answer(&(format.user)("RUN: ls"));
+        let called = format.found(&answer, format.called);
+        assert!(["Bash", "bash", "exec_command"].contains(&called[0].as_str()), "{}: {answer}", format.path);
+        let answer = format.answer(&(format.user)(r#"MCP: echo/echo {"text":"a"}"#));
+        assert!(format.found(&answer, format.called)[0].ends_with("echo"), "{}: {answer}", format.path);
+        let answer = format.answer(&(format.user)("WRITE: a=b"));
+        assert!(format.found(&answer, format.text).concat().contains("no tool"), "{}: {answer}", format.path);
+    }
+}
+
+#[test]
+fn every_format_fails_and_breaks_off_when_the_script_says_so() {
+    for format in FORMATS {
+        let answer = format.answer(&(format.user)("FAIL: 429"));
+        assert!(answer.starts_with("HTTP/1.1 429"), "{}: {answer}", format.path);
+        let server = ModelServer::start().unwrap();
+        let mut got = Vec::new();
+        let body = (format.user)("CUT: half").to_string();
+        // However the connection ends, the answer does not.
+        let _ = ask(&server, format.path, &body).read_to_end(&mut got);
+        let got = String::from_utf8_lossy(&got);
+        assert!(!got.contains(format.last) && !got.ends_with("0\r\n\r\n"), "{}: {got}", format.path);
+    }
+}
+
+#[test]
+fn what_offers_no_tools_is_no_turn() {
+    for format in FORMATS {
+        let server = ModelServer::start().unwrap();
+        let mut body = (format.user)("RUN: ls");
+        body["tools"] = json!([]);
+        let answer = answer(&server, format.path, &body.to_string());
+        assert_eq!(format.found(&answer, format.text).concat(), "An aside", "{}", format.path);
+        assert!(server.prompts().is_empty());
+    }
 }

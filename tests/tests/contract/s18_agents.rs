@@ -98,6 +98,23 @@ fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
 }
 
 #[test]
+fn a_permission_request_that_only_names_a_tool_call_says_what_the_agent_told_of_it() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &[]);
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let worker = sandbox.start("hostile");
+    let asked = sandbox.send(&worker, "hostile: permission-of-a-told-call");
+    let data = &asked["matchedEvent"]["data"];
+    // What the request says itself counts before what was told.
+    assert_eq!(data["message"], "Permission requested for execute: mcp.echo", "{data}");
+    assert_eq!(data["rawInput"], json!({"text": "told before"}), "{data}");
+    sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
+    assert_eq!(sandbox.turn_end(&asked)["type"], "turn.completed");
+    sandbox.finish();
+}
+
+#[test]
 fn noise_unknown_methods_and_unknown_kinds_are_kept_and_end_nothing() {
     let (sandbox, worker) = Sandbox::with_worker();
     let waited = sandbox.send(&worker, "before\n!noise\n!unknown\nafter");

@@ -94,6 +94,7 @@ impl Conversation {
                     self.replayed += 1;
                     return;
                 }
+                self.calls.told(&kind, params);
                 cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
             }
             ("$/cancel_request", Some(params)) => {

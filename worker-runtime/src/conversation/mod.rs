@@ -5,6 +5,7 @@
 //! records and a list of actions. The driver writes the batch first and carries the actions out afterwards, in order.
 
 mod approvals;
+mod calls;
 mod commands;
 mod effects;
 mod ending;
@@ -23,6 +24,7 @@ use subagent_protocol::start::Timeouts;
 
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
+use calls::Calls;
 pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::Opening;
@@ -86,6 +88,7 @@ pub(crate) struct Conversation {
     config: Config,
     state: State,
     approvals: Approvals,
+    calls: Calls,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -112,6 +115,7 @@ impl Conversation {
             config,
             state: State::Starting,
             approvals: Approvals::default(),
+            calls: Calls::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,

@@ -1,0 +1,121 @@
+//! The Chat Completions API of OpenAI and of the many that speak it: `/v1/chat/completions`, streamed or not.
+//! Translates, decides nothing.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::post;
+use serde_json::{Value, json};
+
+use super::reply::{Wire, event, failure, stream};
+use super::sample::aside;
+use super::script::{Step, Turn, answer};
+use super::seen::{Asked, Seen, id};
+use super::tools::{Call, Input};
+
+pub(super) fn routes() -> Router<Arc<Seen>> {
+    Router::new().route("/v1/chat/completions", post(completions))
+}
+
+async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Response {
+    let body = match seen.read(&uri, &body, asked) {
+        Ok(body) => body,
+        Err(why) => return failure::<Chat>(StatusCode::BAD_REQUEST, &why),
+    };
+    let offered = offered(&body);
+    let steps = if offered.is_empty() { aside(&body) } else { answer(&turn(&body)) };
+    let model = body["model"].as_str().unwrap_or_default().to_owned();
+    if body["stream"] == true {
+        return stream(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered);
+    }
+    let text: String = steps.iter().filter_map(Step::text).collect();
+    let choice = json!({
+        "index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text},
+    });
+    let completion = json!({
+        "id": id("chatcmpl"), "object": "chat.completion", "created": 0, "model": model,
+        "choices": [choice], "usage": usage(),
+    });
+    Json(completion).into_response()
+}
+
+fn asked(body: &Value) -> Asked {
+    if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
+}
+
+fn offered(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    tools.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn turn(body: &Value) -> Turn {
+    let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let said = |message: &Value| match &message["content"] {
+        Value::String(text) => text.clone(),
+        // The last one: an agent puts its own context before it.
+        Value::Array(parts) => {
+            parts.iter().rev().find_map(|part| part["text"].as_str()).unwrap_or_default().to_owned()
+        }
+        _ => String::new(),
+    };
+    match messages.last() {
+        Some(last) if last["role"] == "tool" => Turn::ToolReturned(said(last)),
+        _ => {
+            let user = messages.iter().rev().find(|message| message["role"] == "user");
+            Turn::User(user.map(said).unwrap_or_default())
+        }
+    }
+}
+
+fn usage() -> Value {
+    json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120})
+}
+
+/// Writes the chunks of a completion.
+struct Chat {
+    id: String,
+    model: String,
+    calls: u64,
+}
+
+impl Chat {
+    fn chunk(&self, delta: &Value, finish_reason: &Value) -> Value {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
+        json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": 0, "model": self.model,
+            "choices": [choice],
+        })
+    }
+}
+
+impl Wire for Chat {
+    fn text(&mut self, text: &str) -> String {
+        event(None, &self.chunk(&json!({"role": "assistant", "content": text}), &Value::Null))
+    }
+
+    fn call(&mut self, call: &Call) -> String {
+        let arguments = match &call.input {
+            Input::Args(args) => args.to_string(),
+            Input::Text(text) => json!({"input": text}).to_string(),
+        };
+        let function = json!({"name": call.name, "arguments": arguments});
+        let call = json!({"index": self.calls, "id": id("call"), "type": "function", "function": function});
+        self.calls += 1;
+        event(None, &self.chunk(&json!({"role": "assistant", "tool_calls": [call]}), &Value::Null))
+    }
+
+    fn end(&mut self) -> String {
+        let reason = if self.calls > 0 { "tool_calls" } else { "stop" };
+        let mut last = self.chunk(&json!({}), &json!(reason));
+        last["usage"] = usage();
+        event(None, &last) + "data: [DONE]\r\n\r\n"
+    }
+
+    fn failure(status: StatusCode, message: &str) -> Value {
+        json!({"error": {"message": message, "type": "invalid_request_error", "code": status.as_str()}})
+    }
+}

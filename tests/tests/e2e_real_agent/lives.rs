@@ -1,0 +1,68 @@
+//! What concerns more than one turn: memory, other workers, processes that die.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use subagent_tests::harness::wait_until;
+
+use super::world::{DEADLINE, World};
+
+pub(crate) fn five_turns(world: &World) -> String {
+    for turn in 1..=5 {
+        world.say(&format!("turn number {turn}"));
+    }
+    let remembered = world.last_request("turn number 5");
+    assert!(remembered.contains("turn number 1"), "the first turn is forgotten");
+    "yes".into()
+}
+
+pub(crate) fn two_workers(world: &World) -> String {
+    let other = world.start();
+    let gates = ["one", "two"].map(|name| world.sandbox.gate(name));
+    let first = world.at_gate(&world.worker, &gates[0]);
+    // Both are in a turn now: this one speaks while the first waits.
+    let second = world.at_gate(&other, &gates[1]);
+    for (gate, accepted) in gates.iter().zip([first, second]) {
+        gate.open();
+        let end = world.next(accepted["workerId"].as_str().unwrap(), &accepted["acceptedEventId"]);
+        assert_eq!(end["type"], "turn.completed", "{end}");
+    }
+    let stop = ["worker", "stop", &other];
+    world.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
+    "yes".into()
+}
+
+pub(crate) fn daemon_killed(world: &World) -> String {
+    let gate = world.sandbox.gate("daemon");
+    let accepted = world.at_gate(&world.worker, &gate);
+    let runtime = world.sandbox.runtime(&world.worker);
+    world.sandbox.kill_daemon();
+    gate.open();
+    let end = world.next(&world.worker, &accepted["acceptedEventId"]);
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert_eq!(world.sandbox.runtime(&world.worker).pid, runtime.pid);
+    assert_eq!(world.asked("gate-daemon"), 1, "the prompt was delivered more than once");
+    "the turn goes on".into()
+}
+
+pub(crate) fn all_killed(world: &World) -> String {
+    let sandbox = &world.sandbox;
+    if world.agent.loads_next_minute {
+        let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
+        let later = || (minute(SystemTime::now()) > minute(world.since)).then_some(());
+        wait_until("a minute in which the session can be loaded", Duration::from_secs(61), later);
+    }
+    let session = sandbox.show(&world.worker)["sessionId"].clone();
+    let runtime = sandbox.runtime(&world.worker);
+    let agent = sandbox.agent(&sandbox.guard(&runtime));
+    sandbox.kill(&runtime);
+    sandbox.kill(&agent);
+    world.say("back again");
+
+    let events = sandbox.events(&world.worker);
+    let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
+    let lost = sandbox.show(&world.worker)["sessionId"] != session;
+    assert_eq!(restarted["data"]["contextLost"], lost, "{restarted}");
+    let remembers = world.last_request("back again").contains("turn number 1");
+    assert_eq!(remembers, !lost, "{restarted}");
+    restarted["data"]["session"].as_str().unwrap().to_owned()
+}

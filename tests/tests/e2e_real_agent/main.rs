@@ -1,0 +1,77 @@
+//! The real agents through the whole product, against a model server of ours. Skipped, loudly, where they are not
+//! installed; `SUBAGENT_REQUIRE_REAL_AGENTS=1` makes that a failure.
+//!
+//! Every case runs with every agent. What no agent may do differently is asserted in the case; what they do differently
+//! is what the case returns, and is compared with the table in `docs/agents.md`. `UPDATE_AGENTS=1` writes the table
+//! anew. A further case is a function in `turns` or `lives` and a line in [`CASES`]; a further agent is known in
+//! `subagent_tests::real_agent`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
+
+mod lives;
+mod table;
+mod turns;
+mod world;
+
+use subagent_tests::harness::crowd;
+use subagent_tests::real_agent::{AGENTS, RealAgent};
+
+use world::World;
+
+/// More at the same time only wait for each other: a core is what one of them wants.
+const AT_ONCE: usize = 2;
+
+/// The name of its row in the table, and what is done; the answer is the agent's cell.
+type Case = (&'static str, fn(&World) -> String);
+
+/// What is done with each agent; the cases of a part share a worker, one after another.
+const CASES: [(&str, &[Case]); 2] = [
+    (
+        "lives",
+        &[
+            ("five turns in a row", lives::five_turns),
+            ("two workers at once", lives::two_workers),
+            ("the daemon is killed in a turn", lives::daemon_killed),
+            ("runtime and agent are killed", lives::all_killed),
+        ],
+    ),
+    (
+        "turns",
+        &[
+            ("version", World::version),
+            ("a text turn", turns::text),
+            ("a shell command, allowed", turns::command_allowed),
+            ("a shell command, denied", turns::command_denied),
+            ("an edit, allowed", turns::edit_allowed),
+            ("an edit, denied", turns::edit_denied),
+            ("a tool of an MCP server", turns::mcp),
+            ("cancel during text", turns::cancel_text),
+            ("cancel with an open permission request", turns::cancel_question),
+            ("cancel during a command", turns::cancel_command),
+            ("the provider answers 400", turns::bad_request),
+            ("the provider answers 429", turns::too_many),
+            ("the provider answers 500", turns::server_error),
+            ("the stream breaks off", turns::cut),
+        ],
+    ),
+];
+
+#[test]
+fn every_case_with_every_agent() {
+    let installed: Vec<_> = AGENTS.into_iter().filter(|agent| RealAgent::is_installed(agent)).collect();
+    // The slowest first, so that nothing is waited for alone.
+    let cases: Vec<_> =
+        installed.iter().rev().flat_map(|agent| CASES.iter().map(move |part| (*agent, part))).collect();
+    crowd(
+        "real agents",
+        AT_ONCE,
+        &cases,
+        |(agent, (part, _))| format!("{agent}.{part}"),
+        |(agent, (_, rows))| {
+            let world = World::new(agent);
+            let cells: Vec<_> = rows.iter().map(|(row, case)| (*row, world.run(row, *case))).collect();
+            world.finish();
+            table::compare(agent, &cells);
+        },
+    );
+}

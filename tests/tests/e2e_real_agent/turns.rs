@@ -1,0 +1,159 @@
+//! What can happen in one turn.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use subagent_tests::harness::{wait_until, wait_while};
+
+use super::world::{DEADLINE, World};
+
+const YES: &str = "yes";
+/// What is still there after a further turn and this time is left alone by its agent.
+const ENDED: Duration = Duration::from_secs(5);
+const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
+
+pub(crate) fn text(world: &World) -> String {
+    world.say("a text in pieces, grüß dich");
+    YES.into()
+}
+
+pub(crate) fn command_allowed(world: &World) -> String {
+    let made = world.sandbox.workspace().join("made by a command");
+    let waited = world.question("RUN: touch 'made by a command'", "touch 'made by a command'");
+    assert!(!made.exists(), "nothing may run before it was allowed");
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert!(made.exists());
+    YES.into()
+}
+
+pub(crate) fn command_denied(world: &World) -> String {
+    let file = world.sandbox.workspace().join("kept");
+    fs::write(&file, "").unwrap();
+    denied(world, "RUN: rm kept", "rm kept", || file.exists())
+}
+
+pub(crate) fn edit_allowed(world: &World) -> String {
+    let (file, prompt) = edit(world, "written");
+    let waited = world.question(&prompt, "new text");
+    assert!(!file.exists(), "nothing may be written before it was allowed");
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert_eq!(fs::read_to_string(file).unwrap().trim_end(), "new text");
+    YES.into()
+}
+
+pub(crate) fn edit_denied(world: &World) -> String {
+    let (file, prompt) = edit(world, "not written");
+    denied(world, &prompt, "new text", || !file.exists())
+}
+
+fn edit(world: &World, name: &str) -> (PathBuf, String) {
+    let file = world.sandbox.workspace().join(name);
+    let prompt = format!("WRITE: {}=new text", file.display());
+    (file, prompt)
+}
+
+/// What a refusal means to the agent.
+fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool) -> String {
+    let waited = world.question(prompt, about);
+    let end = world.decide(&waited, "deny");
+    assert!(untouched(), "it was denied");
+    let said = world.said(&waited["turnId"]);
+    // An agent may end the turn by itself, and for a reason of its own; nobody canceled it.
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let reason = end["data"]["stopReason"].as_str().unwrap();
+    let cell = match said.contains("DONE: ") {
+        true => format!("the model is told, `{reason}`"),
+        false => format!("the turn ends, `{reason}`"),
+    };
+    world.say("after the refusal");
+    cell
+}
+
+pub(crate) fn mcp(world: &World) -> String {
+    let waited = world.send(r#"MCP: echo/echo {"text":"over the wire"}"#);
+    let asks = waited["matchedEvent"]["type"] == "approval.requested";
+    let question = &waited["matchedEvent"]["data"];
+    assert!(!asks || question.to_string().contains("echo"), "nobody can know what is asked: {question}");
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let said = world.said(&waited["turnId"]);
+    assert!(said.contains("echo: over the wire"), "{said}");
+    if asks { "yes, asks first".into() } else { "yes, never asks".into() }
+}
+
+pub(crate) fn cancel_text(world: &World) -> String {
+    let accepted = world.speaking(&world.worker, "SLOW: 300");
+    world.cancel(&accepted);
+    assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it spoke to its end");
+    YES.into()
+}
+
+pub(crate) fn cancel_question(world: &World) -> String {
+    let waited = world.question("RUN: touch never-made", "touch never-made");
+    world.cancel(&waited);
+    assert!(!world.sandbox.workspace().join("never-made").exists());
+    YES.into()
+}
+
+pub(crate) fn cancel_command(world: &World) -> String {
+    let waited = world.question("RUN: touch running && exec tail -f running", "tail -f running");
+    let request = &waited["matchedEvent"]["data"]["requestId"];
+    world.sandbox.approve(&world.worker, request, "allow").data_of("approval.decided");
+    let file = world.sandbox.workspace().join("running");
+    wait_until("the command to run", DEADLINE, || file.exists().then_some(()));
+    world.cancel(&waited);
+    let command = || world.sandbox.processes().into_iter().find(|p| p.command_line() == "tail -f running");
+    match wait_while(ENDED, command) {
+        None => YES.into(),
+        Some(_) => "yes, but the command goes on".into(),
+    }
+}
+
+pub(crate) fn bad_request(world: &World) -> String {
+    trouble(world, "FAIL: 400")
+}
+
+pub(crate) fn too_many(world: &World) -> String {
+    trouble(world, "FAIL: 429")
+}
+
+pub(crate) fn server_error(world: &World) -> String {
+    trouble(world, "FAIL: 500")
+}
+
+pub(crate) fn cut(world: &World) -> String {
+    trouble(world, "CUT: half of an answer")
+}
+
+/// What the user sees when the provider fails. An agent that goes on asking the provider is canceled in the middle of it.
+fn trouble(world: &World, prompt: &str) -> String {
+    let accepted = world.sandbox.send_no_wait(&world.worker, prompt);
+    let mut end = world.waiting_for(&world.worker, &accepted["acceptedEventId"], ENDS).spawn();
+    let again = wait_until("the end of the turn, or another attempt", DEADLINE, || {
+        let again = !world.agent.gives_up && world.asked(prompt) > 1;
+        (again || !end.runs()).then_some(again)
+    });
+    let cell = if again {
+        let cancel =
+            world.sandbox.subagent(&["cancel", "--worker-id", &world.worker]).deadline(DEADLINE).run();
+        if !cancel.status.success() {
+            // It was its last attempt.
+            cancel.error("WORKER_NOT_RUNNING");
+        }
+        "it tries again".into()
+    } else {
+        let end = end.output().data_of("event.matched");
+        let half = world.said(&accepted["turnId"]).contains("half of an answer");
+        match end["type"].as_str().unwrap() {
+            "turn.failed" => format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap()),
+            "turn.completed" if half => "the turn completes with what there was".into(),
+            "turn.completed" => "the turn completes, the error is its text".into(),
+            _ => panic!("{end}"),
+        }
+    };
+    world.say("after the trouble");
+    cell
+}

@@ -1,0 +1,169 @@
+//! One agent with a model server, a sandbox and a worker, and what the cases do with them.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+use subagent_tests::harness::{Command, Gate, Launcher, Sandbox, say};
+use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
+use subagent_tests::real_agent::RealAgent;
+
+/// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
+/// How long a command of ours waits for the agent, below [`DEADLINE`].
+const WAIT: &str = "120";
+/// What a turn that goes on may come to.
+const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
+
+/// The world of one agent.
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) models: ModelServer,
+    pub(crate) worker: String,
+    pub(crate) agent: RealAgent,
+    /// When the first session was made.
+    pub(crate) since: SystemTime,
+}
+
+impl World {
+    /// A world with a worker of this agent.
+    pub(crate) fn new(name: &'static str) -> Self {
+        let models = ModelServer::start().unwrap();
+        let mut sandbox = Sandbox::new();
+        let mcp = sandbox.executable("mcp-echo");
+        let agent = RealAgent::new(name, &models, Some(Path::new(&mcp)));
+        let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
+            .startup_seconds(120.0)
+            .cancel_grace_seconds(60.0);
+        for (name, value) in &agent.env {
+            launcher = launcher.env(name, value);
+        }
+        sandbox.launcher(name, launcher);
+        sandbox.init();
+        let mut world = Self { sandbox, models, worker: String::new(), agent, since: SystemTime::now() };
+        world.worker = world.start();
+        world.since = SystemTime::now();
+        world
+    }
+
+    /// One more worker.
+    pub(crate) fn start(&self) -> String {
+        let start = ["worker", "start", "--launcher", self.agent.name];
+        let started = self.sandbox.subagent(&start).deadline(DEADLINE).run().data_of("worker.started");
+        started["workerId"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a case, and says how long it took.
+    pub(crate) fn run(&self, row: &str, case: fn(&Self) -> String) -> String {
+        let begun = Instant::now();
+        say(&format!("{}: {row} ...", self.agent.name));
+        let cell = case(self);
+        say(&format!("{}: {row}: {cell} ({:.1} s)", self.agent.name, begun.elapsed().as_secs_f32()));
+        cell
+    }
+
+    /// The version that was driven.
+    pub(crate) fn version(&self) -> String {
+        self.agent.version.clone()
+    }
+
+    /// Ends everything; the sandbox proves that nothing is left.
+    pub(crate) fn finish(self) {
+        let stop = ["worker", "stop", &self.worker];
+        let stopped = self.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
+        assert_eq!(stopped["state"], "stopped");
+        self.sandbox.finish();
+        let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
+        let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
+        assert!(unknown.is_empty(), "the agent wants what the model server does not know: {unknown:?}");
+    }
+
+    /// Sends a prompt and waits for the end of its turn or a question.
+    pub(crate) fn send(&self, prompt: &str) -> Value {
+        let sending = self.sandbox.sending(&self.worker, prompt).args(["--wait-timeout-seconds", WAIT]);
+        sending.deadline(DEADLINE).run().data_of("turn.waited")
+    }
+
+    /// Sends a prompt that has to be answered with this text.
+    pub(crate) fn say(&self, text: &str) {
+        let waited = self.send(&format!("SAY: {text}"));
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+        assert_eq!(waited["assistantText"], text, "{waited}");
+    }
+
+    /// Sends a prompt after which the agent has to ask, and to say what about; gives the data of the wait.
+    pub(crate) fn question(&self, prompt: &str, about: &str) -> Value {
+        let waited = self.send(prompt);
+        assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{waited}");
+        let data = &waited["matchedEvent"]["data"];
+        assert!(data.to_string().contains(about), "nobody can know what is asked: {data}");
+        waited
+    }
+
+    /// What a worker comes to after this cursor.
+    pub(crate) fn next(&self, worker: &str, cursor: &Value) -> Value {
+        self.waiting_for(worker, cursor, NEXT).run().data_of("event.matched")
+    }
+
+    /// A command that waits for an event of one of these types.
+    pub(crate) fn waiting_for(&self, worker: &str, cursor: &Value, until: &str) -> Command {
+        let cursor = cursor.as_str().unwrap();
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", until];
+        self.sandbox.subagent(&wait).args(["--timeout-seconds", WAIT]).deadline(DEADLINE)
+    }
+
+    /// Decides every question of a turn in the same way, and gives the event that ends it.
+    pub(crate) fn decide(&self, waited: &Value, decision: &str) -> Value {
+        let mut event = waited["matchedEvent"].clone();
+        while event["type"] == "approval.requested" {
+            let request = &event["data"]["requestId"];
+            self.sandbox.approve(&self.worker, request, decision).data_of("approval.decided");
+            event = self.next(&self.worker, &event["eventId"]);
+        }
+        event
+    }
+
+    /// All that the agent said in a turn.
+    pub(crate) fn said(&self, turn: &Value) -> String {
+        let events = self.sandbox.events(&self.worker);
+        let own =
+            events.iter().filter(|event| event["turnId"] == *turn && event["type"] == "progress.message");
+        own.filter_map(|event| event["data"]["text"].as_str()).collect()
+    }
+
+    /// Sends a prompt that takes its time, and waits until the agent has begun to speak; gives the data of the acceptance.
+    pub(crate) fn speaking(&self, worker: &str, prompt: &str) -> Value {
+        let accepted = self.sandbox.send_no_wait(worker, prompt);
+        let speaks = self.waiting_for(worker, &accepted["acceptedEventId"], "progress.message");
+        speaks.run().data_of("event.matched");
+        accepted
+    }
+
+    /// Sends a prompt that waits at a gate.
+    pub(crate) fn at_gate(&self, worker: &str, gate: &Gate) -> Value {
+        self.speaking(worker, &format!("GATE: {}", gate.path().display()))
+    }
+
+    /// Cancels what is open, which the agent has to obey: it must not have been ended for it.
+    pub(crate) fn cancel(&self, accepted: &Value) {
+        let runtime = self.sandbox.runtime(&self.worker);
+        let cancel = ["cancel", "--worker-id", &self.worker];
+        let canceled = self.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
+        assert_eq!(canceled["turnId"], accepted["turnId"], "{canceled}");
+        self.say("still here");
+        assert_eq!(self.sandbox.runtime(&self.worker).pid, runtime.pid, "it was ended for the cancel");
+    }
+
+    /// What the model was asked last about this prompt, with all that the agent remembers.
+    pub(crate) fn last_request(&self, prompt: &str) -> String {
+        let about = |request: &ModelRequest| matches!(&request.asked, Asked::Prompt { text } if text.contains(prompt));
+        let mut requests = self.models.requests();
+        requests.retain(about);
+        requests.last().unwrap_or_else(|| panic!("nobody was asked about {prompt:?}")).body.to_string()
+    }
+
+    /// How often the model was asked for an answer to this prompt.
+    pub(crate) fn asked(&self, prompt: &str) -> usize {
+        self.models.prompts().iter().filter(|seen| seen.contains(prompt)).count()
+    }
+}
