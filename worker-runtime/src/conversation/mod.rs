@@ -5,6 +5,7 @@
 //! records and a list of actions. The driver writes the batch first and carries the actions out afterwards, in order.
 
 mod approvals;
+mod calls;
 mod commands;
 mod effects;
 mod ending;
@@ -23,7 +24,8 @@ use subagent_protocol::start::Timeouts;
 
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
-pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
+use calls::Calls;
+pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::Opening;
 use turn::OpenTurn;
@@ -86,6 +88,7 @@ pub(crate) struct Conversation {
     config: Config,
     state: State,
     approvals: Approvals,
+    calls: Calls,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -112,6 +115,7 @@ impl Conversation {
             config,
             state: State::Starting,
             approvals: Approvals::default(),
+            calls: Calls::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -135,6 +139,8 @@ impl Conversation {
             Input::TreeEnded { killed, millis } => self.tree_ended(killed, millis, cx),
             Input::Command { to, command } => self.command(to, command, cx),
             Input::End { reason } => self.begin_end(&reason, cx),
+            Input::CallDone { call, outcome } => self.call_done(call, outcome, cx),
+            Input::TerminalExited(exited) => self.terminal_exited(&exited, cx),
             Input::Timer(timer) => self.timer(timer, cx),
             Input::Storage(storage) => self.storage_changed(storage, cx),
         }
