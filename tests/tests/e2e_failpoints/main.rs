@@ -73,8 +73,11 @@ fn what_fails_at_a_failpoint_is_told_or_done_again_and_nothing_is_lost() {
     crowd("failpoints, error", WIDTH, &cases(Fault::Error), Case::name, work::run);
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore_refusals.rs`, `removal/`).
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore_refusals.rs`, `removal/`,
+/// and `client.rs` of the runtime).
 const ELSEWHERE: &[&str] = &[
+    "client_file.before_open",
+    "client_file.after_close",
     "expire.after_mark",
     "backup.before_copy",
     "backup.after_copy",

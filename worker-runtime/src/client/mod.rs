@@ -234,6 +234,13 @@ impl Client {
 
 impl Shop {
     fn carry_out(&self, asked: Asked) -> Done {
+        subagent_failpoint::hit("client_file.before_open");
+        let done = self.work(asked);
+        subagent_failpoint::hit("client_file.after_close");
+        done
+    }
+
+    fn work(&self, asked: Asked) -> Done {
         match asked {
             Asked::Read { path, line, limit } => Done::Answered(files::read(&self.place, &path, line, limit)),
             Asked::Write { path, content } => {

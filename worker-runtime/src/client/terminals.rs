@@ -23,6 +23,7 @@ use crate::acp::asked::Command;
 use crate::acp::lines::{Line, LineSplitter};
 use crate::conversation::{Answer, Input, Refused};
 use crate::guard::{self, GuardStatus};
+use crate::shorten;
 use crate::spawn::{self, Guarded};
 
 /// So many may be open at once.
@@ -48,8 +49,9 @@ pub(crate) struct Spawned {
 pub(super) fn spawn(shop: &Shop, command: &Command) -> Result<Spawned, Refused> {
     let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
     let folder = walk::to_folder(&shop.place, Path::new(&*name)).map_err(|error| files::refused_cwd(&name, &error))?;
-    spawn_in(shop, command, &name, &folder)
-        .map_err(|error| Refused::internal(format!("cannot start {}: {error}", command.program)))
+    spawn_in(shop, command, &name, &folder).map_err(|error| {
+        Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
+    })
 }
 
 fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io::Result<Spawned> {
@@ -166,7 +168,7 @@ impl Terminals {
             let known = !matches!(terminal.phase, Phase::Starting(_)) && !terminal.released;
             known && name(incarnation, terminal.number) == id
         };
-        let unknown = || Refused::not_found(format!("no such terminal: {}", crate::shorten::text(id, 100)));
+        let unknown = || Refused::not_found(format!("no such terminal: {}", shorten::text(id, 100)));
         self.all.iter_mut().find(of_this_name).ok_or_else(unknown)
     }
 

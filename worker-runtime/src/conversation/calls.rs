@@ -20,6 +20,8 @@ use crate::journal::batch::to_raw;
 /// memory.
 pub(super) const MOST_OPEN: usize = 256;
 const MOST_BYTES: usize = MAX_LINE_BYTES;
+/// The longest sentence about an error.
+const MOST_MESSAGE_BYTES: usize = 5000;
 
 /// One of them.
 struct Open {
@@ -53,8 +55,7 @@ impl Conversation {
         let asked = match asked::parse(method, params) {
             Ok(asked) => self.may_be_asked(bytes).map(|()| asked),
             Err(what) => {
-                let message = format!("Invalid params: {}", crate::shorten::text(&what, 1000));
-                Err(Refused { code: requests::INVALID_PARAMS, message })
+                Err(Refused { code: requests::INVALID_PARAMS, message: format!("Invalid params: {what}") })
             }
         };
         let about = asked.as_ref().map(about).unwrap_or_default();
@@ -75,7 +76,7 @@ impl Conversation {
         }
         let open = &self.calls.open;
         if open.len() >= MOST_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MOST_BYTES {
-            return refused("too many open requests: wait for their answers");
+            return refused("too many open requests");
         }
         Ok(())
     }
@@ -134,7 +135,9 @@ impl Conversation {
         }
     }
 
-    fn refuse(&self, open: Open, refused: Refused, cx: &mut Cx<'_>) {
+    fn refuse(&self, open: Open, mut refused: Refused, cx: &mut Cx<'_>) {
+        // It may quote what the agent sent, which may be of any length.
+        refused.message = crate::shorten::text(&refused.message, MOST_MESSAGE_BYTES);
         let line = match (refused.code, &open.about.path) {
             (requests::RESOURCE_NOT_FOUND, Some(path)) => {
                 requests::error_with(&open.rpc, refused.code, &refused.message, &json!({"uri": path}))
@@ -308,7 +311,7 @@ mod tests {
         (0..MOST_OPEN as u64).for_each(|id| talk.line(read(id)));
         talk.forget();
         talk.line(read(1000));
-        assert_eq!(talk.sent()[0]["error"]["message"], "too many open requests: wait for their answers");
+        assert_eq!(talk.sent()[0]["error"]["message"], "too many open requests");
         done(&mut talk, 1, Err(Refused::internal("m")));
         talk.forget();
         talk.line(read(1001));
