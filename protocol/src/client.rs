@@ -23,7 +23,10 @@ pub const REQUEST_CANCELLED: i32 = -32800;
 pub fn kind_of(method: &str) -> Option<&'static str> {
     match method {
         "fs/read_text_file" | "fs/write_text_file" => Some(FS),
-        "terminal/create" | "terminal/output" | "terminal/wait_for_exit" | "terminal/kill"
+        "terminal/create"
+        | "terminal/output"
+        | "terminal/wait_for_exit"
+        | "terminal/kill"
         | "terminal/release" => Some(TERMINAL),
         _ => None,
     }
@@ -115,11 +118,8 @@ pub struct TerminalExited {
 #[must_use]
 pub(crate) fn request_data(payload: &str) -> Value {
     let Ok(request) = surrogates::parse::<ClientRequest>(payload) else { return json!({}) };
-    let params: Value = request
-        .params
-        .as_deref()
-        .and_then(|params| surrogates::parse(params.get()).ok())
-        .unwrap_or_default();
+    let params: Value =
+        request.params.as_deref().and_then(|params| surrogates::parse(params.get()).ok()).unwrap_or_default();
     let mut data = head(&request.method, "requested");
     data.insert("call".to_owned(), request.call.into());
     let mut take = |name: &str, fits: fn(&Value) -> bool| {

@@ -51,10 +51,11 @@ fn nothing_outside_of_the_workspace_is_read_or_written_nor_what_is_subagents_own
     let database = sandbox.state_dir().join("state.db");
     let before = fs::metadata(&database).unwrap().len();
     let link = sandbox.workspace().join("link");
-    let lines: Vec<String> = [secret.as_str(), link.to_str().unwrap(), "/etc/passwd", database.to_str().unwrap()]
-        .iter()
-        .flat_map(|path| [format!("read {path}"), format!("write {path} overwritten")])
-        .collect();
+    let lines: Vec<String> =
+        [secret.as_str(), link.to_str().unwrap(), "/etc/passwd", database.to_str().unwrap()]
+            .iter()
+            .flat_map(|path| [format!("read {path}"), format!("write {path} overwritten")])
+            .collect();
     let said = sandbox.send(&worker, &lines.join("\n"));
     let text = said["assistantText"].as_str().unwrap();
     assert_eq!(text.lines().filter(|line| line.starts_with("error -32602: cannot ")).count(), 8, "{text}");

@@ -391,7 +391,11 @@ impl Runtime {
             Action::EndTree => effects.push(Effect::EndTree),
             Action::AbandonJournal => self.abandoned = true,
             // Nothing is behind it that could carry out what an agent asks: its requests stay open.
-            Action::DropPrompt | Action::Note(_) | Action::Call(_) | Action::DropCall(_) | Action::EndCalls => {}
+            Action::DropPrompt
+            | Action::Note(_)
+            | Action::Call(_)
+            | Action::DropCall(_)
+            | Action::EndCalls => {}
             Action::Exit => effects.push(Effect::Exit),
         }
     }

@@ -86,7 +86,9 @@ fn files_are_read_and_written_and_all_of_it_is_in_the_journal() {
     let codes: Vec<_> = answers[2..].iter().map(|answer| answer["error"]["code"].as_i64().unwrap()).collect();
     assert_eq!(codes, [-32002, -32602, -32602, -32602]);
     assert_eq!(answers[2]["error"]["data"]["uri"], json!(office.path("none")));
-    assert!(answers[4]["error"]["message"].as_str().unwrap().contains("/etc/passwd is outside of the workspace"));
+    assert!(
+        answers[4]["error"]["message"].as_str().unwrap().contains("/etc/passwd is outside of the workspace")
+    );
     assert_eq!(fs::read_to_string(&new).unwrap(), "secret text");
     let asked = office.records(T::ClientRequest);
     assert_eq!(asked[1]["params"], json!({"sessionId": "another", "path": new, "content": "secret text"}));
@@ -95,7 +97,8 @@ fn files_are_read_and_written_and_all_of_it_is_in_the_journal() {
     assert_eq!(answered[1], json!({"call": 2, "method": "fs/write_text_file", "path": new, "bytes": 11}));
     assert_eq!((answered.len(), &answered[5]["error"]["code"]), (6, &json!(-32602)));
     let types: Vec<T> = office.worker.types().into_iter().filter(|t| *t != T::Update).collect();
-    let asked_first = types.iter().position(|t| *t == T::ClientRequest) < types.iter().position(|t| *t == T::ClientResponse);
+    let asked_first = types.iter().position(|t| *t == T::ClientRequest)
+        < types.iter().position(|t| *t == T::ClientResponse);
     assert!(asked_first, "{types:?}");
 }
 
@@ -131,7 +134,8 @@ fn a_terminal_runs_prints_and_ends() {
     assert_eq!((&answers[3], &answers[5]), (&json!({"result": {}}), &json!({"result": {}})));
     assert_eq!(answers[6]["error"]["code"], -32002, "it is released");
     let exited = office.records(T::TerminalExited);
-    let tail = json!({"terminalId": "term_1_1", "exitStatus": exit, "outputBytes": printed.len(), "tail": printed});
+    let tail =
+        json!({"terminalId": "term_1_1", "exitStatus": exit, "outputBytes": printed.len(), "tail": printed});
     assert_eq!(exited, [tail]);
 }
 
@@ -323,7 +327,10 @@ fn a_file_system_that_hangs_holds_up_neither_terminals_nor_a_cancel_nor_the_end(
     office.worker.wait_for(T::TurnEnd);
     let answer: Value = serde_json::from_str(&office.worker.texts(Some(1))[0]).unwrap();
     assert_eq!(answer["error"]["code"], -32800);
-    assert_eq!(office.answers(&json!([["terminal/output", {"terminalId": "x"}]]))[0]["error"]["code"], -32002);
+    assert_eq!(
+        office.answers(&json!([["terminal/output", {"terminalId": "x"}]]))[0]["error"]["code"],
+        -32002
+    );
     let create = json!(["terminal/create", {"command": "true"}]);
     let mut daemon = office.worker.ready();
     assert_eq!(daemon.prompt(3, &format!("script [{create}]")), None);

@@ -86,7 +86,8 @@ impl Shared {
     /// What is above everything that an agent starts, and whose agent that is: the guards, and behind them the runtimes,
     /// which have the terminals of their agents below them.
     pub(super) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
-        let both = [&self.guards, &self.runtimes].map(|map| map.lock().unwrap_or_else(PoisonError::into_inner));
+        let both =
+            [&self.guards, &self.runtimes].map(|map| map.lock().unwrap_or_else(PoisonError::into_inner));
         both.iter().flat_map(|map| map.iter()).map(|(worker, process)| (worker.clone(), *process)).collect()
     }
 

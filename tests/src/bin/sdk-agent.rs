@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, ClientCapabilities, ContentBlock, ContentChunk, CreateTerminalRequest,
-    Implementation, InitializeRequest,
-    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason, TerminalOutputRequest, TextContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest, WriteTextFileRequest,
+    AgentCapabilities, CancelNotification, ClientCapabilities, ContentBlock, ContentChunk,
+    CreateTerminalRequest, Implementation, InitializeRequest, InitializeResponse, LoadSessionRequest,
+    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind,
+    PromptRequest, PromptResponse, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionOutcome,
+    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason,
+    TerminalOutputRequest, TextContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
 use tokio::sync::Notify;
@@ -116,7 +117,8 @@ impl Echo {
         let mut asked = false;
         for line in text.lines() {
             if let Some(outcome) = self.of_the_client(id, client, line).await {
-                let outcome = outcome.unwrap_or_else(|error| format!("error {}: {}", i32::from(error.code), error.message));
+                let outcome = outcome
+                    .unwrap_or_else(|error| format!("error {}: {}", i32::from(error.code), error.message));
                 self.say(id, client, &format!("{outcome}\n"))?;
                 asked = true;
             }
@@ -185,7 +187,8 @@ async fn run(id: &SessionId, client: &ConnectionTo<Client>, command: &str) -> Re
     let terminal = client.send_request(request).block_task().await?.terminal_id;
     let waiting = WaitForTerminalExitRequest::new(id.clone(), terminal.clone());
     let exit = client.send_request(waiting).block_task().await?.exit_status;
-    let printed = client.send_request(TerminalOutputRequest::new(id.clone(), terminal.clone())).block_task().await?;
+    let printed =
+        client.send_request(TerminalOutputRequest::new(id.clone(), terminal.clone())).block_task().await?;
     client.send_request(ReleaseTerminalRequest::new(id.clone(), terminal)).block_task().await?;
     Ok(format!("exit {:?} {}", exit.exit_code, printed.output))
 }

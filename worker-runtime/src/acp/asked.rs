@@ -147,11 +147,7 @@ fn absolute(name: &str, path: String) -> Result<String, String> {
         return Err(format!("`{name}` is longer than {MAX_PATH_BYTES} bytes"));
     }
     let path = without_nul(name, path)?;
-    if Path::new(&path).is_absolute() {
-        Ok(path)
-    } else {
-        Err(format!("`{name}` must be absolute: {path}"))
-    }
+    if Path::new(&path).is_absolute() { Ok(path) } else { Err(format!("`{name}` must be absolute: {path}")) }
 }
 
 fn without_nul(name: &str, text: String) -> Result<String, String> {
@@ -232,7 +228,10 @@ mod tests {
         assert_eq!(line.program, "/bin/sh");
         assert_eq!(line.args, ["-c", "npm test && echo $HOME"]);
         let words = created(&json!({"command": "a program", "args": ["-x"], "outputByteLimit": 7}));
-        assert_eq!((words.program.as_str(), words.args, words.output_bytes), ("a program", vec!["-x".to_owned()], 7));
+        assert_eq!(
+            (words.program.as_str(), words.args, words.output_bytes),
+            ("a program", vec!["-x".to_owned()], 7)
+        );
         let huge = created(&json!({"command": "yes", "outputByteLimit": u64::MAX}));
         assert_eq!(huge.output_bytes, MOST_OUTPUT_BYTES);
     }
@@ -252,7 +251,11 @@ mod tests {
             ("terminal/create", json!({"command": "a", "args": ["\u{0}"]}), "`args` has a NUL byte"),
             ("terminal/create", json!({"command": "a", "env": [{"name": "A=B", "value": ""}]}), "\"A=B\""),
             ("terminal/create", json!({"command": "a", "env": [{"name": "", "value": ""}]}), "\"\""),
-            ("terminal/create", json!({"command": "a", "env": [{"name": "A", "value": "\u{0}"}]}), "`env` has a NUL"),
+            (
+                "terminal/create",
+                json!({"command": "a", "env": [{"name": "A", "value": "\u{0}"}]}),
+                "`env` has a NUL",
+            ),
             ("terminal/create", json!({"command": "a", "cwd": "b"}), "`cwd` must be absolute"),
             ("terminal/output", json!({"terminalId": 7}), "invalid type"),
         ] {

@@ -156,7 +156,9 @@ fn not_found(path: &str) -> Refused {
 fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
     match error {
         WalkError::System(Errno::NOENT) => not_found(path),
-        WalkError::System(Errno::ISDIR) => Refused::invalid(format!("{path} is a folder, not a regular file")),
+        WalkError::System(Errno::ISDIR) => {
+            Refused::invalid(format!("{path} is a folder, not a regular file"))
+        }
         WalkError::System(errno) => {
             Refused::internal(format!("cannot {what} {path}: {}", io::Error::from(*errno)))
         }

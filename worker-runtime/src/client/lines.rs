@@ -43,10 +43,14 @@ impl Lines {
             }
             piece = &piece[start..];
         }
-        if self.skip == 0 && let Some(want) = &mut self.want {
+        if self.skip == 0
+            && let Some(want) = &mut self.want
+        {
             let mut ends = memchr_iter(b'\n', piece);
             let mut stop = if *want == 0 { 0 } else { piece.len() };
-            while *want > 0 && let Some(end) = ends.next() {
+            while *want > 0
+                && let Some(end) = ends.next()
+            {
                 *want -= 1;
                 if *want == 0 {
                     stop = end + 1;

@@ -48,7 +48,8 @@ pub(crate) struct Spawned {
 /// Starts a guard for a command. Blocks: runs on the thread.
 pub(super) fn spawn(shop: &Shop, command: &Command) -> Result<Spawned, Refused> {
     let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
-    let folder = walk::to_folder(&shop.place, Path::new(&*name)).map_err(|error| files::refused_cwd(&name, &error))?;
+    let folder =
+        walk::to_folder(&shop.place, Path::new(&*name)).map_err(|error| files::refused_cwd(&name, &error))?;
     spawn_in(shop, command, &name, &folder).map_err(|error| {
         Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
     })
@@ -56,7 +57,8 @@ pub(super) fn spawn(shop: &Shop, command: &Command) -> Result<Spawned, Refused> 
 
 fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io::Result<Spawned> {
     let (output, printed) = io::pipe()?;
-    let variable = |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
+    let variable =
+        |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
     let mut env = shop.agent.env.clone();
     env.push(variable("PWD".to_owned(), name));
     // For the command alone: what it gets must not change what its guard is.
@@ -204,8 +206,9 @@ impl Terminals {
 
     pub(super) fn release(&mut self, id: &str) -> Result<Answer, Refused> {
         let waiting = self.find(id)?.release();
-        let released = |call| {
-            Input::CallDone { call, outcome: Err(Refused::not_found("the terminal was released meanwhile")) }
+        let released = |call| Input::CallDone {
+            call,
+            outcome: Err(Refused::not_found("the terminal was released meanwhile")),
         };
         self.answers.extend(waiting.into_iter().map(released));
         self.sweep();
@@ -245,7 +248,8 @@ impl Terminals {
             GuardStatus::Spawned { .. } => match terminal.phase {
                 Phase::Starting(call) => {
                     terminal.phase = Phase::Running(Vec::new());
-                    let created = |call| Input::CallDone { call, outcome: Ok(Answer::Created { terminal: id }) };
+                    let created =
+                        |call| Input::CallDone { call, outcome: Ok(Answer::Created { terminal: id }) };
                     call.map(created).into_iter().collect()
                 }
                 Phase::Running(_) | Phase::Exited(_) => Vec::new(),
@@ -360,7 +364,9 @@ impl Terminal {
             (output.printed(), output.tail(TAIL_BYTES))
         };
         let exited = TerminalExited { terminal_id, exit_status: exit.clone(), output_bytes, tail };
-        let done = waiting.into_iter().map(|call| Input::CallDone { call, outcome: Ok(Answer::Exited(exit.clone())) });
+        let done = waiting
+            .into_iter()
+            .map(|call| Input::CallDone { call, outcome: Ok(Answer::Exited(exit.clone())) });
         std::iter::once(Input::TerminalExited(exited)).chain(done).collect()
     }
 }

@@ -60,7 +60,10 @@ impl World {
     }
 
     fn nothing_outside_was_touched(&self) {
-        assert_eq!((self.here("out/file"), self.here("out/sub/file")), (SECRET.to_owned(), SECRET.to_owned()));
+        assert_eq!(
+            (self.here("out/file"), self.here("out/sub/file")),
+            (SECRET.to_owned(), SECRET.to_owned())
+        );
         let names = |path: &str| fs::read_dir(self.base.join(path)).unwrap().count();
         assert_eq!((names("out"), names("out/sub"), names("also")), (2, 1, 0));
     }
@@ -81,7 +84,11 @@ fn a_file_is_read_and_written_where_it_is() {
     world.write("in/a/b/c", "ä\r\n").unwrap();
     assert_eq!((world.here("in/new"), world.here("in/a/b/c")), (String::new(), "ä\r\n".to_owned()));
     let mode = |path: &str| fs::metadata(world.base.join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("in/new"), mode("in/a"), mode("in/a/b/c")), (0o644, 0o755, 0o644), "as the agent's own files");
+    assert_eq!(
+        (mode("in/new"), mode("in/a"), mode("in/a/b/c")),
+        (0o644, 0o755, 0o644),
+        "as the agent's own files"
+    );
 }
 
 #[test]
@@ -133,9 +140,22 @@ fn nothing_leads_out() {
     world.link("loop", "in/loop");
     let out = world.path("out/file");
     for path in [
-        "out/file", "in/../out/file", "in/sub/../../out/file", "in/relative", "in/absolute", "in/folder/file",
-        "in/chain", "in/chained/file", "in/dangling", "in/loop", "in/magic/x", "in-beside/file", "also/new", "in/nothing/../../out/file",
-        &format!("in/root{out}"), &format!("in/{}{out}", "../".repeat(60)),
+        "out/file",
+        "in/../out/file",
+        "in/sub/../../out/file",
+        "in/relative",
+        "in/absolute",
+        "in/folder/file",
+        "in/chain",
+        "in/chained/file",
+        "in/dangling",
+        "in/loop",
+        "in/magic/x",
+        "in-beside/file",
+        "also/new",
+        "in/nothing/../../out/file",
+        &format!("in/root{out}"),
+        &format!("in/{}{out}", "../".repeat(60)),
     ] {
         let (read, written) = (code(world.read(path)), code(world.write(path, "written")));
         assert!([INVALID_PARAMS, RESOURCE_NOT_FOUND].contains(&read), "{path}: {read}");
@@ -167,8 +187,13 @@ fn what_is_private_is_closed() {
     fs::write(world.base.join("in/.subagent/config.yaml"), "ours").unwrap();
     world.place.private.push(world.base.join("in/.subagent/state"));
     world.link(".subagent/state", "in/shortcut");
-    for path in ["in/.subagent/state/state.db", "in/shortcut/state.db", "in/.subagent/state/deep/../state.db"] {
-        assert_eq!((code(world.read(path)), code(world.write(path, "x"))), (INVALID_PARAMS, INVALID_PARAMS), "{path}");
+    for path in ["in/.subagent/state/state.db", "in/shortcut/state.db", "in/.subagent/state/deep/../state.db"]
+    {
+        assert_eq!(
+            (code(world.read(path)), code(world.write(path, "x"))),
+            (INVALID_PARAMS, INVALID_PARAMS),
+            "{path}"
+        );
     }
     assert_eq!(code(world.write("in/.subagent/state/new/file", "x")), INVALID_PARAMS);
     assert!(walk::to_folder(&world.place, &world.base.join("in/.subagent/state/deep")).is_err());
@@ -184,7 +209,13 @@ fn only_regular_files_are_opened_and_nothing_waits() {
     nix::unistd::mkfifo(&world.base.join("in/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(world.base.join("in/socket")).unwrap();
     world.link("pipe", "in/link");
-    for (path, what) in [("in/pipe", "named pipe"), ("in/link", "named pipe"), ("in/socket", "socket"), ("in/sub", "folder"), ("in", "folder")] {
+    for (path, what) in [
+        ("in/pipe", "named pipe"),
+        ("in/link", "named pipe"),
+        ("in/socket", "socket"),
+        ("in/sub", "folder"),
+        ("in", "folder"),
+    ] {
         for refused in [world.read(path).unwrap_err(), world.write(path, "x").unwrap_err()] {
             assert_eq!(refused.code, INVALID_PARAMS);
             assert!(refused.message.contains(what), "{}", refused.message);
@@ -199,7 +230,9 @@ fn only_regular_files_are_opened_and_nothing_waits() {
 #[test]
 fn a_file_below_a_file_and_a_name_that_is_too_long_are_errors() {
     let world = World::new();
-    for path in ["in/file/below".to_owned(), format!("in/{}", "n".repeat(300)), format!("in/{}x", "d/".repeat(1000))] {
+    for path in
+        ["in/file/below".to_owned(), format!("in/{}", "n".repeat(300)), format!("in/{}x", "d/".repeat(1000))]
+    {
         assert_ne!(code(world.write(&path, "x")), 0, "{path}");
         assert_ne!(code(world.read(&path)), 0, "{path}");
     }
@@ -216,7 +249,11 @@ fn text_is_utf8_and_of_bounded_length() {
     let huge = fs::File::create(world.base.join("in/huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
     let refused = world.read("in/huge").unwrap_err();
-    assert!(refused.code == INVALID_PARAMS && refused.message.contains("ask for fewer lines"), "{}", refused.message);
+    assert!(
+        refused.code == INVALID_PARAMS && refused.message.contains("ask for fewer lines"),
+        "{}",
+        refused.message
+    );
 }
 
 /// A thread exchanges a folder and a link to the outside while files are read and written through that name.
@@ -234,7 +271,8 @@ fn no_race_leads_out() {
                 // Both names are exchanged in one step: neither is missing at any time.
                 let (one, other) = (base.join("in/sub"), base.join("in/trap"));
                 let here = rustix::fs::CWD;
-                rustix::fs::renameat_with(here, &one, here, &other, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+                rustix::fs::renameat_with(here, &one, here, &other, rustix::fs::RenameFlags::EXCHANGE)
+                    .unwrap();
                 swaps += 1;
             }
             swaps

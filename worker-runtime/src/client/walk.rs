@@ -128,14 +128,8 @@ impl<'a> Walk<'a> {
     fn begin(place: &'a Place, path: &Path) -> Result<Self, WalkError> {
         let private = place.private.iter().filter_map(|path| rustix::fs::stat(path).ok());
         let private = private.map(|stat| (stat.st_dev, stat.st_ino)).collect();
-        let mut walk = Walk {
-            place,
-            private,
-            base: PathBuf::new(),
-            folders: Vec::new(),
-            rest: Vec::new(),
-            links: 0,
-        };
+        let mut walk =
+            Walk { place, private, base: PathBuf::new(), folders: Vec::new(), rest: Vec::new(), links: 0 };
         walk.restart(path)?;
         Ok(walk)
     }
@@ -224,7 +218,9 @@ impl<'a> Walk<'a> {
         self.links += 1;
         self.within_bounds()?;
         let above = self.base.parent().unwrap_or(&self.base);
-        let path: PathBuf = std::iter::once(above.as_os_str()).chain(self.rest.drain(..).rev().collect::<Vec<_>>().iter().map(OsString::as_os_str)).collect();
+        let path: PathBuf = std::iter::once(above.as_os_str())
+            .chain(self.rest.drain(..).rev().collect::<Vec<_>>().iter().map(OsString::as_os_str))
+            .collect();
         self.restart(&path)
     }
 

@@ -251,7 +251,10 @@ mod tests {
         talk.line(read(0));
         assert_eq!((types(&talk), talk.records[0].turn), (vec![T::ClientRequest], Some(5)));
         assert_eq!(talk.records[0].kind.as_deref(), Some("fs"));
-        assert_eq!(talk.records[0].body, json!({"call": 1, "method": "fs/read_text_file", "params": read(0)["params"]}));
+        assert_eq!(
+            talk.records[0].body,
+            json!({"call": 1, "method": "fs/read_text_file", "params": read(0)["params"]})
+        );
         assert_eq!(talk.actions, [Action::Call(1)]);
         let path = "/w/a".to_owned();
         assert_eq!(talk.conversation.take_call(1), Some(Asked::Read { path, line: None, limit: None }));
@@ -286,7 +289,10 @@ mod tests {
         assert_eq!(types(&talk), [T::ClientRequest, T::ClientResponse]);
         assert!(!talk.actions.contains(&Action::Call(1)));
         let error = &talk.sent()[0]["error"];
-        assert_eq!((&error["code"], &error["message"]), (&json!(-32602), &json!("Invalid params: `path` must be absolute: x")));
+        assert_eq!(
+            (&error["code"], &error["message"]),
+            (&json!(-32602), &json!("Invalid params: `path` must be absolute: x"))
+        );
     }
 
     #[test]
@@ -347,6 +353,9 @@ mod tests {
         talk.forget();
         talk.input(Input::Timer(Timer::StorageFull));
         assert_eq!(talk.conversation.take_call(1), None);
-        assert_eq!(talk.sent()[0]["error"]["message"], "the disk is full: the request could not be written down");
+        assert_eq!(
+            talk.sent()[0]["error"]["message"],
+            "the disk is full: the request could not be written down"
+        );
     }
 }

@@ -98,11 +98,12 @@ impl Conversation {
                 cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
             }
             ("$/cancel_request", Some(params)) => {
-                let withdrawn = serde_json::from_str::<CancelRequest<'_>>(params.get()).is_ok_and(|request| {
-                    let id = request.request_id.get();
-                    // Both, since ids may collide: each of them is answered then.
-                    self.withdrawn(id, cx) | self.call_withdrawn(id, cx)
-                });
+                let withdrawn =
+                    serde_json::from_str::<CancelRequest<'_>>(params.get()).is_ok_and(|request| {
+                        let id = request.request_id.get();
+                        // Both, since ids may collide: each of them is answered then.
+                        self.withdrawn(id, cx) | self.call_withdrawn(id, cx)
+                    });
                 if !withdrawn {
                     self.notified(method, Some(params), cx);
                 }
