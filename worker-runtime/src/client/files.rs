@@ -75,8 +75,8 @@ pub(super) fn read(
 pub(super) fn write(place: &Place, umask: u32, path: &str, content: &str) -> Result<Answer, Refused> {
     let failed = |error: io::Error| Refused::internal(format!("cannot write {path}: {error}"));
     for _ in 0..ATTEMPTS {
-        let mut make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
-        let found = walk::to_file(place, Path::new(path), Some(&mut make));
+        let make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
+        let found = walk::to_file(place, Path::new(path), Some(&make));
         let found = found.map_err(|error| refused("write", path, &error))?;
         if let Some((looked_at, stat)) = &found.there {
             regular(stat, path)?;
@@ -96,10 +96,10 @@ pub(super) fn write(place: &Place, umask: u32, path: &str, content: &str) -> Res
 fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {
-        match rustix::fs::fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, length) {
-            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(error.into()),
-            // A file system without it writes as far as it can.
-            Ok(()) | Err(_) => {}
+        let room = rustix::fs::fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, length);
+        // A file system that cannot do that writes as far as it can.
+        if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = room {
+            return Err(error.into());
         }
     }
     file.write_all(content.as_bytes())?;

@@ -70,13 +70,12 @@ struct Walk<'a> {
     links: u32,
 }
 
+/// Makes a folder of this name in an open one.
+pub(super) type Make<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
+
 /// Walks to a file, or to where one could be made. With `make` given, folders that are missing on the way are made by
 /// it.
-pub(super) fn to_file(
-    place: &Place,
-    path: &Path,
-    mut make: Option<&mut dyn FnMut(&OwnedFd, &OsStr) -> Result<(), Errno>>,
-) -> Result<Found, WalkError> {
+pub(super) fn to_file(place: &Place, path: &Path, make: Option<Make<'_>>) -> Result<Found, WalkError> {
     let mut walk = Walk::begin(place, path)?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
@@ -86,7 +85,7 @@ pub(super) fn to_file(
         }
         let looked = walk.look(&name);
         let is_last = walk.rest.is_empty();
-        match (looked, make.as_mut()) {
+        match (looked, make) {
             (Ok((link, stat)), _) if kind(&stat) == FileType::Symlink => walk.follow(&link)?,
             (Ok(there), _) if is_last => return Ok(walk.found(name, Some(there))?),
             (Err(Errno::NOENT), _) if is_last => return Ok(walk.found(name, None)?),
@@ -206,7 +205,12 @@ impl<'a> Walk<'a> {
         self.within_bounds()?;
         let target = readlinkat(link, "", Vec::new())?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        if target.is_absolute() { self.restart(&target) } else { Ok(self.push(&target)) }
+        if target.is_absolute() {
+            self.restart(&target)
+        } else {
+            self.push(&target);
+            Ok(())
+        }
     }
 
     /// The folder that we came from. From a root on it goes by the root's name: another root may be beside it.
@@ -217,10 +221,8 @@ impl<'a> Walk<'a> {
         }
         self.links += 1;
         self.within_bounds()?;
-        let above = self.base.parent().unwrap_or(&self.base);
-        let path: PathBuf = std::iter::once(above.as_os_str())
-            .chain(self.rest.drain(..).rev().collect::<Vec<_>>().iter().map(OsString::as_os_str))
-            .collect();
+        let mut path = self.base.parent().unwrap_or(&self.base).to_owned();
+        path.extend(self.rest.drain(..).rev());
         self.restart(&path)
     }
 
