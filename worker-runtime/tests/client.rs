@@ -263,7 +263,10 @@ fn a_guard_that_is_killed_loses_nothing_but_the_exit_status() {
 fn a_terminal_outlives_its_turn_and_a_cancel() {
     let office = Office::new();
     let _runtime = office.worker.run();
-    office.answers(&json!([["terminal/create", {"command": STUBBORN}]]));
+    // One of them prints as fast as it can: nobody else waits for it.
+    office.answers(
+        &json!([["terminal/create", {"command": STUBBORN}], ["terminal/create", {"command": "yes"}]]),
+    );
     let main = office.pid("main");
     let mut daemon = office.worker.ready();
     assert_eq!(daemon.prompt(2, "wait"), None);

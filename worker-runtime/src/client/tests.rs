@@ -176,6 +176,13 @@ fn several_roots_are_one_place() {
     assert_eq!(world.read("also/file").unwrap(), "x");
     assert_eq!(world.read("in/../also/file").unwrap(), "x");
     assert_eq!(world.read("by-another-name/file").unwrap(), "inside");
+    world.place.roots.push(world.base.join("gone"));
+    assert_eq!(
+        world.read("in/file").unwrap(),
+        "inside",
+        "a root that is not there says nothing about others"
+    );
+    assert_eq!(code(world.read("gone/file")), RESOURCE_NOT_FOUND);
     assert_eq!(code(world.read("in/../out/file")), INVALID_PARAMS);
 }
 

@@ -136,16 +136,26 @@ impl<'a> Walk<'a> {
     /// Begins at the root that an absolute path is in, by its name or by what that leads to; the deepest counts.
     fn restart(&mut self, path: &Path) -> Result<(), WalkError> {
         let mut best: Option<(PathBuf, &Path)> = None;
+        let mut missing = None;
         for root in &self.place.roots {
-            // Where a root is, is the worker's own affair: no agent can ask for that to be changed.
-            let real = std::fs::canonicalize(root).map_err(system)?;
+            // Where a root is, is the worker's own affair: no agent can ask for that to be changed. One that is not
+            // there says nothing about the others.
+            let real = match std::fs::canonicalize(root) {
+                Ok(real) => real,
+                Err(error) => {
+                    missing = missing.or_else(|| path.starts_with(root).then(|| system(&error)));
+                    continue;
+                }
+            };
             let rest = [root.as_path(), &real].into_iter().filter_map(|root| path.strip_prefix(root).ok());
             let Some(rest) = rest.min_by_key(|rest| rest.as_os_str().len()) else { continue };
             if best.as_ref().is_none_or(|(_, other)| rest.as_os_str().len() < other.as_os_str().len()) {
                 best = Some((real, rest));
             }
         }
-        let Some((base, rest)) = best else { return Err(WalkError::Outside(path.to_owned())) };
+        let Some((base, rest)) = best else {
+            return Err(missing.unwrap_or_else(|| WalkError::Outside(path.to_owned())));
+        };
         if self.place.private.iter().any(|private| base.starts_with(private)) {
             return Err(WalkError::Private);
         }
@@ -245,6 +255,6 @@ fn is_upwards(name: &OsStr) -> bool {
     name == ".."
 }
 
-fn system(error: std::io::Error) -> WalkError {
-    WalkError::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+fn system(error: &std::io::Error) -> WalkError {
+    WalkError::System(Errno::from_io_error(error).unwrap_or(Errno::IO))
 }

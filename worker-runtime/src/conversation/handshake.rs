@@ -235,8 +235,8 @@ impl Conversation {
 /// that does not exist for a failure of ours, looks before it writes, and so could make no new file; it reads by itself.
 fn reads_files(command: &[String]) -> bool {
     let is_gemini = |word: &String| {
-        let name = word.rsplit('/').next().unwrap_or_default();
-        name == "gemini" || name == "gemini-cli" || name.starts_with("gemini-cli@")
+        let is_its_name = |name: &str| matches!(name, "gemini" | "gemini.js" | "gemini-cli");
+        word.split('/').any(|name| is_its_name(name) || name.starts_with("gemini-cli@"))
     };
     !command.iter().any(is_gemini)
 }
