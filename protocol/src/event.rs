@@ -13,7 +13,7 @@ use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session,
 use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
-use crate::{fields, update};
+use crate::{client, fields, update};
 
 words! {
     /// The type of an event. Those that begin with `runtime.` are the journal's own and are never shown.
@@ -202,6 +202,9 @@ impl StoredEvent {
                 }
                 Err(_) => json!({}),
             },
+            RecordType::ClientRequest => client::request_data(&self.payload),
+            RecordType::ClientResponse => client::response_data(&self.payload),
+            RecordType::TerminalExited => client::exited_data(&self.payload),
             _ => surrogates::parse(&self.payload).unwrap_or_else(|_| json!({})),
         }
     }

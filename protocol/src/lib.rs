@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bytes64;
 pub mod clean;
+pub mod client;
 pub mod codec;
 mod depth;
 pub mod error;

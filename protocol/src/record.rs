@@ -53,6 +53,12 @@ words! {
         AgentExited = "agentExited",
         /// The guard proved that nothing is left: the last record of a runtime. Body: [`Ended`].
         Ended = "ended",
+        /// The agent asks its client for a file or a terminal. Body: [`crate::client::ClientRequest`].
+        ClientRequest = "clientRequest",
+        /// What became of that. Body: [`crate::client::ClientResponse`].
+        ClientResponse = "clientResponse",
+        /// The command of a terminal ended. Body: [`crate::client::TerminalExited`].
+        TerminalExited = "terminalExited",
     }
 }
 
@@ -84,9 +90,13 @@ impl Record<'_> {
             RecordType::Update if self.k.as_deref() == Some(crate::update::MESSAGE) => {
                 EventType::ProgressMessage
             }
-            RecordType::Update | RecordType::Notification | RecordType::Noise | RecordType::Session => {
-                EventType::ProgressUpdate
-            }
+            RecordType::Update
+            | RecordType::Notification
+            | RecordType::Noise
+            | RecordType::Session
+            | RecordType::ClientRequest
+            | RecordType::ClientResponse
+            | RecordType::TerminalExited => EventType::ProgressUpdate,
             RecordType::ApprovalRequested => EventType::ApprovalRequested,
             RecordType::Segment => EventType::RuntimeSegment,
             RecordType::Sealed => EventType::RuntimeSealed,

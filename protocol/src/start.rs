@@ -50,6 +50,12 @@ pub struct RuntimeStart {
     pub timeouts: Timeouts,
     /// Limits.
     pub limits: Limits,
+    /// The folders that the agent's file requests and terminals stay within, absolute; none means its working directory.
+    #[serde(default)]
+    pub roots: Vec<PathBuf>,
+    /// Folders that are closed to those also inside the roots: the state dir, and the one with the sockets.
+    #[serde(default)]
+    pub private: Vec<PathBuf>,
 }
 
 /// A program to run and all that it inherits.

@@ -33,6 +33,22 @@ fn receive(input: &mut StdinLock<'_>) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
+fn ask(id: u64, method: &str, params: &Value) {
+    send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+}
+
+/// The answer to a request, without what is the same in each.
+fn answer_to(id: u64, input: &mut StdinLock<'_>) -> Value {
+    loop {
+        let mut message = receive(input);
+        if message["id"] == id && message.get("method").is_none() {
+            let answer = message.as_object_mut().unwrap();
+            answer.retain(|key, _| key == "result" || key == "error");
+            return message;
+        }
+    }
+}
+
 /// Gives the `stopReason`, or none for a turn that is never answered.
 fn turn(text: &str, input: &mut StdinLock<'_>) -> Option<&'static str> {
     match text.split_once(' ').unwrap_or((text, "")) {
@@ -86,6 +102,30 @@ fn turn(text: &str, input: &mut StdinLock<'_>) -> Option<&'static str> {
                 &json!({"jsonrpc": "2.0", "id": "q", "method": "fs/read_text_file", "params": {"path": "/x"}}),
             );
             say(&receive(input)["error"]["code"].to_string());
+            Some("end_turn")
+        }
+        ("script", calls) => {
+            for call in serde_json::from_str::<Vec<(String, Value)>>(calls).unwrap() {
+                ask(100, &call.0, &call.1);
+                say(&answer_to(100, input).to_string());
+            }
+            Some("end_turn")
+        }
+        ("withdraw", call) => {
+            let (method, params): (String, Value) = serde_json::from_str(call).unwrap();
+            ask(100, &method, &params);
+            let params = json!({"requestId": 100});
+            send(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": params}));
+            say(&answer_to(100, input).to_string());
+            Some("end_turn")
+        }
+        // Asks so often before it reads the first answer.
+        ("ask-often", call) => {
+            let (count, method, params): (u64, String, Value) = serde_json::from_str(call).unwrap();
+            (0..count).for_each(|id| ask(id, &method, &params));
+            let answers = (0..count).map(|_| receive(input));
+            let good = answers.filter(|answer| answer.get("result").is_some()).count();
+            say(&good.to_string());
             Some("end_turn")
         }
         ("knock", path) => {

@@ -390,7 +390,12 @@ impl Runtime {
             Action::Terminate => effects.push(Effect::Terminate),
             Action::EndTree => effects.push(Effect::EndTree),
             Action::AbandonJournal => self.abandoned = true,
-            Action::DropPrompt | Action::Note(_) => {}
+            // Nothing is behind it that could carry out what an agent asks: its requests stay open.
+            Action::DropPrompt
+            | Action::Note(_)
+            | Action::Call(_)
+            | Action::DropCall(_)
+            | Action::EndCalls => {}
             Action::Exit => effects.push(Effect::Exit),
         }
     }

@@ -1,8 +1,8 @@
 //! One worker: the ACP client of its agent, the writer of its journal, its command socket; and the guard that ends
 //! the agent's whole process tree.
 //!
-//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file, has one thread, and outlives the
-//! daemon that started it. What it did is in the journal before anyone hears of it.
+//! Architecture invariant: this crate knows no SQLite, no HTTP and no config file, has one thread (and another one while
+//! the agent waits for a file), and outlives the daemon that started it. What it did is in the journal before anyone hears of it.
 //!
 //! How the daemon starts a runtime: `subagent-runtime run`, with
 //!
@@ -20,6 +20,7 @@
 mod acp;
 #[cfg(feature = "testing")]
 pub mod bare;
+mod client;
 mod conversation;
 mod driver;
 #[cfg(feature = "testing")]

@@ -16,7 +16,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use crate::guard;
 
 /// The variable that marks the processes of one runtime.
-const MARKER: &str = "SUBAGENT_MARKER";
+pub(crate) const MARKER: &str = "SUBAGENT_MARKER";
 /// The executable of this process, whatever became of its path meanwhile.
 const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
@@ -35,6 +35,16 @@ pub(crate) struct AgentIo {
     life: Option<File>,
 }
 
+/// A guard that was started, and our ends of the pipes to it.
+pub(crate) struct Guarded {
+    /// The guard: reaped by whoever holds this.
+    pub(crate) guard: Child,
+    /// It ends everything when this is dropped.
+    pub(crate) life: File,
+    /// What it says.
+    pub(crate) status: PipeReader,
+}
+
 /// Starts it. The guard starts the agent and reports on the status pipe whether that worked.
 ///
 /// # Errors
@@ -43,6 +53,28 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     let (agent_input, input) = io::pipe()?;
     let (output, agent_output) = io::pipe()?;
     let (errors, agent_errors) = io::pipe()?;
+    let stdio = [Stdio::from(agent_input), Stdio::from(agent_output), Stdio::from(agent_errors)];
+    let Guarded { guard, life, status } = start_guard(agent, marker, guard_lock, stdio)?;
+    Ok(AgentIo {
+        guard,
+        input: Some(sender(input)?),
+        output: Some(receiver(output)?),
+        errors: Some(receiver(errors)?),
+        status: Some(receiver(status)?),
+        life: Some(life),
+    })
+}
+
+/// Starts a guard for a program, which gets these as its standard input, output and error.
+///
+/// # Errors
+/// As [`spawn`].
+pub(crate) fn start_guard(
+    agent: &AgentCommand,
+    marker: &str,
+    guard_lock: OwnedFd,
+    [stdin, stdout, stderr]: [Stdio; 3],
+) -> io::Result<Guarded> {
     let (guard_life, life) = io::pipe()?;
     let (status, guard_status) = io::pipe()?;
     let mut command = Command::new(OWN_EXECUTABLE);
@@ -61,10 +93,7 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
         (std::ffi::OsString::from_vec(name.0.clone()), std::ffi::OsString::from_vec(value.0.clone()))
     }));
     command.envs(subagent_failpoint::armed_with()).env(MARKER, marker).current_dir(&agent.cwd);
-    command
-        .stdin(Stdio::from(agent_input))
-        .stdout(Stdio::from(agent_output))
-        .stderr(Stdio::from(agent_errors));
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
     let mapping = |parent_fd: OwnedFd, child_fd| FdMapping { parent_fd, child_fd };
     command
         .fd_mappings(vec![
@@ -76,14 +105,7 @@ pub(crate) fn spawn(agent: &AgentCommand, marker: &str, guard_lock: OwnedFd) -> 
     subagent_failpoint::check("guard.before_spawn")?;
     let guard = command.spawn()?;
     subagent_failpoint::hit("guard.after_spawn");
-    Ok(AgentIo {
-        guard,
-        input: Some(sender(input)?),
-        output: Some(receiver(output)?),
-        errors: Some(receiver(errors)?),
-        status: Some(receiver(status)?),
-        life: Some(File::from(OwnedFd::from(life))),
-    })
+    Ok(Guarded { guard, life: File::from(OwnedFd::from(life)), status })
 }
 
 impl AgentIo {
@@ -100,6 +122,10 @@ fn sender(pipe: PipeWriter) -> io::Result<Sender> {
     Sender::from_owned_fd(pipe.into())
 }
 
-fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
+/// An end of a pipe to read from without waiting.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
     Receiver::from_owned_fd(pipe.into())
 }

@@ -269,7 +269,7 @@ fn noise_is_kept_and_unknown_requests_are_answered() {
         .filter(|record| record.t == T::Noise)
         .map(|record| record.body["reason"].as_str().unwrap());
     assert_eq!(noise.collect::<Vec<_>>(), ["not_json", "not_json", "not_a_message", "unexpected_response"]);
-    assert_eq!(worker.texts(Some(1)), ["-32601"]);
+    assert_eq!(worker.texts(Some(1)), ["-32602"], "it is outside of the workspace");
 }
 
 #[test]

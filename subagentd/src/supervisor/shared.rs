@@ -44,6 +44,7 @@ pub(super) struct Shared {
     pub(super) pruning: tokio::sync::Mutex<()>,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
+    runtimes: Mutex<HashMap<WorkerId, ProcessId>>,
 }
 
 impl Shared {
@@ -59,6 +60,7 @@ impl Shared {
             pruning: tokio::sync::Mutex::default(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
+            runtimes: Mutex::default(),
         }
     }
 
@@ -81,16 +83,28 @@ impl Shared {
         self.live.subscribe()
     }
 
+    /// What is above everything that an agent starts, and whose agent that is: the guards, and behind them the runtimes,
+    /// which have the terminals of their agents below them.
     pub(super) fn guards(&self) -> Vec<(WorkerId, ProcessId)> {
-        let guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
-        guards.iter().map(|(worker, guard)| (worker.clone(), *guard)).collect()
+        let both =
+            [&self.guards, &self.runtimes].map(|map| map.lock().unwrap_or_else(PoisonError::into_inner));
+        both.iter().flat_map(|map| map.iter()).map(|(worker, process)| (worker.clone(), *process)).collect()
+    }
+
+    pub(super) fn set_runtime(&self, worker: &WorkerId, runtime: ProcessId) {
+        let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        runtimes.insert(worker.clone(), runtime);
     }
 
     pub(super) fn set_guard(&self, worker: &WorkerId, guard: Option<ProcessId>) {
         let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
         match guard {
             Some(guard) => guards.insert(worker.clone(), guard),
-            None => guards.remove(worker),
+            None => {
+                // The locks of both are taken in this order everywhere.
+                self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).remove(worker);
+                guards.remove(worker)
+            }
         };
     }
 }

@@ -19,7 +19,7 @@ const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
 /// All cases; the second word says how the turn goes on.
-const CASES: [(&str, Ending); 27] = [
+const CASES: [(&str, Ending); 29] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
     ("deep-nesting", Ending::Proper),
@@ -44,6 +44,8 @@ const CASES: [(&str, Ending); 27] = [
     ("permission-of-a-told-call", Ending::Proper),
     ("permission-with-details", Ending::Proper),
     ("permission-strange-ids", Ending::Proper),
+    ("client-nonsense", Ending::Proper),
+    ("client-flood", Ending::Proper),
     ("close-stdout", Ending::Never),
     ("never-read", Ending::Never),
     ("byte-by-byte", Ending::Bytewise),
@@ -341,6 +343,49 @@ impl Hostile {
                     option("a\u{0}b", "Nul"),
                 ]);
                 return self.permission(tool(), &options).map(Some);
+            }
+            // Requests for files and terminals that cannot be meant; each gets an error.
+            "client-nonsense" => {
+                let nonsense = [
+                    ("fs/read_text_file", json!({"path": ["/etc"]})),
+                    ("fs/read_text_file", json!({"path": format!("/{}", "../".repeat(1000))})),
+                    ("fs/read_text_file", json!({"path": "/proc/self/environ", "line": -1})),
+                    ("fs/write_text_file", json!({"path": "/proc/self/mem", "content": "x"})),
+                    ("fs/write_text_file", json!({"path": "a\u{0}b", "content": null})),
+                    ("terminal/create", json!({"command": "a\u{0}", "args": ["b"]})),
+                    ("terminal/create", json!({"command": "a", "env": [{"name": "A=B", "value": "c"}]})),
+                    ("terminal/create", json!({"command": "true", "cwd": "/", "outputByteLimit": -1})),
+                    ("terminal/create", json!({"command": "/", "args": [], "env": [], "cwd": null})),
+                    ("terminal/wait_for_exit", json!({"terminalId": "t".repeat(DEPTH)})),
+                    ("terminal/release", json!([])),
+                ];
+                for (id, (method, params)) in nonsense.iter().enumerate() {
+                    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
+                }
+                let mut errors = 0;
+                while errors < nonsense.len() {
+                    let Some(answer) = self.read()? else { break };
+                    if answer["error"]["code"].as_i64().is_some_and(|code| code < 0) {
+                        errors += 1;
+                    }
+                }
+                say(&format!("{errors} errors"))?;
+            }
+            // Thousands of them, with no look at an answer, all withdrawn; then it can still ask.
+            "client-flood" => {
+                for id in 0..2_000 {
+                    let (method, params) = match id % 4 {
+                        0 => ("terminal/create", json!({"command": "exec sleep 1000"})),
+                        1 => ("terminal/wait_for_exit", json!({"terminalId": "term_1_1"})),
+                        2 => ("fs/read_text_file", json!({"path": "/etc/passwd"})),
+                        _ => ("fs/write_text_file", json!({"path": "/x", "content": "x".repeat(100)})),
+                    };
+                    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
+                    line(
+                        &json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}),
+                    )?;
+                }
+                return self.ping(&json!("after the flood")).map(Some);
             }
             "close-stdout" => {
                 nix::unistd::close(1)?;

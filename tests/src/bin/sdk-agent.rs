@@ -1,7 +1,9 @@
 //! An agent on the official SDK, so that a codec which is not ours checks ours.
 //!
 //! It answers a prompt with its words, a chunk each. A prompt with the word `ask` asks for permission first and
-//! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. `--state DIR` stores the
+//! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. Lines that begin with `read PATH`,
+//! `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal that nobody waits for) are asked of the client, as
+//! far as that offered it, and what came of them is said. `--state DIR` stores the
 //! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
 
 use std::collections::HashMap;
@@ -13,11 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
-    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason, TextContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    AgentCapabilities, CancelNotification, ClientCapabilities, ContentBlock, ContentChunk,
+    CreateTerminalRequest, Implementation, InitializeRequest, InitializeResponse, LoadSessionRequest,
+    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind,
+    PromptRequest, PromptResponse, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionOutcome,
+    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason,
+    TerminalOutputRequest, TextContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
 use tokio::sync::Notify;
@@ -33,6 +37,7 @@ struct Session {
 struct Echo {
     state: Option<PathBuf>,
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
+    offered: Arc<Mutex<ClientCapabilities>>,
 }
 
 impl Echo {
@@ -109,6 +114,18 @@ impl Echo {
         let text = texts.collect::<Vec<_>>().join("\n");
         let asked = SessionUpdate::UserMessageChunk(chunk(&text));
         self.with(id, |session| session.history.push(asked))?;
+        let mut asked = false;
+        for line in text.lines() {
+            if let Some(outcome) = self.of_the_client(id, client, line).await {
+                let outcome = outcome
+                    .unwrap_or_else(|error| format!("error {}: {}", i32::from(error.code), error.message));
+                self.say(id, client, &format!("{outcome}\n"))?;
+                asked = true;
+            }
+        }
+        if asked {
+            return Ok(());
+        }
         let words: Vec<&str> = text.split_whitespace().collect();
         if words.contains(&"ask") {
             let verdict = ask(id, client).await?;
@@ -123,6 +140,26 @@ impl Echo {
         Ok(())
     }
 
+    /// What a line asks of the client, if it does.
+    async fn of_the_client(
+        &self,
+        id: &SessionId,
+        client: &ConnectionTo<Client>,
+        line: &str,
+    ) -> Option<Result<String>> {
+        let (verb, rest) = line.split_once(' ')?;
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = || Some(Err(Error::method_not_found().data("the client does not offer it")));
+        match verb {
+            "read" if offered.fs.read_text_file => Some(read(id, client, rest).await),
+            "write" if offered.fs.write_text_file => Some(write(id, client, rest).await),
+            "run" if offered.terminal => Some(run(id, client, rest).await),
+            "leave" if offered.terminal => Some(leave(id, client, rest).await),
+            "read" | "write" | "run" | "leave" => refused(),
+            _ => None,
+        }
+    }
+
     fn say(&self, id: &SessionId, client: &ConnectionTo<Client>, text: &str) -> Result<()> {
         let update = SessionUpdate::AgentMessageChunk(chunk(text));
         self.with(id, |session| session.history.push(update.clone()))?;
@@ -132,6 +169,33 @@ impl Echo {
 
 fn chunk(text: &str) -> ContentChunk {
     ContentChunk::new(ContentBlock::Text(TextContent::new(text)))
+}
+
+async fn read(id: &SessionId, client: &ConnectionTo<Client>, path: &str) -> Result<String> {
+    let request = ReadTextFileRequest::new(id.clone(), path);
+    Ok(client.send_request(request).block_task().await?.content)
+}
+
+async fn write(id: &SessionId, client: &ConnectionTo<Client>, rest: &str) -> Result<String> {
+    let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
+    client.send_request(WriteTextFileRequest::new(id.clone(), path, text)).block_task().await?;
+    Ok("written".to_owned())
+}
+
+async fn run(id: &SessionId, client: &ConnectionTo<Client>, command: &str) -> Result<String> {
+    let request = CreateTerminalRequest::new(id.clone(), command);
+    let terminal = client.send_request(request).block_task().await?.terminal_id;
+    let waiting = WaitForTerminalExitRequest::new(id.clone(), terminal.clone());
+    let exit = client.send_request(waiting).block_task().await?.exit_status;
+    let printed =
+        client.send_request(TerminalOutputRequest::new(id.clone(), terminal.clone())).block_task().await?;
+    client.send_request(ReleaseTerminalRequest::new(id.clone(), terminal)).block_task().await?;
+    Ok(format!("exit {:?} {}", exit.exit_code, printed.output))
+}
+
+async fn leave(id: &SessionId, client: &ConnectionTo<Client>, command: &str) -> Result<String> {
+    let request = CreateTerminalRequest::new(id.clone(), command);
+    Ok(client.send_request(request).block_task().await?.terminal_id.to_string())
 }
 
 async fn ask(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
@@ -191,12 +255,13 @@ async fn main() -> Result<()> {
         }
     }
     let (transport, writer) = stdio().map_err(Error::into_internal_error)?;
-    let (new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo);
+    let (init, new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo.clone(), echo);
     let served = Agent
         .v1()
         .name("sdk-agent")
         .on_receive_request(
-            async move |_: InitializeRequest, responder, _| {
+            async move |request: InitializeRequest, responder, _| {
+                *init.offered.lock().unwrap_or_else(PoisonError::into_inner) = request.client_capabilities;
                 responder.respond(
                     InitializeResponse::new(ProtocolVersion::V1)
                         .agent_capabilities(AgentCapabilities::new().load_session(true))

@@ -101,8 +101,11 @@ fn nothing_is_lost_at_a_later_passing_either() {
     run("failpoints, a later passing", cases);
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`).
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, and `client.rs`
+/// of the runtime).
 const ELSEWHERE: &[&str] = &[
+    "client_file.before_open",
+    "client_file.after_close",
     "expire.after_mark",
     "backup.before_copy",
     "backup.after_copy",

@@ -1,12 +1,15 @@
 //! What waits to be written to the agent.
 //!
 //! Must not block: the pump of the agent's output goes on while its input pipe is full, or both would wait for each
-//! other. Only answers that an agent provokes by itself are bounded; what we start is one prompt at a time.
+//! other. Answers that an agent provokes by itself are bounded, and while results that it does not read wait, nothing
+//! else that it asked for is begun; what we start is one prompt at a time.
 
 use std::collections::VecDeque;
 
 /// Answers to unknown requests that may wait; an agent that never reads its input gets no more of them.
 const MAX_AUTOMATIC_BYTES: usize = 1024 * 1024;
+/// With more than this of results waiting there is no room for another one.
+const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
 /// What a line is, as far as its sender wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub(crate) enum Kind {
     Prompt,
     /// The answer to a permission request.
     Answer,
+    /// The result of a file request or of one about a terminal.
+    Result,
     /// An error that the agent provoked by itself.
     Automatic,
 }
@@ -36,6 +41,7 @@ pub(crate) struct Outgoing {
     lines: VecDeque<OutgoingLine>,
     written: usize,
     automatic: usize,
+    results: usize,
 }
 
 impl Outgoing {
@@ -47,7 +53,15 @@ impl Outgoing {
             }
             self.automatic += line.bytes.len();
         }
+        if line.kind == Kind::Result {
+            self.results += line.bytes.len();
+        }
         self.lines.push_back(line);
+    }
+
+    /// Whether the agent reads what it asks for fast enough that another result may be made.
+    pub(crate) fn has_room(&self) -> bool {
+        self.results < MAX_RESULT_BYTES
     }
 
     /// Whether nothing waits.
@@ -70,6 +84,9 @@ impl Outgoing {
         let line = self.lines.pop_front()?;
         if line.kind == Kind::Automatic {
             self.automatic -= line.bytes.len();
+        }
+        if line.kind == Kind::Result {
+            self.results -= line.bytes.len();
         }
         if self.lines.is_empty() {
             self.lines.shrink_to_fit();
@@ -101,6 +118,17 @@ mod tests {
         assert_eq!(outgoing.wrote(1), Some(Kind::Prompt));
         assert_eq!(outgoing.wrote(1), Some(Kind::Plain));
         assert!(outgoing.is_empty());
+    }
+
+    #[test]
+    fn there_is_no_room_while_results_wait() {
+        let mut outgoing = Outgoing::default();
+        outgoing.push(line(Kind::Result, MAX_RESULT_BYTES - 1));
+        assert!(outgoing.has_room());
+        outgoing.push(line(Kind::Result, 1));
+        assert!(!outgoing.has_room());
+        outgoing.wrote(MAX_RESULT_BYTES - 1);
+        assert!(outgoing.has_room());
     }
 
     #[test]

@@ -4,9 +4,9 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    CancelNotification, ClientCapabilities, CloseSessionRequest, Implementation, InitializeRequest,
-    LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionRequest, SelectedPermissionOutcome,
+    CancelNotification, ClientCapabilities, CloseSessionRequest, FileSystemCapabilities, Implementation,
+    InitializeRequest, LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome,
+    RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,6 +15,10 @@ use serde_json::{Value, json};
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC: not a request.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the parameters are not what the method takes.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+/// ACP: there is no such file or terminal.
+pub(crate) const RESOURCE_NOT_FOUND: i32 = -32002;
 /// JSON-RPC: we cannot.
 pub(crate) const INTERNAL_ERROR: i32 = -32603;
 /// ACP: the request was withdrawn.
@@ -37,11 +41,12 @@ struct Prompt<'a> {
     prompt: &'a [Value],
 }
 
-/// `initialize`: version 1, and nothing offered that is not implemented.
-pub(crate) fn initialize(id: u64) -> Vec<u8> {
+/// `initialize`: version 1, and what is implemented; files are offered for reading unless `reads_files` is false.
+pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
+    let files = FileSystemCapabilities::new().read_text_file(reads_files).write_text_file(true);
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-        .client_capabilities(ClientCapabilities::new());
+        .client_capabilities(ClientCapabilities::new().fs(files).terminal(true));
     request(id, "initialize", params)
 }
 
@@ -90,6 +95,16 @@ pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     answer(id, "result", &RequestPermissionResponse::new(outcome))
 }
 
+/// The result of a request of the agent's; `id` is JSON text.
+pub(crate) fn result<T: Serialize>(id: &str, result: &T) -> Vec<u8> {
+    answer(id, "result", result)
+}
+
+/// An error with its `data`.
+pub(crate) fn error_with(id: &str, code: i32, message: &str, data: &Value) -> Vec<u8> {
+    answer(id, "error", &json!({"code": code, "message": message, "data": data}))
+}
+
 /// An error as the answer to a request; `id` is JSON text.
 pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
@@ -129,13 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_offers_nothing() {
-        let sent: Value = serde_json::from_slice(&initialize(0)).unwrap();
-        assert_eq!(sent["params"]["protocolVersion"], 1);
-        assert_eq!(sent["params"]["clientInfo"]["name"], "subagent");
-        let capabilities = &sent["params"]["clientCapabilities"];
-        assert_eq!(capabilities["fs"], json!({"readTextFile": false, "writeTextFile": false}));
-        assert_eq!(capabilities["terminal"], false);
+    fn the_handshake_offers_what_is_implemented() {
+        for reads_files in [true, false] {
+            let sent: Value = serde_json::from_slice(&initialize(0, reads_files)).unwrap();
+            assert_eq!(sent["params"]["protocolVersion"], 1);
+            assert_eq!(sent["params"]["clientInfo"]["name"], "subagent");
+            let capabilities = &sent["params"]["clientCapabilities"];
+            assert_eq!(capabilities["fs"], json!({"readTextFile": reads_files, "writeTextFile": true}));
+            assert_eq!(capabilities["terminal"], true);
+            assert!(capabilities.get("session").is_none() && capabilities.get("elicitation").is_none());
+        }
     }
 
     #[test]

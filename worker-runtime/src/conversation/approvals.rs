@@ -62,7 +62,7 @@ impl Conversation {
         };
         let turn = self.open_turn();
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
-        let tool_call = self.calls.behind(&params);
+        let tool_call = self.tool_calls.behind(&params);
         let body = ApprovalRequested { request_id: id.clone(), params, tool_call };
         cx.record(RecordType::ApprovalRequested, turn, &body);
         let open = Open { id, rpc: rpc.to_owned(), turn };

@@ -1,144 +1,361 @@
-//! The tool calls that the agent told of last: some agents ask for a permission with nothing but the id of one, and nobody
-//! can answer a question that does not say what it is about. Decides nothing; what is known is written down beside the
-//! request, to the letter.
+//! What the agent asks of its client, files and terminals: written down, handed to the driver, answered once.
+//!
+//! The driver takes a request only when its record is written, and asks for it by its number then: whatever was
+//! withdrawn, dropped or answered meanwhile is not carried out.
 
-use std::borrow::Cow;
-use std::collections::VecDeque;
-
-use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
+use subagent_protocol::MAX_LINE_BYTES;
+use subagent_protocol::client::{self, ClientRequest, ClientResponse, Facts, Failure, TerminalExited};
+use subagent_protocol::record::RecordType;
 
-/// A question follows its call at once; so many may be under way at the same time.
-const MOST: usize = 32;
-/// A longer one is not remembered: what an agent sends must not fill the memory.
-const LONGEST: usize = 64 * 1024;
-/// The update that tells of a call.
-const KIND: &str = "tool_call";
+use super::effects::{Answer, Refused};
+use super::{Action, Conversation, Cx, State};
+use crate::acp::asked::{self, Asked};
+use crate::acp::outgoing::Kind;
+use crate::acp::requests;
+use crate::journal::batch::to_raw;
 
-#[derive(Deserialize)]
-struct Told<'a> {
-    #[serde(borrow)]
-    update: &'a RawValue,
+/// So many may be open, and so long may their parameters be together: an agent that asks without end would fill the
+/// memory.
+pub(super) const MOST_OPEN: usize = 256;
+const MOST_BYTES: usize = MAX_LINE_BYTES;
+/// The longest sentence about an error.
+const MOST_MESSAGE_BYTES: usize = 5000;
+
+/// One of them.
+struct Open {
+    call: u64,
+    /// The agent's id, as JSON text.
+    rpc: String,
+    method: String,
+    /// What it is about, for its response.
+    about: Facts,
+    /// The length of its parameters.
+    bytes: usize,
+    /// What to do, until the driver does it.
+    asked: Option<Asked>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Id<'a> {
-    #[serde(borrow)]
-    tool_call_id: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Asked<'a> {
-    #[serde(borrow)]
-    tool_call: Call<'a>,
-}
-
-/// What a request has to say by itself: a title, and either what goes into the tool or what comes of it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Call<'a> {
-    #[serde(borrow)]
-    tool_call_id: Cow<'a, str>,
-    #[serde(borrow, default)]
-    title: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    raw_input: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
-}
-
-/// Those that are remembered, the latest last.
+/// All that are not answered.
 #[derive(Default)]
-pub(super) struct Calls(VecDeque<(String, Box<RawValue>)>);
+pub(super) struct Calls {
+    open: Vec<Open>,
+    last: u64,
+}
 
-impl Calls {
-    /// The agent sent an update.
-    pub(super) fn told(&mut self, kind: &str, params: &RawValue) {
-        if kind != KIND || params.get().len() > LONGEST {
-            return;
+impl Conversation {
+    /// The agent asks.
+    pub(super) fn called(&mut self, rpc: &str, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+        self.calls.last += 1;
+        let call = self.calls.last;
+        let body = ClientRequest { call, method: method.to_owned(), params: params.map(ToOwned::to_owned) };
+        self.record_call(RecordType::ClientRequest, method, &to_raw(&body), cx);
+        let bytes = params.map_or(0, |params| params.get().len());
+        let asked = match asked::parse(method, params) {
+            Ok(asked) => self.may_be_asked(bytes).map(|()| asked),
+            Err(what) => {
+                Err(Refused { code: requests::INVALID_PARAMS, message: format!("Invalid params: {what}") })
+            }
+        };
+        let about = asked.as_ref().map(about).unwrap_or_default();
+        let open = Open { call, rpc: rpc.to_owned(), method: method.to_owned(), about, bytes, asked: None };
+        match asked {
+            Ok(asked) => {
+                self.calls.open.push(Open { asked: Some(asked), ..open });
+                cx.push(Action::Call(call));
+            }
+            Err(refused) => self.refuse(open, refused, cx),
         }
-        let Ok(Told { update }) = serde_json::from_str(params.get()) else { return };
-        let Ok(Id { tool_call_id }) = serde_json::from_str(update.get()) else { return };
-        self.0.retain(|(id, _)| *id != tool_call_id);
-        if self.0.len() >= MOST {
-            self.0.pop_front();
-        }
-        self.0.push_back((tool_call_id.into_owned(), update.to_owned()));
     }
 
-    /// What was told of the call that a permission is asked for, unless the request says enough.
-    pub(super) fn behind(&self, params: &RawValue) -> Option<Box<RawValue>> {
-        let Asked { tool_call } = serde_json::from_str(params.get()).ok()?;
-        let titled = tool_call.title.is_some_and(|title| !title.trim().is_empty());
-        let said = |value: Option<&RawValue>| value.is_some_and(|value| !["{}", "[]"].contains(&value.get()));
-        if titled && (said(tool_call.raw_input) || said(tool_call.content)) {
-            return None;
+    fn may_be_asked(&self, bytes: usize) -> Result<(), Refused> {
+        let refused = |message: &str| Err(Refused::internal(message));
+        if matches!(self.state, State::Ending(_) | State::Ended) {
+            return refused("the worker is being stopped");
         }
-        self.0.iter().find(|(id, _)| *id == tool_call.tool_call_id).map(|(_, update)| update.clone())
+        let open = &self.calls.open;
+        if open.len() >= MOST_OPEN || open.iter().map(|open| open.bytes).sum::<usize>() + bytes > MOST_BYTES {
+            return refused("too many open requests");
+        }
+        Ok(())
+    }
+
+    /// What to do for this request, unless it is not wanted any more. To be asked once, when its record is written.
+    pub(crate) fn take_call(&mut self, call: u64) -> Option<Asked> {
+        self.calls.open.iter_mut().find(|open| open.call == call)?.asked.take()
+    }
+
+    pub(super) fn call_done(&mut self, call: u64, outcome: Result<Answer, Refused>, cx: &mut Cx<'_>) {
+        // One that was withdrawn has its answer.
+        let Some(at) = self.calls.open.iter().position(|open| open.call == call) else { return };
+        let mut open = self.calls.open.remove(at);
+        let answer = match outcome {
+            Ok(answer) => answer,
+            Err(refused) => return self.refuse(open, refused, cx),
+        };
+        learn(&mut open.about, &answer);
+        let line = requests::result(&open.rpc, &result(&answer));
+        self.record_response(open, None, cx);
+        cx.send(Kind::Result, line);
+    }
+
+    /// The agent withdraws a request by its own id, which is JSON text. Whether there was one.
+    pub(super) fn call_withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
+        let withdrawn: Vec<Open> = self.calls.open.extract_if(.., |open| open.rpc == rpc).collect();
+        let any = !withdrawn.is_empty();
+        for open in withdrawn {
+            cx.push(Action::DropCall(open.call));
+            let message = "the request was withdrawn; what of it had begun may have been done".to_owned();
+            self.refuse(open, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
+        }
+        any
+    }
+
+    /// The agent is being ended, or has ended: nothing more is done for it, and its terminals end.
+    pub(super) fn end_calls(&mut self, cx: &mut Cx<'_>) {
+        for open in std::mem::take(&mut self.calls.open) {
+            self.refuse(open, Refused::internal("the worker is being stopped"), cx);
+        }
+        cx.push(Action::EndCalls);
+    }
+
+    /// Requests whose records are given up, since the disk is full: nothing is done without a record.
+    pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
+        for open in self.calls.open.extract_if(.., |open| open.asked.is_some()) {
+            let message = "the disk is full: the request could not be written down";
+            cx.send(Kind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
+        }
+    }
+
+    pub(super) fn terminal_exited(&mut self, exited: &TerminalExited, cx: &mut Cx<'_>) {
+        if !matches!(self.state, State::Ended) {
+            let turn = self.attributed_turn();
+            cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));
+        }
+    }
+
+    fn refuse(&self, open: Open, mut refused: Refused, cx: &mut Cx<'_>) {
+        // It may quote what the agent sent, which may be of any length.
+        refused.message = crate::shorten::text(&refused.message, MOST_MESSAGE_BYTES);
+        let line = match (refused.code, &open.about.path) {
+            (requests::RESOURCE_NOT_FOUND, Some(path)) => {
+                requests::error_with(&open.rpc, refused.code, &refused.message, &json!({"uri": path}))
+            }
+            _ => requests::error(&open.rpc, refused.code, &refused.message),
+        };
+        self.record_response(open, Some(Failure { code: refused.code, message: refused.message }), cx);
+        cx.send(Kind::Automatic, line);
+    }
+
+    fn record_response(&self, open: Open, error: Option<Failure>, cx: &mut Cx<'_>) {
+        let Open { call, method, about: facts, .. } = open;
+        let body = ClientResponse { call, method: method.clone(), facts, error };
+        self.record_call(RecordType::ClientResponse, &method, &to_raw(&body), cx);
+    }
+
+    fn record_call(&self, t: RecordType, method: &str, body: &RawValue, cx: &mut Cx<'_>) {
+        cx.batch.push(t, self.attributed_turn(), client::kind_of(method), body);
+    }
+}
+
+impl Refused {
+    /// Something that is no fault of the request.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self { code: requests::INTERNAL_ERROR, message: message.into() }
+    }
+
+    /// Something that must not be asked for.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self { code: requests::INVALID_PARAMS, message: message.into() }
+    }
+
+    /// Something that is not there.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self { code: requests::RESOURCE_NOT_FOUND, message: message.into() }
+    }
+}
+
+fn about(asked: &Asked) -> Facts {
+    match asked {
+        Asked::Read { path, .. } => Facts { path: Some(path.clone()), ..Facts::default() },
+        Asked::Write { path, content } => {
+            Facts { path: Some(path.clone()), bytes: Some(content.len() as u64), ..Facts::default() }
+        }
+        Asked::Create(_) => Facts::default(),
+        Asked::Output { terminal }
+        | Asked::WaitForExit { terminal }
+        | Asked::Kill { terminal }
+        | Asked::Release { terminal } => {
+            // One that is none of ours may be of any length.
+            Facts { terminal_id: Some(crate::shorten::text(terminal, 100)), ..Facts::default() }
+        }
+    }
+}
+
+fn learn(about: &mut Facts, answer: &Answer) {
+    match answer {
+        Answer::Content(text) => about.bytes = Some(text.len() as u64),
+        Answer::Created { terminal } => about.terminal_id = Some(terminal.clone()),
+        Answer::Output { text, exit, .. } => {
+            about.bytes = Some(text.len() as u64);
+            about.exit_status.clone_from(exit);
+        }
+        Answer::Exited(exit) => about.exit_status = Some(exit.clone()),
+        Answer::Written | Answer::Done => {}
+    }
+}
+
+fn result(answer: &Answer) -> serde_json::Value {
+    match answer {
+        Answer::Content(content) => json!({"content": content}),
+        Answer::Created { terminal } => json!({"terminalId": terminal}),
+        Answer::Output { text, truncated, exit } => {
+            let mut result = json!({"output": text, "truncated": truncated});
+            if let Some(exit) = exit {
+                result["exitStatus"] = json!(exit);
+            }
+            result
+        }
+        Answer::Exited(exit) => json!(exit),
+        Answer::Written | Answer::Done => json!({}),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
+    use super::super::tests::Talk;
+    use super::super::{Input, Storage, Timer};
     use super::*;
+    use subagent_protocol::record::RecordType as T;
 
-    fn raw(value: &Value) -> Box<RawValue> {
-        serde_json::value::to_raw_value(value).unwrap()
+    fn read(id: u64) -> Value {
+        json!({"id": id, "method": "fs/read_text_file", "params": {"sessionId": "s", "path": "/w/a"}})
     }
 
-    fn call(id: &str, title: &str) -> Value {
-        json!({"sessionUpdate": KIND, "toolCallId": id, "title": title})
+    fn done(talk: &mut Talk, call: u64, outcome: Result<Answer, Refused>) {
+        talk.input(Input::CallDone { call, outcome });
     }
 
-    fn told(calls: &mut Calls, update: &Value) {
-        calls.told(KIND, &raw(&json!({"sessionId": "s", "update": update})));
-    }
-
-    fn behind(calls: &Calls, tool_call: &Value) -> Option<Value> {
-        let params = raw(&json!({"sessionId": "s", "toolCall": tool_call, "options": []}));
-        calls.behind(&params).map(|update| serde_json::from_str(update.get()).unwrap())
+    fn types(talk: &Talk) -> Vec<T> {
+        talk.records.iter().map(|record| record.t).collect()
     }
 
     #[test]
-    fn a_request_that_only_names_a_call_gets_what_was_told_of_it_last() {
-        let mut calls = Calls::default();
-        told(&mut calls, &call("a", "first"));
-        told(&mut calls, &call("b", "other"));
-        told(&mut calls, &call("a", "second"));
-        assert_eq!(behind(&calls, &json!({"toolCallId": "a", "kind": "execute"})), Some(call("a", "second")));
-        assert_eq!(behind(&calls, &json!({"toolCallId": "c"})), None);
-        let titled = json!({"toolCallId": "b", "title": "Edit files", "rawInput": {}});
-        assert_eq!(behind(&calls, &titled), Some(call("b", "other")));
-    }
-
-    #[test]
-    fn a_request_that_says_what_it_is_about_stands_alone() {
-        let mut calls = Calls::default();
-        told(&mut calls, &call("a", "told"));
+    fn a_request_is_written_down_carried_out_and_answered() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.prompt(5).unwrap();
+        talk.forget();
+        talk.line(read(0));
+        assert_eq!((types(&talk), talk.records[0].turn), (vec![T::ClientRequest], Some(5)));
+        assert_eq!(talk.records[0].kind.as_deref(), Some("fs"));
         assert_eq!(
-            behind(&calls, &json!({"toolCallId": "a", "title": "x", "rawInput": {"command": "x"}})),
-            None
+            talk.records[0].body,
+            json!({"call": 1, "method": "fs/read_text_file", "params": read(0)["params"]})
         );
-        assert_eq!(behind(&calls, &json!({"toolCallId": "a", "title": "x", "content": [{}]})), None);
+        assert_eq!(talk.actions, [Action::Call(1)]);
+        let path = "/w/a".to_owned();
+        assert_eq!(talk.conversation.take_call(1), Some(Asked::Read { path, line: None, limit: None }));
+        assert_eq!(talk.conversation.take_call(1), None, "it is carried out once");
+        talk.forget();
+        done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));
+        done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));
+        assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 0, "result": {"content": "secret"}})]);
+        assert_eq!(types(&talk), [T::ClientResponse]);
+        assert_eq!(
+            talk.records[0].body,
+            json!({"call": 1, "method": "fs/read_text_file", "path": "/w/a", "bytes": 6}),
+            "no content"
+        );
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_what_is_not_understood_left_out() {
-        let mut calls = Calls::default();
-        for number in 0..=MOST {
-            told(&mut calls, &call(&number.to_string(), "t"));
-        }
-        assert_eq!(calls.0.len(), MOST);
-        assert_eq!(behind(&calls, &json!({"toolCallId": "0"})), None);
-        told(&mut calls, &call("long", &"x".repeat(LONGEST)));
-        assert_eq!(behind(&calls, &json!({"toolCallId": "long"})), None);
-        for odd in [json!(null), json!({"toolCallId": 7}), json!([])] {
-            told(&mut calls, &odd);
-            assert_eq!(behind(&calls, &odd), None);
-        }
+    fn a_file_that_is_not_there_is_named_as_acp_does() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.line(read(7));
+        talk.forget();
+        done(&mut talk, 1, Err(Refused::not_found("Resource not found: /w/a")));
+        let error = json!({"code": -32002, "message": "Resource not found: /w/a", "data": {"uri": "/w/a"}});
+        assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 7, "error": error})]);
+        assert_eq!(talk.records[0].body["error"]["code"], -32002);
+    }
+
+    #[test]
+    fn bad_parameters_are_answered_at_once() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.line(json!({"id": "a", "method": "fs/write_text_file", "params": {"path": "x", "content": ""}}));
+        assert_eq!(types(&talk), [T::ClientRequest, T::ClientResponse]);
+        assert!(!talk.actions.contains(&Action::Call(1)));
+        let error = &talk.sent()[0]["error"];
+        assert_eq!(
+            (&error["code"], &error["message"]),
+            (&json!(-32602), &json!("Invalid params: `path` must be absolute: x"))
+        );
+    }
+
+    #[test]
+    fn a_withdrawn_request_is_answered_once() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.line(read(0));
+        talk.forget();
+        let withdraw = json!({"method": "$/cancel_request", "params": {"requestId": 0}});
+        talk.line(withdraw.clone());
+        assert_eq!(talk.sent()[0]["error"]["code"], -32800);
+        assert!(talk.actions.contains(&Action::DropCall(1)));
+        assert_eq!(talk.conversation.take_call(1), None);
+        done(&mut talk, 1, Ok(Answer::Content(String::new())));
+        talk.line(withdraw);
+        assert_eq!(talk.sent().len(), 1);
+        assert_eq!(types(&talk), [T::ClientResponse, T::Notification], "there is nothing left to withdraw");
+    }
+
+    #[test]
+    fn an_agent_that_asks_without_end_gets_errors() {
+        let mut talk = Talk::ready(None, json!({}));
+        (0..MOST_OPEN as u64).for_each(|id| talk.line(read(id)));
+        talk.forget();
+        talk.line(read(1000));
+        assert_eq!(talk.sent()[0]["error"]["message"], "too many open requests");
+        done(&mut talk, 1, Err(Refused::internal("m")));
+        talk.forget();
+        talk.line(read(1001));
+        assert_eq!(talk.sent(), Vec::<Value>::new(), "there is room again");
+        let mut talk = Talk::ready(None, json!({}));
+        let large = "x".repeat(MOST_BYTES / 2);
+        let write = |id: u64| json!({"id": id, "method": "fs/write_text_file", "params": {"path": "/w/a", "content": large}});
+        talk.line(write(0));
+        talk.line(write(1));
+        assert_eq!(talk.sent().len(), 1, "two are too much for the memory");
+    }
+
+    #[test]
+    fn the_end_answers_what_is_open_and_takes_nothing_more() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.line(json!({"id": 0, "method": "terminal/wait_for_exit", "params": {"terminalId": "t"}}));
+        talk.forget();
+        talk.input(Input::End { reason: "r".to_owned() });
+        assert!(talk.actions.contains(&Action::EndCalls));
+        assert_eq!(talk.sent()[0]["error"]["message"], "the worker is being stopped");
+        talk.forget();
+        talk.line(read(1));
+        assert_eq!(talk.sent()[0]["error"]["code"], -32603);
+        assert!(!talk.actions.iter().any(|action| matches!(action, Action::Call(_))));
+    }
+
+    #[test]
+    fn nothing_is_done_without_a_record() {
+        let mut talk = Talk::ready(None, json!({}));
+        talk.prompt(5).unwrap();
+        talk.input(Input::Storage(Storage::Full));
+        talk.line(read(0));
+        talk.forget();
+        talk.input(Input::Timer(Timer::StorageFull));
+        assert_eq!(talk.conversation.take_call(1), None);
+        assert_eq!(
+            talk.sent()[0]["error"]["message"],
+            "the disk is full: the request could not be written down"
+        );
     }
 }

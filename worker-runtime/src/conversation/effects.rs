@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use subagent_protocol::client::{ExitStatus, TerminalExited};
 use subagent_protocol::frame::{Command, Refusal};
 use subagent_protocol::record::{AgentStarted, RecordType};
 
@@ -50,6 +51,15 @@ pub(crate) enum Input<'a> {
         /// Why.
         reason: String,
     },
+    /// Something that the agent asked for was done, or could not be.
+    CallDone {
+        /// Which request.
+        call: u64,
+        /// What came of it.
+        outcome: Result<Answer, Refused>,
+    },
+    /// The command of a terminal ended.
+    TerminalExited(TerminalExited),
     /// A timer that was set went off.
     Timer(Timer),
     /// The journal cannot be written any more, or again.
@@ -63,6 +73,42 @@ pub(crate) struct Exit {
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
+}
+
+/// What is answered to a request of the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// What the file holds, or the lines of it that were asked for.
+    Content(String),
+    /// The file was written.
+    Written,
+    /// The terminal's command runs.
+    Created {
+        /// Its id.
+        terminal: String,
+    },
+    /// What it printed.
+    Output {
+        /// The text that was kept.
+        text: String,
+        /// Whether something before that was not.
+        truncated: bool,
+        /// How it ended, if it has.
+        exit: Option<ExitStatus>,
+    },
+    /// The command ended.
+    Exited(ExitStatus),
+    /// The command was told to end, or the terminal is forgotten.
+    Done,
+}
+
+/// Why a request of the agent was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// JSON-RPC's or ACP's code.
+    pub(crate) code: i32,
+    /// A sentence.
+    pub(crate) message: String,
 }
 
 /// A command of a connection.
@@ -115,6 +161,12 @@ pub(crate) enum Action {
     ClearTimer(Timer),
     /// Forgets a prompt that still waits for its record: its turn is over. Done at once.
     DropPrompt,
+    /// Carries out what the agent asks for, if it is still wanted then.
+    Call(u64),
+    /// Forgets a request of the agent. What of it had begun may go on. Done at once.
+    DropCall(u64),
+    /// Forgets all of them and ends all terminals.
+    EndCalls,
     /// Closes the agent's input.
     CloseInput,
     /// Sends SIGTERM to the agent's group.

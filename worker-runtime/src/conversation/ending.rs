@@ -82,6 +82,7 @@ impl Conversation {
     }
 
     fn enter_ending(&mut self, step: Step, reason: &str, cx: &mut Cx<'_>) {
+        self.end_calls(cx);
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
@@ -210,6 +211,7 @@ impl Conversation {
         cx.clear_timer(Timer::StopGrace);
         // The driver hands the agent's exit in before; if it could not be learnt, no turn may stay open.
         self.forget_approvals(cx);
+        self.end_calls(cx);
         self.end_turn(
             &TurnEnd::Failed { error: errors::exited_in_turn(Exit::default(), &cx.tail.text()) },
             cx,

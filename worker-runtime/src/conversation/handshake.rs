@@ -50,7 +50,7 @@ impl Conversation {
         if matches!(self.state, State::Starting) {
             let rpc = self.rpc();
             self.state = State::Initializing { rpc };
-            cx.send(Kind::Plain, requests::initialize(rpc));
+            cx.send(Kind::Plain, requests::initialize(rpc, reads_files(&self.config.command)));
         }
     }
 
@@ -229,6 +229,16 @@ impl Conversation {
         self.first_noise = None;
         self.state = State::Ready { session: Session { id, can_close }, turn: None };
     }
+}
+
+/// Whether reading is offered to the agent that this command starts. Gemini CLI (seen in 0.61) takes the error for a file
+/// that does not exist for a failure of ours, looks before it writes, and so could make no new file; it reads by itself.
+fn reads_files(command: &[String]) -> bool {
+    let is_gemini = |word: &String| {
+        let is_its_name = |name: &str| matches!(name, "gemini" | "gemini.js" | "gemini-cli");
+        word.split('/').any(|name| is_its_name(name) || name.starts_with("gemini-cli@"))
+    };
+    !command.iter().any(is_gemini)
 }
 
 /// Whether an update tells of the session's present state, as opposed to its history.

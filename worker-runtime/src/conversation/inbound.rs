@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
-use subagent_protocol::{MAX_LINE_BYTES, update};
+use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
 use super::{Conversation, Cx, State, handshake};
 use crate::acp::lines::Line;
@@ -51,6 +51,7 @@ impl Conversation {
             }
             Ok(Message::Request { id, method, params }) => match &*method {
                 "session/request_permission" => self.permission_requested(id, params, cx),
+                method if client::kind_of(method).is_some() => self.called(id, method, params, cx),
                 _ => {
                     let message =
                         format!("Method not found: {}", method.chars().take(200).collect::<String>());
@@ -94,12 +95,16 @@ impl Conversation {
                     self.replayed += 1;
                     return;
                 }
-                self.calls.told(&kind, params);
+                self.tool_calls.told(&kind, params);
                 cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
             }
             ("$/cancel_request", Some(params)) => {
-                let withdrawn = serde_json::from_str::<CancelRequest<'_>>(params.get())
-                    .is_ok_and(|request| self.withdrawn(request.request_id.get(), cx));
+                let withdrawn =
+                    serde_json::from_str::<CancelRequest<'_>>(params.get()).is_ok_and(|request| {
+                        let id = request.request_id.get();
+                        // Both, since ids may collide: each of them is answered then.
+                        self.withdrawn(id, cx) | self.call_withdrawn(id, cx)
+                    });
                 if !withdrawn {
                     self.notified(method, Some(params), cx);
                 }
@@ -122,7 +127,7 @@ impl Conversation {
     }
 
     /// The turn that progress belongs to: the open one, or one that was canceled and whose rest still comes.
-    fn attributed_turn(&self) -> Option<u64> {
+    pub(super) fn attributed_turn(&self) -> Option<u64> {
         self.open_turn().or(self.late_turn)
     }
 }

@@ -12,6 +12,7 @@ mod ending;
 mod errors;
 mod handshake;
 mod inbound;
+mod tool_calls;
 mod turn;
 
 use std::time::Duration;
@@ -25,9 +26,10 @@ use subagent_protocol::start::Timeouts;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 use calls::Calls;
-pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
+pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::Opening;
+use tool_calls::ToolCalls;
 use turn::OpenTurn;
 
 /// How long a full disk may last before what is open is given up.
@@ -89,6 +91,7 @@ pub(crate) struct Conversation {
     state: State,
     approvals: Approvals,
     calls: Calls,
+    tool_calls: ToolCalls,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -116,6 +119,7 @@ impl Conversation {
             state: State::Starting,
             approvals: Approvals::default(),
             calls: Calls::default(),
+            tool_calls: ToolCalls::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -139,6 +143,8 @@ impl Conversation {
             Input::TreeEnded { killed, millis } => self.tree_ended(killed, millis, cx),
             Input::Command { to, command } => self.command(to, command, cx),
             Input::End { reason } => self.begin_end(&reason, cx),
+            Input::CallDone { call, outcome } => self.call_done(call, outcome, cx),
+            Input::TerminalExited(exited) => self.terminal_exited(&exited, cx),
             Input::Timer(timer) => self.timer(timer, cx),
             Input::Storage(storage) => self.storage_changed(storage, cx),
         }

@@ -140,7 +140,12 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             T::TurnEnd => prop_assert!(turn.dispatched && !std::mem::replace(&mut turn.ended, true)),
             T::CancelRequested => prop_assert!(turn.dispatched && !turn.ended),
             // Late progress is allowed; anything else after the end is not.
-            T::Update | T::Noise | T::Notification => prop_assert!(record.turn.is_none() || turn.dispatched),
+            T::Update
+            | T::Noise
+            | T::Notification
+            | T::ClientRequest
+            | T::ClientResponse
+            | T::TerminalExited => prop_assert!(record.turn.is_none() || turn.dispatched),
             _ if record.turn.is_some() => prop_assert!(turn.dispatched && !turn.ended, "{:?}", record),
             _ => {}
         }

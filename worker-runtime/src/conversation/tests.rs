@@ -152,6 +152,27 @@ fn a_session_is_resumed_loaded_or_made_anew() {
 }
 
 #[test]
+fn files_are_offered_for_reading_to_all_but_one() {
+    for (command, offered) in [
+        (&["agent", "--acp"][..], true),
+        (&["gemini", "--acp"], false),
+        (&["npx", "-y", "@google/gemini-cli@0.61.0", "--acp"], false),
+        (&["node", "/opt/node_modules/@google/gemini-cli/bundle/main.js"], false),
+        (&["agent", "--model", "gemini-3"], true),
+    ] {
+        let mut talk = Talk::new(None, None);
+        talk.conversation.config.command = command.iter().map(|word| (*word).to_owned()).collect();
+        talk.started();
+        let capabilities = &talk.sent()[0]["params"]["clientCapabilities"];
+        assert_eq!(
+            capabilities["fs"],
+            json!({"readTextFile": offered, "writeTextFile": true}),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
 fn the_history_of_a_loaded_session_is_no_news() {
     let mut talk = Talk::new(Some("old"), None);
     talk.started();

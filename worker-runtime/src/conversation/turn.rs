@@ -160,6 +160,7 @@ impl Conversation {
     /// Drops progress that cannot be written, so that what must get through can.
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) -> u64 {
         let dropped = cx.batch.shed();
+        self.refuse_unwritten_calls(cx);
         if dropped > 0 {
             cx.push(Action::Note(format!("the disk is full: {dropped} updates of the agent were dropped")));
         }

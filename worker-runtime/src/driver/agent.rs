@@ -126,7 +126,7 @@ impl Driver {
                 Ok(length) => match self.outgoing.wrote(length) {
                     Some(Kind::Prompt) => subagent_failpoint::hit("dispatch.after_write"),
                     Some(Kind::Answer) => subagent_failpoint::hit("answer.after_write"),
-                    Some(Kind::Plain | Kind::Automatic) | None => {}
+                    Some(Kind::Plain | Kind::Result | Kind::Automatic) | None => {}
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -227,7 +227,7 @@ impl Driver {
     }
 
     /// Tells the conversation of the agent's end as soon as everything that the agent said was handed in.
-    fn try_deliver_exit(&mut self) {
+    pub(super) fn try_deliver_exit(&mut self) {
         let drained =
             self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
         if drained || !matches!(self.exit, AgentExit::Pending(_)) {
@@ -241,7 +241,8 @@ impl Driver {
             self.alarms.clear(Alarm::Drain);
             self.apply(Input::AgentExited(exit));
         }
-        if let Some((killed, millis)) = self.clean {
+        // The proof is about all that the agent has started, also through us.
+        if let Some((killed, millis)) = self.clean.filter(|_| self.client.all_ended()) {
             self.apply(Input::TreeEnded { killed, millis });
         }
     }
@@ -252,6 +253,8 @@ impl Driver {
             // Its exit status says nothing that its last line has not said.
             let _ = agent.guard.try_wait();
         }
+        self.client.reap();
+        self.try_deliver_exit();
     }
 
     /// Does the guard's work after it died.

@@ -25,6 +25,10 @@ pub(super) enum Alarm {
     Rebind,
     /// The guard died, and something withstands.
     Rescue,
+    /// The guard of a terminal died, and something withstands.
+    RescueLost,
+    /// The end waits for a terminal that is being started.
+    TerminalStart,
     /// Connections could not be accepted.
     Accept,
     /// A burst is over.

@@ -58,6 +58,7 @@ impl Driver {
             self.perform(action);
         }
         self.write_input();
+        self.serve_calls();
     }
 
     fn commit(&mut self) -> std::io::Result<()> {
@@ -92,6 +93,9 @@ impl Driver {
             Action::ClearTimer(timer) => self.alarms.clear(Alarm::Conversation(timer)),
             Action::CloseInput => self.close_input(),
             Action::Terminate => self.tell_guard(guard::TERMINATE),
+            Action::Call(call) => self.calls.push_back(call),
+            Action::DropCall(call) => self.client.drop_call(call),
+            Action::EndCalls => self.end_calls(),
             Action::EndTree => self.tell_guard(guard::END),
             Action::AbandonJournal => {
                 self.log.note("the end of this runtime could not be written into its journal");
@@ -127,9 +131,11 @@ pub(crate) fn withhold(withheld: &mut Vec<Action>, actions: Vec<Action>) -> Vec<
     let mut at_once = Vec::new();
     for action in actions {
         match action {
-            Action::SetTimer(..) | Action::ClearTimer(_) | Action::Refuse(..) | Action::AbandonJournal => {
-                at_once.push(action);
-            }
+            Action::SetTimer(..)
+            | Action::ClearTimer(_)
+            | Action::Refuse(..)
+            | Action::DropCall(_)
+            | Action::AbandonJournal => at_once.push(action),
             Action::DropPrompt => {
                 withheld.retain(|action| !matches!(action, Action::Send(line) if line.kind == Kind::Prompt));
             }

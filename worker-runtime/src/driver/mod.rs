@@ -5,12 +5,15 @@
 
 mod agent;
 mod alarms;
+mod client;
 mod daemon;
 mod effects;
 mod lifetime;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +29,7 @@ use tokio::task::JoinSet;
 
 use crate::acp::lines::LineSplitter;
 use crate::acp::outgoing::Outgoing;
+use crate::client::{self as asked_of_us, Client};
 use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
 use crate::journal::{Identity, Journal, Place};
 use crate::memory;
@@ -77,6 +81,10 @@ struct Driver {
     alarms: Alarms,
     /// What waits for its records to be written.
     withheld: Vec<Action>,
+    /// Requests of the agent whose records are written.
+    calls: VecDeque<u64>,
+    serves_calls: bool,
+    client: Client,
     storage: Storage,
     retry_after: Duration,
     abandoned: bool,
@@ -109,6 +117,7 @@ enum Wake {
     GuardStatus,
     Accepted(io::Result<Stream>),
     Event(Event),
+    Client(asked_of_us::Event),
     Alarm(Alarm),
     FilesChanged,
     Terminated,
@@ -121,7 +130,7 @@ enum Wake {
 /// When it could not begin: no journal, no socket. Later errors are in the journal.
 pub(crate) async fn run(startup: Startup) -> io::Result<()> {
     let Startup { start, lock, guard_lock } = startup;
-    let mut driver = Driver::begin(&start, lock)?;
+    let mut driver = Driver::begin(&start, lock, guard_lock.try_clone()?)?;
     startup::say_listening()?;
     driver.apply(Input::Begin);
     match spawn::spawn(&start.agent, &start.marker, guard_lock) {
@@ -131,7 +140,7 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
             message: format!("{error} (working directory {})", start.agent.cwd.display()),
         }),
     }
-    // The environment of the agent is in it, and reading it took several times its size.
+    // Reading the environment of the agent took several times its size.
     drop(start);
     memory::trim();
     while !driver.done {
@@ -143,7 +152,11 @@ pub(crate) async fn run(startup: Startup) -> io::Result<()> {
 }
 
 impl Driver {
-    fn begin(start: &subagent_protocol::start::RuntimeStart, lock: File) -> io::Result<Self> {
+    fn begin(
+        start: &subagent_protocol::start::RuntimeStart,
+        lock: File,
+        guard_lock: OwnedFd,
+    ) -> io::Result<Self> {
         let place = Place {
             directory: start.directory.clone(),
             segment: start.segment,
@@ -196,6 +209,9 @@ impl Driver {
             clean: None,
             alarms: Alarms::default(),
             withheld: Vec::new(),
+            calls: VecDeque::new(),
+            serves_calls: false,
+            client: Client::new(start, guard_lock),
             storage: Storage::Ok,
             retry_after: effects::FIRST_RETRY,
             abandoned: false,
@@ -233,6 +249,8 @@ impl Driver {
             stream = accept(self.endpoint.as_ref()), if accepts => Wake::Accepted(stream),
             // This driver holds a sender of its own: the channel cannot end.
             Some(event) = self.events.recv() => Wake::Event(event),
+            // As above.
+            Some(event) = self.client.events.recv() => Wake::Client(event),
             alarm = self.alarms.next() => Wake::Alarm(alarm),
             () = self.watch.changed() => Wake::FilesChanged,
             _ = self.signals.terminate.recv() => Wake::Terminated,
@@ -244,10 +262,14 @@ impl Driver {
         match wake {
             Wake::Output => self.read_output(),
             Wake::Errors => self.read_errors(),
-            Wake::Writable => self.write_input(),
+            Wake::Writable => {
+                self.write_input();
+                self.serve_calls();
+            }
             Wake::GuardStatus => self.read_status(),
             Wake::Accepted(stream) => self.accepted(stream),
             Wake::Event(event) => self.event(event),
+            Wake::Client(event) => self.client_event(event),
             Wake::Alarm(alarm) => self.alarm(alarm),
             Wake::FilesChanged => self.look_at_files(),
             Wake::Terminated => self.apply(Input::End { reason: "SIGTERM".to_owned() }),
@@ -266,6 +288,11 @@ impl Driver {
             Alarm::Orphaned => self.orphaned(),
             Alarm::Rebind => self.rebind(),
             Alarm::Rescue => self.rescue(),
+            Alarm::RescueLost => {
+                self.rescue_lost();
+                self.try_deliver_exit();
+            }
+            Alarm::TerminalStart => self.give_up_start(),
             Alarm::Accept => {}
             Alarm::Trim => memory::trim(),
         }

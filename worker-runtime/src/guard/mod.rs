@@ -59,6 +59,9 @@ pub const PROCESS_NAME: &str = "subagent-guard";
 pub const TERMINATE: u8 = b'T';
 /// Written to the life pipe: end the whole tree now (as closing the pipe does).
 pub const END: u8 = b'K';
+/// Begins the name of a variable that is for the command alone: the guard gives it on without this, and never has it
+/// itself (`LD_PRELOAD`, say, would make it another program).
+pub const COMMAND_ENV: &str = "SUBAGENT_COMMAND_ENV_";
 /// The guard's descriptor for the read end of the life pipe.
 pub const LIFE_FD: i32 = 3;
 /// The guard's descriptor for the write end of the status pipe.

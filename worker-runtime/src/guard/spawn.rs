@@ -2,8 +2,10 @@
 //!
 //! Must not leave the agent anything of the guard's: signal mask, process group, descriptors above 2.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -14,6 +16,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::write;
 
+use super::COMMAND_ENV;
 use super::options::Options;
 
 /// So much earlier than the runtime the kernel takes an agent when memory runs out.
@@ -33,6 +36,12 @@ pub(super) fn agent(options: &Options) -> io::Result<i32> {
     // What is armed is armed in the guard, not in what an agent may run.
     for (name, _) in subagent_failpoint::armed_with() {
         command.env_remove(name);
+    }
+    for (name, value) in std::env::vars_os() {
+        let bare = name.as_bytes().strip_prefix(COMMAND_ENV.as_bytes()).map(OsStr::from_bytes);
+        if let Some(bare) = bare.filter(|bare| !bare.is_empty()) {
+            command.env(bare, value).env_remove(&name);
+        }
     }
     subagent_failpoint::check("agent.before_spawn")?;
     let child = command.spawn()?;

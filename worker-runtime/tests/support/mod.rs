@@ -99,6 +99,8 @@ impl Worker {
                 stop_grace_ms: 300,
             },
             limits: Limits::default(),
+            roots: Vec::new(),
+            private: Vec::new(),
         };
         Self { directory, start }
     }

@@ -34,6 +34,7 @@ pub(super) fn update(page: &mut Page, data: &Value) {
         "session" => {
             page.word(Style::Dim, &format!("session {}", word(data, "session"))).end();
         }
+        "fs" | "terminal" => asked_of_us(page, data),
         kind => {
             let more = ["head", "text", "title", "currentModeId"].iter().map(|key| word(data, key));
             let more = more.fold(String::new(), |all, one| format!("{all} {one}"));
@@ -41,6 +42,22 @@ pub(super) fn update(page: &mut Page, data: &Value) {
             page.word(Style::Dim, &format!("{}{more}", kind.replace('_', " "))).end();
         }
     }
+}
+
+/// What the agent asked of its client: which file, command or terminal, and how that went.
+fn asked_of_us(page: &mut Page, data: &Value) {
+    let about =
+        ["path", "command", "terminalId"].iter().map(|key| word(data, key)).find(|word| !word.is_empty());
+    let failed = word(&data["error"], "message");
+    let status = if failed.is_empty() { word(data, "status") } else { failed };
+    let exit = &data["exitStatus"];
+    let exit = if exit.is_object() {
+        format!(" {} {}", shown(&exit["exitCode"]), word(exit, "signal"))
+    } else {
+        String::new()
+    };
+    let said = format!("{} {}  {status}{exit}", word(data, "method"), about.unwrap_or_default());
+    page.word(Style::Dim, said.trim_end()).end();
 }
 
 /// The line of a tool call: what it is, and how far.

@@ -119,6 +119,33 @@ fn pieces_of_a_text_flow_together_and_a_thought_stands_apart() {
 }
 
 #[test]
+fn what_an_agent_asks_of_its_client_is_one_line() {
+    let text = watched(&[
+        update(
+            json!({"method": "fs/read_text_file", "kind": "fs", "status": "completed", "path": "/w/a", "bytes": 1}),
+        ),
+        update(
+            json!({"method": "terminal/create", "kind": "terminal", "status": "requested", "command": "ls"}),
+        ),
+        update(json!({
+            "method": "terminal.exited", "kind": "terminal", "status": "exited", "terminalId": "term_1_1",
+            "exitStatus": {"exitCode": 1, "signal": null}, "tail": "x",
+        })),
+        update(json!({
+            "method": "fs/read_text_file", "kind": "fs", "status": "failed", "path": "/x",
+            "error": {"code": -32602, "message": "it is outside"},
+        })),
+    ]);
+    let lines = [
+        "fs/read_text_file /w/a  completed",
+        "terminal/create ls  requested",
+        "terminal.exited term_1_1  exited 1",
+        "fs/read_text_file /x  it is outside",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+}
+
+#[test]
 fn a_tool_call_shows_its_command_and_its_diff() {
     let call = json!({
         "kind": "tool_call", "toolCallId": "1", "title": "Edit a.rs", "toolKind": "edit", "status": "pending",
@@ -247,7 +274,7 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
     };
     let mut events = vec![event("progress.message", ""), event("brand.new", "")];
     events.extend(
-        ["thought", "tool_call", "tool_call_update", "plan", "usage", "new"]
+        ["thought", "tool_call", "tool_call_update", "plan", "usage", "fs", "terminal", "new"]
             .map(|kind| event("progress.update", kind)),
     );
     let types = ["turn.started", "message.sent", "approval.requested", "approval.decided", "approval.lost"];

@@ -335,7 +335,10 @@ pub(crate) fn input(
         | RecordType::Sealed
         | RecordType::Update
         | RecordType::Notification
-        | RecordType::Noise => None,
+        | RecordType::Noise
+        | RecordType::ClientRequest
+        | RecordType::ClientResponse
+        | RecordType::TerminalExited => None,
     })
 }
 
@@ -359,12 +362,24 @@ fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T
 }
 
 const fn is_progress(record: RecordType) -> bool {
-    matches!(record, RecordType::Update | RecordType::Notification | RecordType::Noise | RecordType::Segment)
+    matches!(
+        record,
+        RecordType::Update
+            | RecordType::Notification
+            | RecordType::Noise
+            | RecordType::Segment
+            | RecordType::ClientRequest
+            | RecordType::ClientResponse
+            | RecordType::TerminalExited
+    )
 }
 
 fn kind(record: &Record<'_>) -> Option<String> {
     match record.t {
-        RecordType::Update => record.k.as_deref().map(str::to_owned),
+        RecordType::Update
+        | RecordType::ClientRequest
+        | RecordType::ClientResponse
+        | RecordType::TerminalExited => record.k.as_deref().map(str::to_owned),
         RecordType::Notification => Some("notification".to_owned()),
         RecordType::Noise => Some("noise".to_owned()),
         RecordType::Session => Some("session".to_owned()),

@@ -191,6 +191,9 @@ impl Actor {
             }
         }
         self.shared.set_guard(&self.worker_id, hello.guard);
+        if hello.guard.is_some() {
+            self.shared.set_runtime(&self.worker_id, hello.process);
+        }
         if !self.ingest_or_retry(Goal::Record(hello.journal_end.number)).await {
             return self.say_again_later();
         }

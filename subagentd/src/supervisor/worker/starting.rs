@@ -266,6 +266,11 @@ impl Actor {
             session: self.session_id.clone(),
             timeouts: launcher.timeouts,
             limits: Limits::default(),
+            roots: vec![self.cwd.clone()],
+            private: vec![
+                self.shared.setup.state_dir.clone(),
+                self.shared.setup.runtime_dir.path().to_owned(),
+            ],
         })
     }
 }

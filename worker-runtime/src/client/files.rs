@@ -1,0 +1,178 @@
+//! Reads and writes text files within the workspace.
+//!
+//! A file is written in place: its mode, owner, links, attributes and whoever watches it stay as they are, and nothing
+//! is left beside it when we die. Room for the new text is asked for first, so that a full disk changes nothing; and the
+//! text stands in the journal already. Blocks: runs on a thread of its own. Must not wait for a pipe or a device: only
+//! what was found to be a regular file is opened, through the descriptor by which it was found.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use subagent_protocol::MAX_LINE_BYTES;
+
+use super::lines::{Lines, TooLong};
+use super::walk::{self, Found, Place, WalkError};
+use crate::conversation::{Answer, Refused};
+
+/// More text than this is not read at once: as JSON it may take six times as much, and the answer is one line.
+const MOST_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
+/// So much is looked through for the first line that is wanted.
+const MOST_SCANNED_BYTES: u64 = 1024 * 1024 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
+/// So often a name is looked for again when somebody takes it, or takes it away, in between.
+const ATTEMPTS: usize = 16;
+/// What a file that is opened must never do: become the terminal of this process, or wait for a peer.
+const CAREFULLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// The text of a file, or some of its lines.
+pub(super) fn read(
+    place: &Place,
+    path: &str,
+    line: Option<u64>,
+    limit: Option<u64>,
+) -> Result<Answer, Refused> {
+    let found = walk::to_file(place, Path::new(path), None).map_err(|error| refused("read", path, &error))?;
+    let Some((looked_at, stat)) = found.there else { return Err(not_found(path)) };
+    let failed = |error: io::Error| Refused::internal(format!("cannot read {path}: {error}"));
+    regular(&stat, path)?;
+    let mut file = reopen(&looked_at, OFlags::RDONLY).map_err(|error| failed(error.into()))?;
+    let mut lines = Lines::new(line, limit, MOST_TEXT_BYTES);
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut scanned = 0;
+    while !lines.is_full() {
+        let length = match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        scanned += length as u64;
+        if scanned > MOST_SCANNED_BYTES {
+            return Err(Refused::invalid(format!("{path}: the lines are more than 1 GiB into the file")));
+        }
+        lines.take(&piece[..length]).map_err(|TooLong| {
+            let mebibytes = MOST_TEXT_BYTES / (1024 * 1024);
+            Refused::invalid(format!(
+                "{path} is too long: more than {mebibytes} MiB are not read at once; ask for fewer lines with `limit`"
+            ))
+        })?;
+    }
+    match String::from_utf8(lines.kept()) {
+        Ok(text) => Ok(Answer::Content(text)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(Refused::internal(format!("{path} is not UTF-8 text (at byte {at} of what was asked for)")))
+        }
+    }
+}
+
+/// Writes a file, and makes it with the folders above it if it is not there. `umask` is that of the agent.
+pub(super) fn write(place: &Place, umask: u32, path: &str, content: &str) -> Result<Answer, Refused> {
+    let failed = |error: io::Error| Refused::internal(format!("cannot write {path}: {error}"));
+    for _ in 0..ATTEMPTS {
+        let make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
+        let found = walk::to_file(place, Path::new(path), Some(&make));
+        let found = found.map_err(|error| refused("write", path, &error))?;
+        if let Some((looked_at, stat)) = &found.there {
+            regular(stat, path)?;
+            let mut file = reopen(looked_at, OFlags::WRONLY).map_err(|error| failed(error.into()))?;
+            return overwrite(&mut file, content).map(|()| Answer::Written).map_err(failed);
+        }
+        match create(&found, umask, content) {
+            Ok(()) => return Ok(Answer::Written),
+            // Somebody was faster, or took the folder away.
+            Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(Refused::internal(format!("cannot write {path}: it is made and removed all the time")))
+}
+
+fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
+    let length = content.len() as u64;
+    if length > 0 {
+        let room = rustix::fs::fallocate(file.as_fd(), FallocateFlags::KEEP_SIZE, 0, length);
+        // A file system that cannot do that writes as far as it can.
+        if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = room {
+            return Err(error.into());
+        }
+    }
+    file.write_all(content.as_bytes())?;
+    file.set_len(length)
+}
+
+fn create(found: &Found, umask: u32, content: &str) -> io::Result<()> {
+    let Found { folder, name, .. } = found;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | CAREFULLY;
+    let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let mode = Mode::from_raw_mode(0o666 & !umask);
+    let written = rustix::fs::fchmod(&file, mode).map_err(io::Error::from);
+    written.and_then(|()| overwrite(&mut file, content)).inspect_err(|_| {
+        // A file that is not whole must not look like one; unless the name is another file's by now.
+        let same = |one: &Stat, other: &Stat| (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
+        let named = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        if let (Ok(ours), Ok(named)) = (rustix::fs::fstat(&file), named)
+            && same(&ours, &named)
+        {
+            let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+        }
+    })
+}
+
+/// This process creates everything for itself alone; what an agent makes has the modes of its own files.
+fn make_folder(above: &OwnedFd, name: &OsStr, umask: u32) -> Result<(), Errno> {
+    rustix::fs::mkdirat(above, name, Mode::RWXU)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(above, name, flags, Mode::empty())?;
+    let kept = rustix::fs::fstat(&made)?.st_mode & 0o7000;
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(kept | (0o777 & !umask)))
+}
+
+/// Opens the very file that was looked at, whatever its name leads to by now.
+fn reopen(looked_at: &OwnedFd, flags: OFlags) -> Result<File, Errno> {
+    let path = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
+    rustix::fs::open(path, flags | CAREFULLY, Mode::empty()).map(File::from)
+}
+
+fn regular(stat: &Stat, path: &str) -> Result<(), Refused> {
+    let what = match walk::kind(stat) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    };
+    Err(Refused::invalid(format!("{path} is {what}, not a regular file")))
+}
+
+fn not_found(path: &str) -> Refused {
+    Refused::not_found(format!("Resource not found: {path}"))
+}
+
+fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
+    match error {
+        WalkError::System(Errno::NOENT) => not_found(path),
+        WalkError::System(Errno::ISDIR) => {
+            Refused::invalid(format!("{path} is a folder, not a regular file"))
+        }
+        WalkError::System(errno) => {
+            Refused::internal(format!("cannot {what} {path}: {}", io::Error::from(*errno)))
+        }
+        WalkError::Outside(_) | WalkError::Private | WalkError::TooMany(_) => {
+            Refused::invalid(format!("cannot {what} {path}: {error}"))
+        }
+    }
+}
+
+/// Why a folder cannot be a command's working directory.
+pub(super) fn refused_cwd(path: &str, error: &WalkError) -> Refused {
+    match error {
+        WalkError::System(Errno::NOTDIR) => Refused::invalid(format!("`cwd` is no folder: {path}")),
+        WalkError::System(Errno::NOENT) => Refused::not_found(format!("Resource not found: {path}")),
+        error => Refused::invalid(format!("cannot run a command in {path}: {error}")),
+    }
+}

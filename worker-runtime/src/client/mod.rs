@@ -1,0 +1,256 @@
+//! What the agent asks of its client, carried out: text files within the workspace, and terminals.
+//!
+//! File requests and the starts of terminals take turns on a thread of their own, which lives as long as one of them is
+//! under way: a file system that hangs holds up these, and neither a cancel nor the end. Must not decide what is asked
+//! or answered when: that is the conversation's.
+
+mod files;
+mod lines;
+mod output;
+mod terminals;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use subagent_protocol::start::{AgentCommand, RuntimeStart};
+use tokio::sync::mpsc;
+
+use crate::acp::asked::Asked;
+use crate::conversation::{Answer, Input, Refused};
+use crate::guard::GuardStatus;
+use terminals::{Spawned, Terminals};
+use walk::Place;
+
+/// Events that wait to be looked at; behind them the senders wait.
+const EVENTS: usize = 16;
+/// The stack of the thread: a walk and a buffer on the heap.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Something that was done elsewhere.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The thread is done.
+    JobDone(Done),
+    /// The guard of a terminal says something.
+    Guard { terminal: u64, status: GuardStatus },
+    /// The guard of a terminal is gone.
+    GuardGone { terminal: u64 },
+}
+
+/// What the thread has done.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// A file request.
+    Answered(Result<Answer, Refused>),
+    /// A terminal was started.
+    Spawned(Box<Result<Spawned, Refused>>),
+}
+
+/// The request that the thread works on.
+#[derive(Debug)]
+struct Job {
+    /// `None` when nobody waits for it any more.
+    call: Option<u64>,
+    /// Whether a process may come of it.
+    spawns: bool,
+}
+
+/// All of it.
+pub(crate) struct Client {
+    shop: Arc<Shop>,
+    /// Requests for the thread, in the order in which they came.
+    waiting: VecDeque<(u64, Asked)>,
+    job: Option<Job>,
+    terminals: Terminals,
+    ending: bool,
+    given_up: bool,
+    /// What was done elsewhere.
+    pub(crate) events: mpsc::Receiver<Event>,
+    events_in: mpsc::Sender<Event>,
+}
+
+/// What the thread needs.
+struct Shop {
+    place: Place,
+    agent: AgentCommand,
+    marker: String,
+    guard_lock: OwnedFd,
+}
+
+impl Client {
+    /// For the agent of this start. The lock is for the guards of terminals: as long as one of them lives, it is held.
+    pub(crate) fn new(start: &RuntimeStart, guard_lock: OwnedFd) -> Self {
+        let roots = if start.roots.is_empty() { vec![start.agent.cwd.clone()] } else { start.roots.clone() };
+        let place = Place { roots, private: start.private.clone() };
+        let agent = AgentCommand { args: Vec::new(), ..start.agent.clone() };
+        let (events_in, events) = mpsc::channel(EVENTS);
+        Self {
+            shop: Arc::new(Shop { place, agent, marker: start.marker.clone(), guard_lock }),
+            waiting: VecDeque::new(),
+            job: None,
+            terminals: Terminals::new(start.incarnation),
+            ending: false,
+            given_up: false,
+            events,
+            events_in,
+        }
+    }
+
+    /// Carries a request out, or begins to: `None` when the answer comes later.
+    pub(crate) fn ask(&mut self, call: u64, asked: Asked) -> Option<Result<Answer, Refused>> {
+        match asked {
+            Asked::Output { terminal } => Some(self.terminals.output(&terminal)),
+            Asked::WaitForExit { terminal } => self.terminals.wait_for_exit(&terminal, call),
+            Asked::Kill { terminal } => Some(self.terminals.kill(&terminal)),
+            Asked::Create(_) if self.creating() >= self.terminals.room() => {
+                let most = terminals::MOST_TERMINALS;
+                Some(Err(Refused::internal(format!("too many terminals: {most} are open; release some"))))
+            }
+            Asked::Read { .. } | Asked::Write { .. } | Asked::Create(_) => {
+                self.waiting.push_back((call, asked));
+                None
+            }
+            // Told with the answers that it gives to others.
+            Asked::Release { terminal } => Some(self.terminals.release(&terminal)),
+        }
+    }
+
+    fn creating(&self) -> usize {
+        let waiting = self.waiting.iter().filter(|(_, asked)| matches!(asked, Asked::Create(_))).count();
+        waiting + usize::from(self.job.as_ref().is_some_and(|job| job.spawns))
+    }
+
+    /// Answers that others than the one who asked get: those who waited for a terminal that was released.
+    pub(crate) fn other_answers(&mut self) -> Vec<Input<'static>> {
+        self.terminals.answers()
+    }
+
+    /// Gives the next request to the thread; whether there was one and the thread was free.
+    pub(crate) fn begin_next(&mut self) -> Option<Vec<Input<'static>>> {
+        if self.job.is_some() {
+            return None;
+        }
+        let (call, asked) = self.waiting.pop_front()?;
+        let spawns = matches!(asked, Asked::Create(_));
+        let (shop, events) = (Arc::clone(&self.shop), self.events_in.clone());
+        let work = move || {
+            let done = shop.carry_out(asked);
+            // The loop is gone: what was spawned ends with its pipe.
+            let _ = events.blocking_send(Event::JobDone(done));
+        };
+        let thread = std::thread::Builder::new().name("files".to_owned()).stack_size(STACK_BYTES);
+        Some(match thread.spawn(work) {
+            Ok(_) => {
+                self.job = Some(Job { call: Some(call), spawns });
+                Vec::new()
+            }
+            Err(error) => {
+                let outcome = Err(Refused::internal(format!("no thread could be started: {error}")));
+                vec![Input::CallDone { call, outcome }]
+            }
+        })
+    }
+
+    /// Takes what was done elsewhere.
+    pub(crate) fn event(&mut self, event: Event) -> Vec<Input<'static>> {
+        match event {
+            Event::JobDone(done) => {
+                let call = self.job.take().and_then(|job| job.call);
+                match (done, call) {
+                    (Done::Answered(outcome), Some(call)) => vec![Input::CallDone { call, outcome }],
+                    (Done::Answered(_), None) => Vec::new(),
+                    (Done::Spawned(spawned), call) => match *spawned {
+                        Ok(spawned) => {
+                            let wanted = call.filter(|_| !self.ending);
+                            self.terminals.add(spawned, wanted, &self.events_in)
+                        }
+                        Err(refused) => {
+                            let done = |call| Input::CallDone { call, outcome: Err(refused) };
+                            call.map(done).into_iter().collect()
+                        }
+                    },
+                }
+            }
+            Event::Guard { terminal, status } => self.terminals.guard_says(terminal, status),
+            Event::GuardGone { terminal } => self.terminals.guard_gone(terminal),
+        }
+    }
+
+    /// Nobody waits for this request any more.
+    pub(crate) fn drop_call(&mut self, call: u64) {
+        self.waiting.retain(|(waiting, _)| *waiting != call);
+        if let Some(job) = self.job.as_mut().filter(|job| job.call == Some(call)) {
+            job.call = None;
+        }
+        self.terminals.drop_call(call);
+    }
+
+    /// The agent ends: its terminals end, and nothing more is begun. Whether one may still be on its way.
+    pub(crate) fn end_all(&mut self) -> bool {
+        self.ending = true;
+        self.waiting.clear();
+        if let Some(job) = &mut self.job {
+            job.call = None;
+        }
+        self.terminals.end_all();
+        self.job.as_ref().is_some_and(|job| job.spawns)
+    }
+
+    /// A terminal that hangs on its way is not waited for any more: its guard finds that we are gone and starts nothing.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    /// Whether nothing is left of any terminal.
+    pub(crate) fn all_ended(&self) -> bool {
+        let on_its_way = self.job.as_ref().is_some_and(|job| job.spawns) && !self.given_up;
+        self.terminals.all_ended() && !on_its_way
+    }
+
+    /// Reaps guards that have ended.
+    pub(crate) fn reap(&mut self) {
+        self.terminals.reap();
+    }
+
+    /// Whether a guard died before what is below it.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.terminals.has_lost()
+    }
+
+    /// What such guards left was ended.
+    pub(crate) fn rescued(&mut self) {
+        self.terminals.rescued();
+    }
+
+    /// The guards that live.
+    pub(crate) fn guards(&self) -> Vec<i32> {
+        self.terminals.guards()
+    }
+}
+
+impl Shop {
+    fn carry_out(&self, asked: Asked) -> Done {
+        subagent_failpoint::hit("client_file.before_open");
+        let done = self.work(asked);
+        subagent_failpoint::hit("client_file.after_close");
+        done
+    }
+
+    fn work(&self, asked: Asked) -> Done {
+        match asked {
+            Asked::Read { path, line, limit } => Done::Answered(files::read(&self.place, &path, line, limit)),
+            Asked::Write { path, content } => {
+                Done::Answered(files::write(&self.place, self.agent.umask, &path, &content))
+            }
+            Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command))),
+            // These are carried out where they are asked.
+            Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {
+                Done::Answered(Err(Refused::internal("no such request")))
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The end of what a terminal's command printed, within its limit.
+//!
+//! Pure. Must not keep more than the limit, nor give half of a character.
+
+use std::collections::VecDeque;
+
+/// The output of one terminal.
+#[derive(Debug)]
+pub(super) struct Output {
+    bytes: VecDeque<u8>,
+    limit: usize,
+    printed: u64,
+}
+
+impl Output {
+    /// Nothing yet.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { bytes: VecDeque::new(), limit, printed: 0 }
+    }
+
+    /// Takes what was read; what is too much goes at the beginning.
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        self.printed += chunk.len() as u64;
+        let chunk = &chunk[chunk.len().saturating_sub(self.limit)..];
+        let surplus = (self.bytes.len() + chunk.len()).saturating_sub(self.limit);
+        self.bytes.drain(..surplus);
+        self.bytes.extend(chunk);
+    }
+
+    /// How much was printed at all.
+    pub(super) fn printed(&self) -> u64 {
+        self.printed
+    }
+
+    /// The text that was kept, with U+FFFD for what is no UTF-8, and whether there was more before it. A character whose
+    /// rest may still come is left out unless the command has `ended`.
+    pub(super) fn text(&self, ended: bool) -> (String, bool) {
+        let (front, back) = self.bytes.as_slices();
+        let bytes = [front, back].concat();
+        let mut kept = bytes.as_slice();
+        let cut = self.printed > kept.len() as u64;
+        if cut {
+            // The rest of a character whose beginning is gone.
+            let rest = kept.iter().take(3).take_while(|byte| (0x80..0xc0).contains(*byte)).count();
+            kept = &kept[rest..];
+        }
+        if !ended {
+            kept = &kept[..kept.len() - unfinished(kept)];
+        }
+        let text = String::from_utf8_lossy(kept);
+        // A replacement character may be longer than what it stands for.
+        let surplus = text.len().saturating_sub(self.limit);
+        (text[text.ceil_char_boundary(surplus)..].to_owned(), cut || surplus > 0)
+    }
+
+    /// The end of the text, at most so many bytes.
+    pub(super) fn tail(&self, most: usize) -> String {
+        let (text, _) = self.text(true);
+        text[text.ceil_char_boundary(text.len().saturating_sub(most))..].to_owned()
+    }
+
+    /// Keeps nothing from now on.
+    pub(super) fn forget(&mut self) {
+        self.limit = 0;
+        self.bytes = VecDeque::new();
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn unfinished(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rev().take(3).position(|byte| *byte >= 0xc0).map_or(0, |back| back + 1);
+    let needed = match bytes.get(bytes.len().wrapping_sub(last)) {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 0,
+    };
+    if last < needed { last } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn printed(limit: usize, chunks: &[&[u8]]) -> Output {
+        let mut output = Output::new(limit);
+        chunks.iter().for_each(|chunk| output.push(chunk));
+        output
+    }
+
+    #[test]
+    fn the_beginning_is_cut_at_a_character() {
+        assert_eq!(printed(5, &[b"abc", b"de"]).text(true), ("abcde".to_owned(), false));
+        assert_eq!(printed(5, &[b"abc", b"def"]).text(true), ("bcdef".to_owned(), true));
+        assert_eq!(printed(3, &["äöü".as_bytes()]).text(true), ("ü".to_owned(), true));
+        assert_eq!(printed(0, &[b"a"]).text(true), (String::new(), true));
+        assert_eq!(printed(0, &[]).text(true), (String::new(), false));
+    }
+
+    #[test]
+    fn half_a_character_waits_for_its_rest() {
+        let euro = "€".as_bytes();
+        let mut output = printed(9, &[b"a", &euro[..2]]);
+        assert_eq!(output.text(false), ("a".to_owned(), false));
+        assert_eq!(output.text(true), ("a\u{fffd}".to_owned(), false));
+        output.push(&euro[2..]);
+        assert_eq!(output.text(false), ("a€".to_owned(), false));
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_is_within_its_limit_and_the_end_of_all(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 0..8),
+            limit in 0_usize..60, ended in any::<bool>(),
+        ) {
+            let mut output = Output::new(limit);
+            chunks.iter().for_each(|chunk| output.push(chunk));
+            let (text, truncated) = output.text(ended);
+            prop_assert!(text.len() <= limit && output.bytes.len() <= limit);
+            let all = chunks.concat();
+            prop_assert_eq!(output.printed(), all.len() as u64);
+            prop_assert!(truncated || !ended || text == String::from_utf8_lossy(&all));
+            prop_assert!(output.tail(7).len() <= 7);
+        }
+
+        #[test]
+        fn good_text_stays_good(text in ".{0,40}", cut in 0_usize..80, limit in 4_usize..60) {
+            let cut = cut.min(text.len());
+            let mut output = Output::new(limit);
+            output.push(&text.as_bytes()[..cut]);
+            let (half, whole) = (output.text(false).0.contains('\u{fffd}'), text.contains('\u{fffd}'));
+            prop_assert!(!half || whole);
+            output.push(&text.as_bytes()[cut..]);
+            let (kept, truncated) = output.text(true);
+            prop_assert!(text.ends_with(&kept) && truncated == (text.len() > limit));
+        }
+    }
+}

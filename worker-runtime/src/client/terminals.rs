@@ -1,0 +1,478 @@
+//! The terminals of an agent: commands, each below a guard of its own, with the end of what they print.
+//!
+//! A terminal is a pipe, no pseudo terminal: what is printed is for a program to read, and nobody types. A terminal ends
+//! as an agent does: with its command everything ends that the command started.
+
+use std::fs::File;
+use std::io::{self, PipeReader, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::Signal;
+use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::client::{ExitStatus, TerminalExited};
+use subagent_protocol::start::AgentCommand;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::mpsc;
+
+use super::output::Output;
+use super::{Event, Shop, files, walk};
+use crate::acp::asked::Command;
+use crate::acp::lines::{Line, LineSplitter};
+use crate::conversation::{Answer, Input, Refused};
+use crate::guard::{self, GuardStatus};
+use crate::shorten;
+use crate::spawn::{self, Guarded};
+
+/// So many may be open at once.
+pub(super) const MOST_TERMINALS: usize = 32;
+/// So much of the output stands in the record of a terminal's end.
+const TAIL_BYTES: usize = 4096;
+const OUTPUT_BYTES: usize = 64 * 1024;
+/// When its command has ended so much is read at most of what is in the pipe, before that is told.
+const LAST_READS: usize = 64;
+const STATUS_LINE_BYTES: usize = 16 * 1024;
+
+/// A guard with a command, and where the command prints.
+#[derive(Debug)]
+pub(crate) struct Spawned {
+    guard: Child,
+    life: File,
+    status: PipeReader,
+    output: PipeReader,
+    output_bytes: usize,
+}
+
+/// Starts a guard for a command. Blocks: runs on the thread.
+pub(super) fn spawn(shop: &Shop, command: &Command) -> Result<Spawned, Refused> {
+    let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
+    let folder =
+        walk::to_folder(&shop.place, Path::new(&*name)).map_err(|error| files::refused_cwd(&name, &error))?;
+    spawn_in(shop, command, &name, &folder).map_err(|error| {
+        Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
+    })
+}
+
+fn spawn_in(shop: &Shop, command: &Command, name: &str, folder: &OwnedFd) -> io::Result<Spawned> {
+    let (output, printed) = io::pipe()?;
+    let variable =
+        |name: String, value: &str| (Bytes64(name.into_bytes()), Bytes64(value.as_bytes().to_vec()));
+    let mut env = shop.agent.env.clone();
+    env.push(variable("PWD".to_owned(), name));
+    // For the command alone: what it gets must not change what its guard is.
+    let own = command.env.iter().filter(|(name, _)| name != spawn::MARKER);
+    env.extend(own.map(|(name, value)| variable(format!("{}{name}", guard::COMMAND_ENV), value)));
+    let guarded = AgentCommand {
+        program: command.program.clone(),
+        args: command.args.clone(),
+        // The very folder that was found, whatever its name leads to by now.
+        cwd: PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
+        env,
+        umask: shop.agent.umask,
+        nofile: shop.agent.nofile,
+    };
+    let stdio = [Stdio::null(), Stdio::from(printed.try_clone()?), Stdio::from(printed)];
+    let Guarded { guard, life, status } =
+        spawn::start_guard(&guarded, &shop.marker, shop.guard_lock.try_clone()?, stdio)?;
+    Ok(Spawned { guard, life, status, output, output_bytes: command.output_bytes })
+}
+
+/// How far a terminal is.
+#[derive(Debug)]
+enum Phase {
+    /// The guard is starting the command, for this request if it is still wanted.
+    Starting(Option<u64>),
+    /// The command runs; these requests wait for its end.
+    Running(Vec<u64>),
+    /// It has ended.
+    Exited(ExitStatus),
+}
+
+struct Terminal {
+    number: u64,
+    phase: Phase,
+    guard: Child,
+    /// It was waited for: its number may be another process' by now.
+    reaped: bool,
+    /// Its guard said its last word, or died.
+    gone: bool,
+    /// Nothing can be left below its guard.
+    clean: bool,
+    released: bool,
+    life: File,
+    output: Arc<Mutex<Output>>,
+}
+
+/// All of them.
+pub(super) struct Terminals {
+    incarnation: u64,
+    last: u64,
+    all: Vec<Terminal>,
+    answers: Vec<Input<'static>>,
+}
+
+impl Terminals {
+    pub(super) fn new(incarnation: u64) -> Self {
+        Self { incarnation, last: 0, all: Vec::new(), answers: Vec::new() }
+    }
+
+    /// How many more there may be.
+    pub(super) fn room(&self) -> usize {
+        MOST_TERMINALS.saturating_sub(self.all.len())
+    }
+
+    /// Takes a guard over. One that nobody wants any more ends at once.
+    pub(super) fn add(
+        &mut self,
+        spawned: Spawned,
+        call: Option<u64>,
+        events: &mpsc::Sender<Event>,
+    ) -> Vec<Input<'static>> {
+        let Spawned { guard, life, status, output: pipe, output_bytes } = spawned;
+        self.last += 1;
+        let output = Arc::new(Mutex::new(Output::new(output_bytes)));
+        let mut terminal = Terminal {
+            number: self.last,
+            phase: Phase::Starting(call),
+            guard,
+            reaped: false,
+            gone: false,
+            clean: false,
+            released: false,
+            life,
+            output: Arc::clone(&output),
+        };
+        let pipes = spawn::receiver(pipe).and_then(|pipe| Ok((pipe, spawn::receiver(status)?)));
+        let mut answers = Vec::new();
+        match pipes {
+            Ok((pipe, status)) => {
+                tokio::spawn(listen(self.last, pipe, status, output, events.clone()));
+            }
+            Err(error) => {
+                // Without its status there is nobody to say that it ended: it is ended as one whose guard died.
+                (terminal.gone, terminal.released) = (true, true);
+                let outcome = Err(Refused::internal(format!("cannot listen to the command: {error}")));
+                answers.extend(call.map(|call| Input::CallDone { call, outcome }));
+            }
+        }
+        if call.is_none() {
+            terminal.release();
+        }
+        self.all.push(terminal);
+        answers
+    }
+
+    fn find(&mut self, id: &str) -> Result<&mut Terminal, Refused> {
+        let incarnation = self.incarnation;
+        let of_this_name = |terminal: &&mut Terminal| {
+            let known = !matches!(terminal.phase, Phase::Starting(_)) && !terminal.released;
+            known && name(incarnation, terminal.number) == id
+        };
+        let unknown = || Refused::not_found(format!("no such terminal: {}", shorten::text(id, 100)));
+        self.all.iter_mut().find(of_this_name).ok_or_else(unknown)
+    }
+
+    pub(super) fn output(&mut self, id: &str) -> Result<Answer, Refused> {
+        let terminal = self.find(id)?;
+        let exit = match &terminal.phase {
+            Phase::Exited(exit) => Some(exit.clone()),
+            Phase::Starting(_) | Phase::Running(_) => None,
+        };
+        let (text, truncated) = lock(&terminal.output).text(exit.is_some());
+        Ok(Answer::Output { text, truncated, exit })
+    }
+
+    pub(super) fn wait_for_exit(&mut self, id: &str, call: u64) -> Option<Result<Answer, Refused>> {
+        let terminal = match self.find(id) {
+            Ok(terminal) => terminal,
+            Err(refused) => return Some(Err(refused)),
+        };
+        match &mut terminal.phase {
+            Phase::Exited(exit) => Some(Ok(Answer::Exited(exit.clone()))),
+            Phase::Running(waiting) => {
+                waiting.push(call);
+                None
+            }
+            Phase::Starting(_) => Some(Err(Refused::internal("the terminal has not started"))),
+        }
+    }
+
+    pub(super) fn kill(&mut self, id: &str) -> Result<Answer, Refused> {
+        self.find(id)?.end();
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn release(&mut self, id: &str) -> Result<Answer, Refused> {
+        let waiting = self.find(id)?.release();
+        let released = |call| Input::CallDone {
+            call,
+            outcome: Err(Refused::not_found("the terminal was released meanwhile")),
+        };
+        self.answers.extend(waiting.into_iter().map(released));
+        self.sweep();
+        Ok(Answer::Done)
+    }
+
+    /// Answers to others, since the last time.
+    pub(super) fn answers(&mut self) -> Vec<Input<'static>> {
+        std::mem::take(&mut self.answers)
+    }
+
+    pub(super) fn drop_call(&mut self, call: u64) {
+        for terminal in &mut self.all {
+            match &mut terminal.phase {
+                Phase::Starting(starter) if *starter == Some(call) => {
+                    terminal.release();
+                }
+                Phase::Running(waiting) => waiting.retain(|waiting| *waiting != call),
+                Phase::Starting(_) | Phase::Exited(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn end_all(&mut self) {
+        for terminal in &mut self.all {
+            terminal.release();
+        }
+        self.sweep();
+    }
+
+    pub(super) fn guard_says(&mut self, number: u64, status: GuardStatus) -> Vec<Input<'static>> {
+        let id = name(self.incarnation, number);
+        let Some(terminal) = self.all.iter_mut().find(|terminal| terminal.number == number) else {
+            return Vec::new();
+        };
+        match status {
+            GuardStatus::Spawned { .. } => match terminal.phase {
+                Phase::Starting(call) => {
+                    terminal.phase = Phase::Running(Vec::new());
+                    let created =
+                        |call| Input::CallDone { call, outcome: Ok(Answer::Created { terminal: id }) };
+                    call.map(created).into_iter().collect()
+                }
+                Phase::Running(_) | Phase::Exited(_) => Vec::new(),
+            },
+            GuardStatus::SpawnFailed { message, .. } => {
+                terminal.clean = true;
+                terminal.not_started(message)
+            }
+            GuardStatus::Exited { code, signal, .. } => terminal.exited(id, exit_status(code, signal)),
+            GuardStatus::Clean { .. } => {
+                terminal.clean = true;
+                Vec::new()
+            }
+            GuardStatus::Ending | GuardStatus::Incomplete { .. } | GuardStatus::Unknown => Vec::new(),
+        }
+    }
+
+    pub(super) fn guard_gone(&mut self, number: u64) -> Vec<Input<'static>> {
+        let id = name(self.incarnation, number);
+        let Some(terminal) = self.all.iter_mut().find(|terminal| terminal.number == number) else {
+            return Vec::new();
+        };
+        terminal.gone = true;
+        let inputs = match terminal.phase {
+            Phase::Starting(_) => terminal.not_started("it was ended before it had started".to_owned()),
+            // How it ended cannot be learnt any more.
+            Phase::Running(_) => terminal.exited(id, ExitStatus::default()),
+            Phase::Exited(_) => Vec::new(),
+        };
+        self.reap();
+        inputs
+    }
+
+    pub(super) fn reap(&mut self) {
+        for terminal in self.all.iter_mut().filter(|terminal| !terminal.reaped) {
+            // An error is: somebody else has waited for it, when the processes of a dead guard were ended.
+            terminal.reaped = !matches!(terminal.guard.try_wait(), Ok(None));
+        }
+        self.sweep();
+    }
+
+    fn sweep(&mut self) {
+        self.all.retain(|terminal| !(terminal.released && terminal.has_ended()));
+    }
+
+    pub(super) fn all_ended(&self) -> bool {
+        self.all.iter().all(Terminal::has_ended)
+    }
+
+    pub(super) fn has_lost(&self) -> bool {
+        self.all.iter().any(|terminal| terminal.gone && !terminal.clean)
+    }
+
+    pub(super) fn rescued(&mut self) {
+        for terminal in self.all.iter_mut().filter(|terminal| terminal.gone) {
+            terminal.clean = true;
+        }
+        self.reap();
+    }
+
+    pub(super) fn guards(&self) -> Vec<i32> {
+        let alive = self.all.iter().filter(|terminal| !terminal.reaped && !terminal.gone);
+        alive.filter_map(|terminal| i32::try_from(terminal.guard.id()).ok()).collect()
+    }
+}
+
+impl Terminal {
+    fn has_ended(&self) -> bool {
+        self.gone && self.clean && self.reaped
+    }
+
+    /// Ends its command, with everything below it.
+    fn end(&mut self) {
+        // One byte: the pipe is empty but for the few that were written before. A guard that is gone needs no telling.
+        if !self.gone {
+            let _ = self.life.write_all(&[guard::END]);
+        }
+    }
+
+    /// Ends it for good; gives the requests that waited for its end.
+    fn release(&mut self) -> Vec<u64> {
+        if std::mem::replace(&mut self.released, true) {
+            return Vec::new();
+        }
+        self.end();
+        lock(&self.output).forget();
+        match &mut self.phase {
+            Phase::Starting(call) => *call = None,
+            Phase::Running(waiting) => return std::mem::take(waiting),
+            Phase::Exited(_) => {}
+        }
+        Vec::new()
+    }
+
+    fn not_started(&mut self, message: String) -> Vec<Input<'static>> {
+        self.released = true;
+        let call = match &mut self.phase {
+            Phase::Starting(call) => call.take(),
+            Phase::Running(_) | Phase::Exited(_) => None,
+        };
+        let done = |call| Input::CallDone { call, outcome: Err(Refused::internal(message)) };
+        call.map(done).into_iter().collect()
+    }
+
+    fn exited(&mut self, terminal_id: String, exit: ExitStatus) -> Vec<Input<'static>> {
+        let waiting = match std::mem::replace(&mut self.phase, Phase::Exited(exit.clone())) {
+            Phase::Running(waiting) => waiting,
+            Phase::Starting(_) | Phase::Exited(_) => Vec::new(),
+        };
+        let (output_bytes, tail) = {
+            let output = lock(&self.output);
+            (output.printed(), output.tail(TAIL_BYTES))
+        };
+        let exited = TerminalExited { terminal_id, exit_status: exit.clone(), output_bytes, tail };
+        let done = waiting
+            .into_iter()
+            .map(|call| Input::CallDone { call, outcome: Ok(Answer::Exited(exit.clone())) });
+        std::iter::once(Input::TerminalExited(exited)).chain(done).collect()
+    }
+}
+
+fn name(incarnation: u64, number: u64) -> String {
+    format!("term_{incarnation}_{number}")
+}
+
+fn exit_status(code: Option<i32>, signal: Option<i32>) -> ExitStatus {
+    let signal = signal.map(|number| match Signal::try_from(number) {
+        Ok(signal) => signal.as_str().to_owned(),
+        Err(_) => format!("signal {number}"),
+    });
+    ExitStatus { exit_code: code.and_then(|code| u32::try_from(code).ok()), signal }
+}
+
+fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes in what a command prints and what its guard says, until the guard is gone.
+async fn listen(
+    terminal: u64,
+    pipe: Receiver,
+    status: Receiver,
+    output: Arc<Mutex<Output>>,
+    events: mpsc::Sender<Event>,
+) {
+    let mut pipe = Some(pipe);
+    let mut lines = LineSplitter::new(STATUS_LINE_BYTES);
+    loop {
+        tokio::select! {
+            () = readable(pipe.as_ref()) => {
+                if read(pipe.as_ref(), &output) == Read::End {
+                    pipe = None;
+                }
+            }
+            () = readable(Some(&status)) => {
+                let mut bytes = Vec::with_capacity(4096);
+                match status.try_read_buf(&mut bytes) {
+                    Err(error) if would_block(&error) => continue,
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => {}
+                }
+                let mut said = Vec::new();
+                lines.feed(&bytes, |line| if let Line::Whole(line) = line {
+                    // A line that cannot be read is a newer guard's.
+                    said.extend(serde_json::from_slice::<GuardStatus>(line).ok());
+                });
+                for status in said {
+                    if matches!(status, GuardStatus::Exited { .. }) {
+                        // All that the command itself has printed is in the pipe.
+                        drain(pipe.as_ref(), &output);
+                    }
+                    if events.send(Event::Guard { terminal, status }).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+    drain(pipe.as_ref(), &output);
+    // Nobody is left to tell.
+    let _ = events.send(Event::GuardGone { terminal }).await;
+}
+
+async fn readable(pipe: Option<&Receiver>) {
+    match pipe {
+        Some(pipe) => {
+            // An error shows up again when it is read.
+            let _ = pipe.readable().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Read {
+    More,
+    NotNow,
+    End,
+}
+
+fn read(pipe: Option<&Receiver>, output: &Mutex<Output>) -> Read {
+    let Some(pipe) = pipe else { return Read::End };
+    let mut bytes = Vec::with_capacity(OUTPUT_BYTES);
+    match pipe.try_read_buf(&mut bytes) {
+        Ok(0) => Read::End,
+        Ok(_) => {
+            lock(output).push(&bytes);
+            Read::More
+        }
+        Err(error) if would_block(&error) => Read::NotNow,
+        Err(_) => Read::End,
+    }
+}
+
+/// Reads what is there; what goes on printing is not waited for.
+fn drain(pipe: Option<&Receiver>, output: &Mutex<Output>) {
+    for _ in 0..LAST_READS {
+        if read(pipe, output) != Read::More {
+            return;
+        }
+    }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

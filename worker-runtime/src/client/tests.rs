@@ -1,0 +1,371 @@
+//! The rule about paths: everything within the roots, nothing outside, whatever links say and whoever changes them.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::files;
+use super::walk::{self, Place};
+use crate::acp::requests::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND};
+use crate::conversation::{Answer, Refused};
+
+const SECRET: &str = "outside";
+
+/// A workspace `in` with a file, and a folder `out` beside it.
+struct World {
+    base: PathBuf,
+    place: Place,
+    _folder: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        for path in ["in/sub/deep", "out/sub", "also"] {
+            fs::create_dir_all(base.join(path)).unwrap();
+        }
+        fs::write(base.join("in/file"), "inside").unwrap();
+        fs::write(base.join("out/file"), SECRET).unwrap();
+        fs::write(base.join("out/sub/file"), SECRET).unwrap();
+        let place = Place { roots: vec![base.join("in")], private: Vec::new() };
+        Self { base, place, _folder: folder }
+    }
+
+    fn path(&self, path: &str) -> String {
+        self.base.join(path).to_str().unwrap().to_owned()
+    }
+
+    fn link(&self, target: impl AsRef<Path>, path: &str) {
+        symlink(target, self.base.join(path)).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Result<String, Refused> {
+        match files::read(&self.place, &self.path(path), None, None)? {
+            Answer::Content(text) => Ok(text),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&self, path: &str, content: &str) -> Result<(), Refused> {
+        files::write(&self.place, 0o022, &self.path(path), content).map(drop)
+    }
+
+    fn here(&self, path: &str) -> String {
+        fs::read_to_string(self.base.join(path)).unwrap()
+    }
+
+    fn nothing_outside_was_touched(&self) {
+        assert_eq!(
+            (self.here("out/file"), self.here("out/sub/file")),
+            (SECRET.to_owned(), SECRET.to_owned())
+        );
+        let names = |path: &str| fs::read_dir(self.base.join(path)).unwrap().count();
+        assert_eq!((names("out"), names("out/sub"), names("also")), (2, 1, 0));
+    }
+}
+
+fn code<T>(outcome: Result<T, Refused>) -> i32 {
+    outcome.map(|_| 0).unwrap_or_else(|refused| refused.code)
+}
+
+#[test]
+fn a_file_is_read_and_written_where_it_is() {
+    let world = World::new();
+    assert_eq!(world.read("in/./sub/../file").unwrap(), "inside");
+    world.write("in/file", "shorter").unwrap();
+    world.write("in/file", "s").unwrap();
+    assert_eq!(world.here("in/file"), "s");
+    world.write("in/new", "").unwrap();
+    world.write("in/a/b/c", "ä\r\n").unwrap();
+    assert_eq!((world.here("in/new"), world.here("in/a/b/c")), (String::new(), "ä\r\n".to_owned()));
+    let mode = |path: &str| fs::metadata(world.base.join(path)).unwrap().mode() & 0o7777;
+    assert_eq!(
+        (mode("in/new"), mode("in/a"), mode("in/a/b/c")),
+        (0o644, 0o755, 0o644),
+        "as the agent's own files"
+    );
+}
+
+#[test]
+fn a_file_that_is_written_keeps_what_it_is() {
+    let world = World::new();
+    let path = world.base.join("in/file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
+    fs::hard_link(&path, world.base.join("in/other")).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    world.write("in/file", "new").unwrap();
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((before.ino(), before.mode(), before.uid()), (after.ino(), after.mode(), after.uid()));
+    assert_eq!(world.here("in/other"), "new");
+    assert_eq!(fs::read_dir(world.base.join("in")).unwrap().count(), 3, "nothing is left beside it");
+}
+
+#[test]
+fn links_that_stay_inside_are_followed() {
+    let world = World::new();
+    world.link("file", "in/one");
+    world.link("../one", "in/sub/two");
+    world.link(world.path("in/sub/two"), "in/three");
+    world.link("sub", "in/folder");
+    world.link("../out/../in/file", "in/around");
+    for path in ["in/one", "in/sub/two", "in/three", "in/folder/two", "in/folder/../file"] {
+        assert_eq!(world.read(path).unwrap(), "inside", "{path}");
+    }
+    assert_eq!(code(world.read("in/around")), INVALID_PARAMS, "not by way of another folder");
+    world.write("in/three", "through three links").unwrap();
+    assert_eq!(world.here("in/file"), "through three links");
+    assert!(world.base.join("in/three").is_symlink());
+    world.link("made", "in/dangling");
+    world.write("in/dangling", "x").unwrap();
+    assert_eq!(world.here("in/made"), "x");
+    assert_eq!(code(world.read("in/nothing")), RESOURCE_NOT_FOUND);
+}
+
+#[test]
+fn nothing_leads_out() {
+    let world = World::new();
+    world.link("../out/file", "in/relative");
+    world.link(world.path("out/file"), "in/absolute");
+    world.link("../out", "in/folder");
+    world.link("absolute", "in/chain");
+    world.link("folder/sub", "in/chained");
+    world.link("/", "in/root");
+    world.link("/proc/self/cwd/..", "in/magic");
+    world.link("../out/new", "in/dangling");
+    world.link("loop", "in/loop");
+    let out = world.path("out/file");
+    for path in [
+        "out/file",
+        "in/../out/file",
+        "in/sub/../../out/file",
+        "in/relative",
+        "in/absolute",
+        "in/folder/file",
+        "in/chain",
+        "in/chained/file",
+        "in/dangling",
+        "in/loop",
+        "in/magic/x",
+        "in-beside/file",
+        "also/new",
+        "in/nothing/../../out/file",
+        &format!("in/root{out}"),
+        &format!("in/{}{out}", "../".repeat(60)),
+    ] {
+        let (read, written) = (code(world.read(path)), code(world.write(path, "written")));
+        assert!([INVALID_PARAMS, RESOURCE_NOT_FOUND].contains(&read), "{path}: {read}");
+        assert_eq!(written, INVALID_PARAMS, "{path}");
+    }
+    assert!(!world.base.join("in-beside").exists());
+    world.nothing_outside_was_touched();
+}
+
+#[test]
+fn several_roots_are_one_place() {
+    let mut world = World::new();
+    world.place.roots.push(world.base.join("also"));
+    world.link("in", "by-another-name");
+    world.place.roots.push(world.base.join("by-another-name"));
+    world.link("../also/file", "in/across");
+    world.write("in/across", "x").unwrap();
+    assert_eq!(world.read("also/file").unwrap(), "x");
+    assert_eq!(world.read("in/../also/file").unwrap(), "x");
+    assert_eq!(world.read("by-another-name/file").unwrap(), "inside");
+    world.place.roots.push(world.base.join("gone"));
+    assert_eq!(
+        world.read("in/file").unwrap(),
+        "inside",
+        "a root that is not there says nothing about others"
+    );
+    assert_eq!(code(world.read("gone/file")), RESOURCE_NOT_FOUND);
+    assert_eq!(code(world.read("in/../out/file")), INVALID_PARAMS);
+}
+
+#[test]
+fn what_is_private_is_closed() {
+    let mut world = World::new();
+    fs::create_dir_all(world.base.join("in/.subagent/state/deep")).unwrap();
+    fs::write(world.base.join("in/.subagent/state/state.db"), SECRET).unwrap();
+    fs::write(world.base.join("in/.subagent/config.yaml"), "ours").unwrap();
+    world.place.private.push(world.base.join("in/.subagent/state"));
+    world.link(".subagent/state", "in/shortcut");
+    for path in ["in/.subagent/state/state.db", "in/shortcut/state.db", "in/.subagent/state/deep/../state.db"]
+    {
+        assert_eq!(
+            (code(world.read(path)), code(world.write(path, "x"))),
+            (INVALID_PARAMS, INVALID_PARAMS),
+            "{path}"
+        );
+    }
+    assert_eq!(code(world.write("in/.subagent/state/new/file", "x")), INVALID_PARAMS);
+    assert!(walk::to_folder(&world.place, &world.base.join("in/.subagent/state/deep")).is_err());
+    assert_eq!(world.read("in/.subagent/config.yaml").unwrap(), "ours");
+    world.place.roots = vec![world.base.join("in/.subagent/state/deep")];
+    assert_eq!(code(world.write("in/.subagent/state/deep/x", "x")), INVALID_PARAMS, "also as a root");
+    assert_eq!(world.here("in/.subagent/state/state.db"), SECRET);
+}
+
+#[test]
+fn only_regular_files_are_opened_and_nothing_waits() {
+    let world = World::new();
+    nix::unistd::mkfifo(&world.base.join("in/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(world.base.join("in/socket")).unwrap();
+    world.link("pipe", "in/link");
+    for (path, what) in [
+        ("in/pipe", "named pipe"),
+        ("in/link", "named pipe"),
+        ("in/socket", "socket"),
+        ("in/sub", "folder"),
+        ("in", "folder"),
+    ] {
+        for refused in [world.read(path).unwrap_err(), world.write(path, "x").unwrap_err()] {
+            assert_eq!(refused.code, INVALID_PARAMS);
+            assert!(refused.message.contains(what), "{}", refused.message);
+        }
+    }
+    assert!(fs::metadata(world.base.join("in/pipe")).unwrap().file_type().is_fifo());
+    let devices = Place { roots: vec!["/dev".into()], private: Vec::new() };
+    let refused = files::read(&devices, "/dev/zero", None, None).unwrap_err();
+    assert!(refused.message.contains("a device"), "{}", refused.message);
+}
+
+#[test]
+fn a_file_below_a_file_and_a_name_that_is_too_long_are_errors() {
+    let world = World::new();
+    for path in
+        ["in/file/below".to_owned(), format!("in/{}", "n".repeat(300)), format!("in/{}x", "d/".repeat(1000))]
+    {
+        assert_ne!(code(world.write(&path, "x")), 0, "{path}");
+        assert_ne!(code(world.read(&path)), 0, "{path}");
+    }
+}
+
+#[test]
+fn text_is_utf8_and_of_bounded_length() {
+    let world = World::new();
+    fs::write(world.base.join("in/file"), b"good\n\xff\n").unwrap();
+    let refused = world.read("in/file").unwrap_err();
+    assert_eq!((refused.code, refused.message.contains("not UTF-8 text (at byte 5")), (INTERNAL_ERROR, true));
+    let page = files::read(&world.place, &world.path("in/file"), Some(1), Some(1)).unwrap();
+    assert_eq!(page, Answer::Content("good\n".to_owned()));
+    let huge = fs::File::create(world.base.join("in/huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let refused = world.read("in/huge").unwrap_err();
+    assert!(
+        refused.code == INVALID_PARAMS && refused.message.contains("ask for fewer lines"),
+        "{}",
+        refused.message
+    );
+}
+
+/// A thread exchanges a folder and a link to the outside while files are read and written through that name.
+#[test]
+fn no_race_leads_out() {
+    let world = World::new();
+    fs::write(world.base.join("in/sub/file"), "inside").unwrap();
+    world.link("../out/sub", "in/trap");
+    let (done, base) = (AtomicBool::new(false), &world.base);
+    let (mut inside, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let swap = scope.spawn(|| {
+            let mut swaps = 0;
+            while !done.load(Ordering::Relaxed) || swaps < 3000 {
+                // Both names are exchanged in one step: neither is missing at any time.
+                let (one, other) = (base.join("in/sub"), base.join("in/trap"));
+                let here = rustix::fs::CWD;
+                rustix::fs::renameat_with(here, &one, here, &other, rustix::fs::RenameFlags::EXCHANGE)
+                    .unwrap();
+                swaps += 1;
+            }
+            swaps
+        });
+        for round in 0..1000 {
+            match world.read("in/sub/file") {
+                Ok(text) => {
+                    assert_ne!(text, SECRET, "round {round}");
+                    inside += 1;
+                }
+                Err(_) => refused += 1,
+            }
+            let _ = world.write("in/sub/file", "inside");
+            let _ = world.write("in/sub/new/file", "inside");
+            let _ = walk::to_folder(&world.place, &world.base.join("in/sub/new"));
+        }
+        done.store(true, Ordering::Relaxed);
+        swap.join().unwrap();
+    });
+    assert!(inside + refused == 1000);
+    world.nothing_outside_was_touched();
+}
+
+/// A name is a pipe, a link to the outside or a file, and changes all the time.
+#[test]
+fn no_race_waits_for_a_pipe() {
+    let world = World::new();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let path = world.base.join("in/it");
+            while !done.load(Ordering::Relaxed) {
+                let _ = nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU);
+                let _ = fs::remove_file(&path);
+                let _ = symlink("../out/file", &path);
+                let _ = fs::remove_file(&path);
+                let _ = fs::write(&path, "inside");
+                let _ = fs::remove_file(&path);
+            }
+        });
+        for _ in 0..1000 {
+            if let Ok(text) = world.read("in/it") {
+                assert_ne!(text, SECRET);
+            }
+            let _ = world.write("in/it", "inside");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    world.nothing_outside_was_touched();
+}
+
+fn any_name() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just(".."), Just("a"), Just("b"), Just("c"), Just("file")]
+}
+
+fn any_target() -> impl Strategy<Value = (bool, Vec<&'static str>)> {
+    (any::<bool>(), prop::collection::vec(any_name(), 1..6))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// What is read is what the system itself would read, if that is inside; and nothing outside is ever touched.
+    #[test]
+    fn any_chain_of_links_ends_inside_or_in_an_error(
+        links in prop::collection::vec((prop::collection::vec(any_name(), 1..3), any_target()), 0..7),
+        path in prop::collection::vec(any_name(), 1..7),
+    ) {
+        let world = World::new();
+        fs::create_dir_all(world.base.join("in/a/b")).unwrap();
+        fs::write(world.base.join("in/a/file"), "inside").unwrap();
+        for (name, (absolute, target)) in links {
+            let place = world.base.join("in").join(name.join("/"));
+            let inside = place.parent().and_then(|parent| parent.canonicalize().ok()).is_some_and(|parent| parent.starts_with(world.base.join("in")));
+            let target = target.join("/");
+            let target = if absolute { world.base.join("in").join(target) } else { target.into() };
+            if inside && place.file_name().is_some() {
+                let _ = symlink(target, place);
+            }
+        }
+        let path = format!("in/{}", path.join("/"));
+        let real = world.base.join(&path).canonicalize().ok();
+        let inside = real.as_ref().is_some_and(|real| real.starts_with(world.base.join("in")) && real.is_file());
+        let read = world.read(&path);
+        prop_assert_eq!(inside, read == Ok("inside".to_owned()), "{} leads to {:?}: {:?}", path, real, read);
+        let _ = world.write(&path, "inside");
+        world.nothing_outside_was_touched();
+    }
+}

@@ -1,0 +1,260 @@
+//! From an absolute path to a file within the workspace, without a way out of it.
+//!
+//! The path is walked one name at a time, each opened below the folder before it without following a link, and every
+//! folder on the way stays open. A link is read and its target walked in the same way; `..` goes back to the folder that
+//! we came from, never to what the file system says is above. So whoever exchanges folders and links meanwhile changes
+//! where we get to within the roots, and nothing else. What is found is held by its descriptor, not by its name.
+//!
+//! Blocks: for the thread of [`super::files`]. Must not open anything but folders and links for more than a look.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::io::Errno;
+
+/// How many links are followed, as many as the system does.
+const MOST_LINKS: u32 = 40;
+/// How many folders stay open at once.
+const MOST_DEPTH: usize = 128;
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Where files may be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place {
+    /// The folders that everything is in, absolute.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Folders in which nothing is, also within the roots.
+    pub(crate) private: Vec<PathBuf>,
+}
+
+/// Why a path was not walked to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WalkError {
+    /// It leads out.
+    #[error("{0} is outside of the workspace")]
+    Outside(PathBuf),
+    /// It leads into what is ours.
+    #[error("this folder is subagent's own and closed")]
+    Private,
+    /// It has too many links or folders.
+    #[error("the path has too many {0}")]
+    TooMany(&'static str),
+    /// The system's.
+    #[error(transparent)]
+    System(#[from] Errno),
+}
+
+/// The end of a path: a name in an open folder.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The folder.
+    pub(super) folder: OwnedFd,
+    /// The name in it.
+    pub(super) name: OsString,
+    /// What it is: no link. Opened for a look. `None` when there is nothing of that name.
+    pub(super) there: Option<(OwnedFd, Stat)>,
+}
+
+struct Walk<'a> {
+    place: &'a Place,
+    private: Vec<(u64, u64)>,
+    /// The root in which we are, without links.
+    base: PathBuf,
+    /// The folders from the root on.
+    folders: Vec<OwnedFd>,
+    /// Names that are still to be walked, the next one last.
+    rest: Vec<OsString>,
+    links: u32,
+}
+
+/// Makes a folder of this name in an open one.
+pub(super) type Make<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
+
+/// Walks to a file, or to where one could be made. With `make` given, folders that are missing on the way are made by
+/// it.
+pub(super) fn to_file(place: &Place, path: &Path, make: Option<Make<'_>>) -> Result<Found, WalkError> {
+    let mut walk = Walk::begin(place, path)?;
+    loop {
+        let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
+        if is_upwards(&name) {
+            walk.up()?;
+            continue;
+        }
+        let looked = walk.look(&name);
+        let is_last = walk.rest.is_empty();
+        match (looked, make) {
+            (Ok((link, stat)), _) if kind(&stat) == FileType::Symlink => walk.follow(&link)?,
+            (Ok(there), _) if is_last => return Ok(walk.found(name, Some(there))?),
+            (Err(Errno::NOENT), _) if is_last => return Ok(walk.found(name, None)?),
+            (Ok((folder, stat)), _) => walk.enter(folder, &stat)?,
+            (Err(Errno::NOENT), Some(make)) => {
+                match make(walk.here()?, &name) {
+                    // Somebody was faster: it is looked at as it is.
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                walk.links += 1;
+                walk.within_bounds()?;
+                walk.rest.push(name);
+            }
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+}
+
+/// Walks to a folder.
+pub(super) fn to_folder(place: &Place, path: &Path) -> Result<OwnedFd, WalkError> {
+    let mut walk = Walk::begin(place, path)?;
+    while let Some(name) = walk.rest.pop() {
+        if is_upwards(&name) {
+            walk.up()?;
+            continue;
+        }
+        let (found, stat) = walk.look(&name)?;
+        if kind(&stat) == FileType::Symlink {
+            walk.follow(&found)?;
+        } else {
+            walk.enter(found, &stat)?;
+        }
+    }
+    walk.folders.pop().ok_or(WalkError::System(Errno::NOTDIR))
+}
+
+impl<'a> Walk<'a> {
+    fn begin(place: &'a Place, path: &Path) -> Result<Self, WalkError> {
+        let private = place.private.iter().filter_map(|path| rustix::fs::stat(path).ok());
+        let private = private.map(|stat| (stat.st_dev, stat.st_ino)).collect();
+        let mut walk =
+            Walk { place, private, base: PathBuf::new(), folders: Vec::new(), rest: Vec::new(), links: 0 };
+        walk.restart(path)?;
+        Ok(walk)
+    }
+
+    /// Begins at the root that an absolute path is in, by its name or by what that leads to; the deepest counts.
+    fn restart(&mut self, path: &Path) -> Result<(), WalkError> {
+        let mut best: Option<(PathBuf, &Path)> = None;
+        let mut missing = None;
+        for root in &self.place.roots {
+            // Where a root is, is the worker's own affair: no agent can ask for that to be changed. One that is not
+            // there says nothing about the others.
+            let real = match std::fs::canonicalize(root) {
+                Ok(real) => real,
+                Err(error) => {
+                    missing = missing.or_else(|| path.starts_with(root).then(|| system(&error)));
+                    continue;
+                }
+            };
+            let rest = [root.as_path(), &real].into_iter().filter_map(|root| path.strip_prefix(root).ok());
+            let Some(rest) = rest.min_by_key(|rest| rest.as_os_str().len()) else { continue };
+            if best.as_ref().is_none_or(|(_, other)| rest.as_os_str().len() < other.as_os_str().len()) {
+                best = Some((real, rest));
+            }
+        }
+        let Some((base, rest)) = best else {
+            return Err(missing.unwrap_or_else(|| WalkError::Outside(path.to_owned())));
+        };
+        if self.place.private.iter().any(|private| base.starts_with(private)) {
+            return Err(WalkError::Private);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&base, flags, Mode::empty())?;
+        self.folders.clear();
+        self.push(rest);
+        self.base = base;
+        let stat = fstat(&folder)?;
+        self.enter(folder, &stat)
+    }
+
+    fn push(&mut self, path: &Path) {
+        let names = path.components().filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from("..")),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+        });
+        let names: Vec<OsString> = names.collect();
+        self.rest.extend(names.into_iter().rev());
+    }
+
+    fn here(&self) -> Result<&OwnedFd, WalkError> {
+        self.folders.last().ok_or(WalkError::System(Errno::NOTDIR))
+    }
+
+    fn look(&self, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
+        let folder = self.folders.last().ok_or(Errno::NOTDIR)?;
+        let found = openat(folder, name, LOOK, Mode::empty())?;
+        let stat = fstat(&found)?;
+        Ok((found, stat))
+    }
+
+    fn enter(&mut self, folder: OwnedFd, stat: &Stat) -> Result<(), WalkError> {
+        if kind(stat) != FileType::Directory {
+            return Err(Errno::NOTDIR.into());
+        }
+        if self.private.contains(&(stat.st_dev, stat.st_ino)) {
+            return Err(WalkError::Private);
+        }
+        self.folders.push(folder);
+        self.within_bounds()
+    }
+
+    fn within_bounds(&self) -> Result<(), WalkError> {
+        if self.links > MOST_LINKS {
+            return Err(WalkError::TooMany("links"));
+        }
+        if self.folders.len() > MOST_DEPTH {
+            return Err(WalkError::TooMany("folders"));
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), WalkError> {
+        self.links += 1;
+        self.within_bounds()?;
+        let target = readlinkat(link, "", Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        if target.is_absolute() {
+            self.restart(&target)
+        } else {
+            self.push(&target);
+            Ok(())
+        }
+    }
+
+    /// The folder that we came from. From a root on it goes by the root's name: another root may be beside it.
+    fn up(&mut self) -> Result<(), WalkError> {
+        if self.folders.len() > 1 {
+            self.folders.pop();
+            return Ok(());
+        }
+        self.links += 1;
+        self.within_bounds()?;
+        let mut path = self.base.parent().unwrap_or(&self.base).to_owned();
+        path.extend(self.rest.drain(..).rev());
+        self.restart(&path)
+    }
+
+    fn found(mut self, name: OsString, there: Option<(OwnedFd, Stat)>) -> Result<Found, Errno> {
+        if let Some((_, stat)) = &there
+            && kind(stat) == FileType::Directory
+        {
+            return Err(Errno::ISDIR);
+        }
+        let folder = self.folders.pop().ok_or(Errno::NOTDIR)?;
+        Ok(Found { folder, name, there })
+    }
+}
+
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn is_upwards(name: &OsStr) -> bool {
+    name == ".."
+}
+
+fn system(error: &std::io::Error) -> WalkError {
+    WalkError::System(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}

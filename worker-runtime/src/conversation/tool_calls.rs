@@ -1,0 +1,144 @@
+//! The tool calls that the agent told of last: some agents ask for a permission with nothing but the id of one, and nobody
+//! can answer a question that does not say what it is about. Decides nothing; what is known is written down beside the
+//! request, to the letter.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// A question follows its call at once; so many may be under way at the same time.
+const MOST: usize = 32;
+/// A longer one is not remembered: what an agent sends must not fill the memory.
+const LONGEST: usize = 64 * 1024;
+/// The update that tells of a call.
+const KIND: &str = "tool_call";
+
+#[derive(Deserialize)]
+struct Told<'a> {
+    #[serde(borrow)]
+    update: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Id<'a> {
+    #[serde(borrow)]
+    tool_call_id: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    #[serde(borrow)]
+    tool_call: Call<'a>,
+}
+
+/// What a request has to say by itself: a title, and either what goes into the tool or what comes of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Call<'a> {
+    #[serde(borrow)]
+    tool_call_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    title: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    raw_input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// Those that are remembered, the latest last.
+#[derive(Default)]
+pub(super) struct ToolCalls(VecDeque<(String, Box<RawValue>)>);
+
+impl ToolCalls {
+    /// The agent sent an update.
+    pub(super) fn told(&mut self, kind: &str, params: &RawValue) {
+        if kind != KIND || params.get().len() > LONGEST {
+            return;
+        }
+        let Ok(Told { update }) = serde_json::from_str(params.get()) else { return };
+        let Ok(Id { tool_call_id }) = serde_json::from_str(update.get()) else { return };
+        self.0.retain(|(id, _)| *id != tool_call_id);
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back((tool_call_id.into_owned(), update.to_owned()));
+    }
+
+    /// What was told of the call that a permission is asked for, unless the request says enough.
+    pub(super) fn behind(&self, params: &RawValue) -> Option<Box<RawValue>> {
+        let Asked { tool_call } = serde_json::from_str(params.get()).ok()?;
+        let titled = tool_call.title.is_some_and(|title| !title.trim().is_empty());
+        let said = |value: Option<&RawValue>| value.is_some_and(|value| !["{}", "[]"].contains(&value.get()));
+        if titled && (said(tool_call.raw_input) || said(tool_call.content)) {
+            return None;
+        }
+        self.0.iter().find(|(id, _)| *id == tool_call.tool_call_id).map(|(_, update)| update.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn raw(value: &Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(value).unwrap()
+    }
+
+    fn call(id: &str, title: &str) -> Value {
+        json!({"sessionUpdate": KIND, "toolCallId": id, "title": title})
+    }
+
+    fn told(calls: &mut ToolCalls, update: &Value) {
+        calls.told(KIND, &raw(&json!({"sessionId": "s", "update": update})));
+    }
+
+    fn behind(calls: &ToolCalls, tool_call: &Value) -> Option<Value> {
+        let params = raw(&json!({"sessionId": "s", "toolCall": tool_call, "options": []}));
+        calls.behind(&params).map(|update| serde_json::from_str(update.get()).unwrap())
+    }
+
+    #[test]
+    fn a_request_that_only_names_a_call_gets_what_was_told_of_it_last() {
+        let mut calls = ToolCalls::default();
+        told(&mut calls, &call("a", "first"));
+        told(&mut calls, &call("b", "other"));
+        told(&mut calls, &call("a", "second"));
+        assert_eq!(behind(&calls, &json!({"toolCallId": "a", "kind": "execute"})), Some(call("a", "second")));
+        assert_eq!(behind(&calls, &json!({"toolCallId": "c"})), None);
+        let titled = json!({"toolCallId": "b", "title": "Edit files", "rawInput": {}});
+        assert_eq!(behind(&calls, &titled), Some(call("b", "other")));
+    }
+
+    #[test]
+    fn a_request_that_says_what_it_is_about_stands_alone() {
+        let mut calls = ToolCalls::default();
+        told(&mut calls, &call("a", "told"));
+        assert_eq!(
+            behind(&calls, &json!({"toolCallId": "a", "title": "x", "rawInput": {"command": "x"}})),
+            None
+        );
+        assert_eq!(behind(&calls, &json!({"toolCallId": "a", "title": "x", "content": [{}]})), None);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_what_is_not_understood_left_out() {
+        let mut calls = ToolCalls::default();
+        for number in 0..=MOST {
+            told(&mut calls, &call(&number.to_string(), "t"));
+        }
+        assert_eq!(calls.0.len(), MOST);
+        assert_eq!(behind(&calls, &json!({"toolCallId": "0"})), None);
+        told(&mut calls, &call("long", &"x".repeat(LONGEST)));
+        assert_eq!(behind(&calls, &json!({"toolCallId": "long"})), None);
+        for odd in [json!(null), json!({"toolCallId": 7}), json!([])] {
+            told(&mut calls, &odd);
+            assert_eq!(behind(&calls, &odd), None);
+        }
+    }
+}
