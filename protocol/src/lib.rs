@@ -8,7 +8,9 @@ pub mod api;
 pub mod bytes64;
 pub mod clean;
 pub mod codec;
+pub mod data;
 mod depth;
+pub mod details;
 pub mod error;
 pub mod event;
 pub mod fields;
@@ -23,6 +25,7 @@ pub mod start;
 pub mod state;
 pub mod surrogates;
 pub mod time;
+pub mod tool_calls;
 pub mod until;
 pub mod update;
 

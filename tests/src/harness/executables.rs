@@ -14,11 +14,12 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "subagent",
     "subagentd",
     "subagent-runtime",
     "hostile-agent",
+    "replay-agent",
     "sdk-agent",
     "stranger",
     "libsubagent_fault_fs.so",

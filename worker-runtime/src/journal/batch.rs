@@ -191,7 +191,10 @@ const fn bit(t: RecordType) -> u32 {
     1 << t as u32
 }
 
-const ORDINARY: u32 = bit(RecordType::Update) | bit(RecordType::Notification) | bit(RecordType::Noise);
+const ORDINARY: u32 = bit(RecordType::Update)
+    | bit(RecordType::ChildUpdate)
+    | bit(RecordType::Notification)
+    | bit(RecordType::Noise);
 
 /// Whether it only tells of progress.
 pub(super) const fn ordinary(t: RecordType) -> bool {

@@ -17,3 +17,9 @@ INSERT INTO meta SELECT 'worker_key', coalesce(max(id), 0) FROM workers;
 -- What is deleted is found by these.
 CREATE INDEX approvals_of_worker ON approvals (worker);
 CREATE INDEX requests_by_age ON requests (created_at);
+
+-- details: what the agent has reported of itself and of its session (protocol::details::Details as JSON).
+ALTER TABLE workers ADD COLUMN details TEXT;
+
+-- The tool calls of a turn, which are looked through at its end.
+CREATE INDEX tool_calls ON events (turn, seq) WHERE kind IN ('tool_call', 'tool_call_update');
