@@ -3,4 +3,8 @@
 //! Must not read or decide anything: values are made in [`crate::fields`] from what an agent sent, and by the daemon's
 //! rules from what happened.
 
+#[cfg(feature = "openapi")]
+mod milestones;
 pub mod progress;
+#[cfg(feature = "openapi")]
+pub mod schema;
