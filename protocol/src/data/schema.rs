@@ -1,6 +1,6 @@
 //! The JSON Schema of events, from the types: `docs/events.schema.json`.
 //!
-//! It allows what it does not know: later versions add fields, types and kinds.
+//! It allows fields and kinds that it does not know: later versions add some.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ pub fn events() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Event",
-        "description": "An event as `watch` shows it; see events.md. Later versions may add fields, types and kinds.",
+        "description": "An event as `watch` shows it; see events.md. Later versions may add fields and kinds.",
         "allOf": rules,
         "$defs": types,
     })

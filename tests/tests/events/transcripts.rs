@@ -2,9 +2,7 @@
 //! that it became when this was last looked at.
 //!
 //! `tests/fixtures/transcripts/` has the conversations, `expected.txt` there what becomes of them; after a change that is
-//! meant, `UPDATE_TRANSCRIPTS=1 cargo test -p subagent-tests --test transcripts` writes it anew.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "all of this file is a test")]
+//! meant, `UPDATE_TRANSCRIPTS=1 cargo test -p subagent-tests --test events` writes it anew.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -16,6 +14,8 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use subagent_tests::harness::Sandbox;
+
+use super::schema;
 
 /// So many are played at the same time.
 const THREADS: usize = 8;
@@ -88,7 +88,7 @@ fn every_line_of_a_real_agent_is_journaled_to_the_letter_and_becomes_its_event()
     assert!(
         kept == text,
         "what becomes of the transcripts has changed, first here: {differs:#?}\n\
-         Is it meant? `UPDATE_TRANSCRIPTS=1 cargo test -p subagent-tests --test transcripts`"
+         Is it meant? `UPDATE_TRANSCRIPTS=1 cargo test -p subagent-tests --test events`"
     );
     sandbox.finish();
 }
@@ -108,6 +108,7 @@ fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     compare(sandbox, name, &worker);
     let events = sandbox.events(&worker);
+    schema::check(&events);
     format!("  {}\n{}", kinds(&events), ends(&events))
 }
 
