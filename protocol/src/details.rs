@@ -154,7 +154,8 @@ impl Details {
     }
 
     fn opened(&mut self, session: &Session) {
-        let value = |raw: &serde_json::value::RawValue| surrogates::parse::<Value>(raw.get()).unwrap_or(Value::Null);
+        let value =
+            |raw: &serde_json::value::RawValue| surrogates::parse::<Value>(raw.get()).unwrap_or(Value::Null);
         let info = &mut value(&session.agent)["agentInfo"];
         self.name = short(&info["name"]);
         self.version = short(&info["version"]);
@@ -197,8 +198,10 @@ impl Details {
         let Some(options) = options.as_array() else { return };
         let known: Vec<ConfigOption> = options.iter().take(MOST_OPTIONS).filter_map(config_option).collect();
         for (category, own) in [("mode", &mut self.mode), ("model", &mut self.model)] {
-            let of_category =
-                known.iter().find(|option| option.category.as_deref() == Some(category)).map(|option| &option.current_value);
+            let of_category = known
+                .iter()
+                .find(|option| option.category.as_deref() == Some(category))
+                .map(|option| &option.current_value);
             if let Some(Value::String(value)) = of_category {
                 *own = Some(value.clone());
             }

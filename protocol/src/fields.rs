@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
 use crate::data::progress::{
-    AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Notice, Nothing, Object, Plan,
-    Replayed, SessionInfo, TerminalExit, Text, ToolCall, Usage,
+    AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Object,
+    Plan, Replayed, SessionInfo, TerminalExit, Text, ToolCall, Usage,
 };
 use crate::update;
 
@@ -22,11 +22,9 @@ pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
     match kind {
         "tool_call" | "tool_call_update" => shown(&tool_call(&said)),
         "plan" => shown(&Plan { entries: said.objects("entries") }),
-        "usage" => shown(&Usage {
-            used: said.number("used"),
-            size: said.number("size"),
-            cost: said.object("cost"),
-        }),
+        "usage" => {
+            shown(&Usage { used: said.number("used"), size: said.number("size"), cost: said.object("cost") })
+        }
         "mode" => shown(&Mode { current_mode_id: said.text("currentModeId") }),
         "available_commands" => {
             shown(&AvailableCommands { available_commands: said.objects("availableCommands") })

@@ -388,8 +388,7 @@ mod tests {
     fn an_answer_is_kept_beside_the_end_to_the_letter() {
         let text = r#"{"stopReason" : "end_turn","x":1e3}"#;
         let answer = RawValue::from_string(text.to_owned()).unwrap();
-        let end =
-            TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage: None, meta: None };
+        let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage: None, meta: None };
         let body = serde_json::to_string(&TurnEndBody { end: &end, answer: Some(&answer) }).unwrap();
         assert!(body.contains(text), "{body}");
         assert_eq!(serde_json::from_str::<TurnEnd>(&body).unwrap(), end);

@@ -87,7 +87,8 @@ pub fn classify(params: &str) -> Cow<'static, str> {
 /// `None` for what cannot be read.
 fn read(params: &str) -> Option<Seen<'_>> {
     let Params { session_id, update } = serde_json::from_str(params).ok()?;
-    let session = session_id.and_then(|id| serde_json::from_str::<Word<'_>>(id.get()).ok()).map(|word| word.0);
+    let session =
+        session_id.and_then(|id| serde_json::from_str::<Word<'_>>(id.get()).ok()).map(|word| word.0);
     Some(Seen { kind: read_kind(update.get())?, session })
 }
 
@@ -229,7 +230,9 @@ mod tests {
     #[test]
     fn the_session_is_read_where_there_is_one() {
         let update = r#"{"sessionUpdate":"plan"}"#;
-        for (id, session) in [(r#""s\u0031""#, Some("s1")), (r#""\ud83d""#, Some("\u{fffd}")), ("7", None), ("null", None)] {
+        for (id, session) in
+            [(r#""s\u0031""#, Some("s1")), (r#""\ud83d""#, Some("\u{fffd}")), ("7", None), ("null", None)]
+        {
             let seen = look(&format!(r#"{{"sessionId":{id},"update":{update}}}"#)).kind.into_owned();
             assert_eq!(seen, "plan", "{id}");
             let params = format!(r#"{{"sessionId":{id},"update":{update}}}"#);

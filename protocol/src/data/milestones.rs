@@ -180,7 +180,7 @@ pub(super) mod of {
     //! Which type is whose.
 
     use super::super::progress::{
-        AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Notice, Nothing, Plan,
+        AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
         Replayed, SessionInfo, Text, ToolCall, Usage,
     };
     use super::super::schema::{Named, named};

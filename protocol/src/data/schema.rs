@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use utoipa::openapi::schema::Schema;
 use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::milestones::of;
@@ -49,18 +49,16 @@ pub fn events() -> Value {
         }
     }
     let update = json!({"$ref": reference("ProgressUpdate")});
-    rules.push(rule(
-        "type",
-        EventType::ProgressUpdate.as_str(),
-        json!({"properties": {"data": update}}),
-    ));
-    let kinds: Vec<Value> = of::kinds().into_iter().map(|(kind, named)| rule("kind", kind, add(named))).collect();
+    rules.push(rule("type", EventType::ProgressUpdate.as_str(), json!({"properties": {"data": update}})));
+    let kinds: Vec<Value> =
+        of::kinds().into_iter().map(|(kind, named)| rule("kind", kind, add(named))).collect();
     add(named::<ToolCall>());
     types.insert("ProgressUpdate".to_owned(), progress_update(kinds));
     // A permission request says of a tool call what it knows: all but how far it is.
     if let Some(mut call) = types.get("ToolCall").map(|call| call["properties"].clone())
         && let Some(call) = call.as_object_mut()
-        && let Some(asked) = types.get_mut("ApprovalRequested").and_then(|asked| asked["properties"].as_object_mut())
+        && let Some(asked) =
+            types.get_mut("ApprovalRequested").and_then(|asked| asked["properties"].as_object_mut())
     {
         call.retain(|name, _| name != "status" && name != "closedBy");
         asked.append(call);
@@ -115,7 +113,8 @@ fn adapt(value: &mut Value) {
             if let Some(Value::String(to)) = members.get_mut("$ref") {
                 *to = to.replace("#/components/schemas/", "#/$defs/");
             }
-            let required: Vec<Value> = members.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            let required: Vec<Value> =
+                members.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
             if let Some(Value::Object(properties)) = members.get_mut("properties") {
                 for (name, property) in properties {
                     if !required.contains(&Value::String(name.clone())) {

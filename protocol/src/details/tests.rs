@@ -28,7 +28,8 @@ fn started(details: &mut Details) {
 
 fn session(details: &mut Details, id: &str, opened: Value) {
     let agent = json!({"protocolVersion": 1, "agentInfo": {"name": "a", "version": "1.2"}});
-    let body = json!({"sessionId": id, "origin": "new", "contextLost": false, "agent": agent, "opened": opened});
+    let body =
+        json!({"sessionId": id, "origin": "new", "contextLost": false, "agent": agent, "opened": opened});
     take(details, RecordType::Session, None, &body);
 }
 
@@ -44,7 +45,10 @@ fn nothing_is_known_before_anything_is_reported() {
     assert_eq!(serde_json::to_value(&details).unwrap(), json!({}));
     started(&mut details);
     session(&mut details, "s", Value::Null);
-    assert_eq!(serde_json::to_value(&details).unwrap(), json!({"name": "a", "version": "1.2", "sessionId": "s"}));
+    assert_eq!(
+        serde_json::to_value(&details).unwrap(),
+        json!({"name": "a", "version": "1.2", "sessionId": "s"})
+    );
 }
 
 #[test]
@@ -77,11 +81,16 @@ fn what_came_before_the_session_is_not_overwritten_by_it() {
 #[test]
 fn use_cost_and_tokens_are_what_was_reported_last() {
     let mut details = Details::default();
-    update(&mut details, "usage", json!({"used": 5, "size": 100, "cost": {"amount": 0.25, "currency": "USD"}}));
+    update(
+        &mut details,
+        "usage",
+        json!({"used": 5, "size": 100, "cost": {"amount": 0.25, "currency": "USD"}}),
+    );
     update(&mut details, "usage", json!({"used": 7, "size": null, "cost": {"amount": "x"}}));
     assert_eq!((details.session.context_used, details.session.context_size), (Some(7), Some(100)));
     assert_eq!(details.session.cost, Some(Cost { amount: 0.25, currency: "USD".to_owned() }));
-    let end = json!({"end": "answered", "stopReason": "end_turn", "usage": {"inputTokens": 3, "outputTokens": 4}});
+    let end =
+        json!({"end": "answered", "stopReason": "end_turn", "usage": {"inputTokens": 3, "outputTokens": 4}});
     take(&mut details, RecordType::TurnEnd, None, &end);
     take(&mut details, RecordType::TurnEnd, None, &json!({"end": "answered"}));
     assert_eq!(details.session.tokens, Some(json!({"inputTokens": 3, "outputTokens": 4})));

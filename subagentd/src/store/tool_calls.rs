@@ -41,7 +41,8 @@ impl Tx<'_> {
     fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
         let asked = "SELECT e.record, e.payload FROM turns t JOIN approvals a ON a.turn = t.id JOIN events e ON e.seq = a.asked_seq
                      WHERE t.worker = ?1 AND t.no = ?2 AND a.worker = ?1 AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
-        let updates = "SELECT e.record, e.payload FROM turns t JOIN events e INDEXED BY tool_calls ON e.turn = t.id
+        let updates =
+            "SELECT e.record, e.payload FROM turns t JOIN events e INDEXED BY tool_calls ON e.turn = t.id
                        WHERE t.worker = ?1 AND t.no = ?2 AND e.kind IN ('tool_call', 'tool_call_update')
                          AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
         let (mut calls, mut bytes) = (Calls::default(), 0);

@@ -9,8 +9,8 @@ use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::state::{Carrier, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Supervisor, memory};
 use super::worker::{Handle, Snapshot};
+use super::{Supervisor, memory};
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, details, workers};
 

@@ -28,8 +28,10 @@ fn validator() -> &'static Validator {
 #[track_caller]
 pub(crate) fn check(events: &[Value]) {
     for event in events {
-        let wrong: Vec<String> =
-            validator().iter_errors(event).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        let wrong: Vec<String> = validator()
+            .iter_errors(event)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
         assert!(wrong.is_empty(), "{wrong:#?} in {event:#}");
     }
 }
@@ -65,7 +67,8 @@ fn the_schema_notices_what_is_wrong() {
 #[test]
 fn the_events_of_every_kind_of_turn_fit() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let script = "!think hm\n!tool execute make check\n!plan look|build\n!usage 10 100\n!unknown\n!noise\ndone";
+    let script =
+        "!think hm\n!tool execute make check\n!plan look|build\n!usage 10 100\n!unknown\n!noise\ndone";
     let _ = sandbox.send(&worker, script);
     sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
     for decision in ["allow", "deny"] {
@@ -92,8 +95,19 @@ fn the_events_of_every_kind_of_turn_fit() {
         check(raw["items"].as_array().unwrap());
     }
     let seen = sandbox.events(&worker);
-    for event_type in ["turn.completed", "turn.failed", "turn.canceled", "approval.decided", "approval.lost", "worker.lost",
-                       "worker.started", "worker.restarted", "worker.stopped", "progress.message", "message.sent"] {
+    for event_type in [
+        "turn.completed",
+        "turn.failed",
+        "turn.canceled",
+        "approval.decided",
+        "approval.lost",
+        "worker.lost",
+        "worker.started",
+        "worker.restarted",
+        "worker.stopped",
+        "progress.message",
+        "message.sent",
+    ] {
         assert!(seen.iter().any(|event| event["type"] == event_type), "{event_type}");
     }
     sandbox.finish();

@@ -113,7 +113,11 @@ fn what_a_command_of_the_agents_own_terminal_printed_is_shown() {
                       "terminal_exit": {"exit_code": 3, "signal": null, "terminal_id": "1"}});
     let script = Script::new(json!({}), json!({}))
         .prompted()
-        .says(call("tool_call_update", "1", json!({"status": "completed", "rawOutput": {"code": 3}, "_meta": meta})))
+        .says(call(
+            "tool_call_update",
+            "1",
+            json!({"status": "completed", "rawOutput": {"code": 3}, "_meta": meta}),
+        ))
         .answers(json!({}));
     let (sandbox, worker) = script.started();
     let _ = sandbox.send(&worker, "go");

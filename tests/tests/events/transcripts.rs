@@ -135,7 +135,8 @@ fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
         let said = ["params", "result", "error"].iter().find_map(|part| message.get(*part)).unwrap().get();
         let kept = records.iter().any(|(record, body)| !is_update(record) && body.contains(said));
         // Why a session could not be had is kept in words.
-        let in_words = said.contains(r#""code""#) && records.iter().any(|(record, _)| record == "startFailed");
+        let in_words =
+            said.contains(r#""code""#) && records.iter().any(|(record, _)| record == "startFailed");
         assert!(kept || in_words, "{name}: {said} is not in {records:#?}");
     }
     assert_eq!(updates.next(), None, "{name}");

@@ -177,7 +177,9 @@ impl Conversation {
                 self.fail_start(error, cx);
             }
             Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
-                (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, results::opened(raw), cx),
+                (Attempt::New, Some(id)) => {
+                    self.ready(id.to_owned(), attempt, &lost, results::opened(raw), cx)
+                }
                 (Attempt::New, None) => {
                     let error = errors::no_session_id(raw.get());
                     self.fail_start(error, cx);

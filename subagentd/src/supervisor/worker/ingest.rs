@@ -111,7 +111,8 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } = taken;
+        let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } =
+            taken;
         let Aside { session_id, guard, ended } = aside;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
