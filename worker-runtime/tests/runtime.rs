@@ -244,11 +244,11 @@ fn starts_that_fail_say_why() {
 fn what_a_loaded_session_replays_is_kept_apart() {
     for args in [&[][..], &["--no-capabilities"]] {
         let mut worker = Worker::new(args);
-        worker.start.session = Some("earlier".to_owned());
+        worker.start.session = Some("mini".to_owned());
         let mut runtime = worker.run();
         let mut daemon = worker.ready();
         let session = worker.wait_for(T::Session).body;
-        assert_eq!((&session["sessionId"], &session["origin"]), (&json!("earlier"), &json!("loaded")));
+        assert_eq!((&session["sessionId"], &session["origin"]), (&json!("mini"), &json!("loaded")));
         assert_eq!(daemon.prompt(1, "hi"), None);
         worker.wait_for(T::TurnEnd);
         let journal = worker.journal();
