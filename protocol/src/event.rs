@@ -171,7 +171,7 @@ impl StoredEvent {
             return surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
         };
         match record {
-            RecordType::Update => self.update_data(),
+            RecordType::Update | RecordType::ChildUpdate => self.update_data(record),
             RecordType::Notification => match surrogates::parse::<Notification>(&self.payload) {
                 Ok(notification) => json!({"method": notification.method, "kind": "notification"}),
                 Err(_) => json!({}),
@@ -209,7 +209,7 @@ impl StoredEvent {
         }
     }
 
-    fn update_data(&self) -> Value {
+    fn update_data(&self, record: RecordType) -> Value {
         let Ok(params) = surrogates::parse::<Value>(&self.payload) else { return json!({}) };
         if self.event_type == EventType::ProgressMessage {
             return json!({"role": "assistant", "text": update::text(&params)});
@@ -218,6 +218,9 @@ impl StoredEvent {
         let mut data = Map::new();
         data.insert("method".to_owned(), "session/update".into());
         data.insert("kind".to_owned(), kind.into());
+        if record == RecordType::ChildUpdate {
+            data.insert("sessionId".to_owned(), params["sessionId"].clone());
+        }
         data.extend(fields::of(kind, &params));
         Value::Object(data)
     }
@@ -226,7 +229,7 @@ impl StoredEvent {
         let payload = || surrogates::parse::<Value>(&self.payload).unwrap_or(Value::Null);
         match self.record {
             None => json!({"runtime": self.carrier, "phase": self.event_type}),
-            Some(RecordType::Update) => {
+            Some(RecordType::Update | RecordType::ChildUpdate) => {
                 let mut payload = payload();
                 json!({"runtime": "acp-stdio", "phase": "session.update", "update": payload["update"].take()})
             }
@@ -284,8 +287,8 @@ pub struct ApprovalView {
     pub message: String,
     /// The answers that are offered; never empty (without any, `allow` and `deny` are assumed).
     pub options: Vec<ApprovalOption>,
-    /// What it is asked for, as far as the agent says: `toolCallId`, `command`, `rawInput`, `content`,
-    /// `locations`, as in a tool call's `progress.update`.
+    /// What it is asked for, as far as the request or the `tool_call` before it says: the fields of
+    /// [`crate::data::progress::ToolCall`] but its status. Some agents never speak of the call elsewhere.
     #[serde(default)]
     pub tool_call: Map<String, Value>,
 }
@@ -442,7 +445,7 @@ mod tests {
             data,
             json!({
                 "requestId": "ap_0123456789", "kind": "tool.call", "message": "Permission requested for edit",
-                "toolCallId": "1", "rawInput": {"command": ["rm", "a b"]}, "command": "rm 'a b'",
+                "toolCallId": "1", "toolKind": "edit", "rawInput": {"command": ["rm", "a b"]}, "command": "rm 'a b'",
                 "locations": [{"path": "/a"}],
                 "content": [{"type": "diff", "path": "/a", "oldText": "x", "newText": "y"}],
             })

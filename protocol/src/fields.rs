@@ -3,9 +3,14 @@
 //! Only what has the expected type is taken over, everything else stays in the raw text: whoever reads a field need
 //! not look at its type. Nothing here fails.
 
+use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
-use crate::update::text;
+use crate::data::progress::{
+    AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Object,
+    Plan, Replayed, SessionInfo, TerminalExit, Text, ToolCall, Usage,
+};
+use crate::update;
 
 /// More entries than these in what an agent says of its tokens are not shown.
 const MOST_USAGE_ENTRIES: usize = 32;
@@ -13,42 +18,62 @@ const MOST_USAGE_ENTRIES: usize = 32;
 /// The fields of a `progress.update` of this kind, from the `params` of the notification.
 #[must_use]
 pub fn of(kind: &str, params: &Value) -> Map<String, Value> {
-    let mut fields = Fields { update: &params["update"], taken: Map::new() };
+    let said = Said(&params["update"]);
     match kind {
-        "tool_call" | "tool_call_update" => {
-            fields.text("title", "title");
-            fields.text("kind", "toolKind");
-            fields.text("status", "status");
-            fields.what_a_tool_does();
-        }
-        "plan" => fields.objects("entries"),
+        "tool_call" | "tool_call_update" => shown(&tool_call(&said)),
+        "plan" => shown(&Plan { entries: said.objects("entries") }),
         "usage" => {
-            fields.number("used");
-            fields.number("size");
-            fields.object("cost");
+            shown(&Usage { used: said.number("used"), size: said.number("size"), cost: said.object("cost") })
         }
-        "mode" => fields.text("currentModeId", "currentModeId"),
-        "available_commands" => fields.objects("availableCommands"),
-        "config_option" => fields.objects("configOptions"),
+        "mode" => shown(&Mode { current_mode_id: said.text("currentModeId") }),
+        "available_commands" => {
+            shown(&AvailableCommands { available_commands: said.objects("availableCommands") })
+        }
+        "config_option" => shown(&ConfigOptions { config_options: said.objects("configOptions") }),
         "session_info" => {
-            fields.text("title", "title");
-            fields.text("updatedAt", "updatedAt");
+            shown(&SessionInfo { title: said.text("title"), updated_at: said.text("updatedAt") })
         }
-        "thought" | "user_message" => {
-            fields.taken.insert("text".to_owned(), text(params).into());
-        }
-        "agent_message_chunk" => fields.object("content"),
-        _ => {}
+        "thought" | "user_message" => shown(&Text { text: update::text(params) }),
+        update::CHUNK => shown(&Chunk { content: said.object("content") }),
+        "notice" => shown(&Notice {
+            severity: said.text("severity"),
+            title: said.text("title"),
+            description: said.text("description"),
+        }),
+        "compaction" => shown(&Compaction {
+            compaction_id: said.text("compactionId"),
+            status: said.text("status"),
+            summary: said.objects("summary"),
+            error: said.text("error"),
+        }),
+        "compaction_summary" => shown(&CompactionSummary {
+            compaction_id: said.text("compactionId"),
+            content: said.object("content"),
+        }),
+        update::REPLAYED => shown(&replayed(params)),
+        _ => shown(&Nothing {}),
     }
-    fields.taken
 }
 
-/// The fields of a permission request that say what it is asked for, from the `toolCall` of its `params`.
+/// What was said before: the same as the update itself would be, under a name of its own.
+fn replayed(params: &Value) -> Replayed {
+    let kind = update::classify(&params.to_string());
+    let fields = match &*kind {
+        update::MESSAGE => shown(&Text { text: update::text(params) }),
+        kind => of(kind, params),
+    };
+    let mut update = Object::new();
+    update.insert("kind".to_owned(), kind.into());
+    update.extend(fields);
+    Replayed { update }
+}
+
+/// What a permission request says of the tool call that it is for, from the `toolCall` of its `params`. Its status is
+/// left out: it waits.
 #[must_use]
-pub fn of_request(tool_call: &Value) -> Map<String, Value> {
-    let mut fields = Fields { update: tool_call, taken: Map::new() };
-    fields.what_a_tool_does();
-    fields.taken
+pub fn of_request(request: &Value) -> Map<String, Value> {
+    let call = tool_call(&Said(request));
+    shown(&ToolCall { status: None, ..call })
 }
 
 /// Whether a value is as good as none.
@@ -63,50 +88,59 @@ pub fn says_nothing(value: &Value) -> bool {
     }
 }
 
-struct Fields<'a> {
-    update: &'a Value,
-    taken: Map<String, Value>,
+fn tool_call(said: &Said<'_>) -> ToolCall {
+    let meta = Said(&said.0["_meta"]);
+    let printed = |name: &str| Said(&meta.0[name]).text("data");
+    ToolCall {
+        tool_call_id: said.text("toolCallId"),
+        title: said.text("title"),
+        tool_kind: said.text("kind"),
+        status: said.text("status"),
+        locations: said.objects("locations"),
+        content: said.objects("content"),
+        raw_input: said.some("rawInput"),
+        command: command(&said.0["rawInput"]),
+        raw_output: said.some("rawOutput"),
+        terminal_output: printed("terminal_output_delta").or_else(|| printed("terminal_output")),
+        terminal_exit: meta.object("terminal_exit").map(|exit| TerminalExit {
+            exit_code: exit.get("exit_code").and_then(Value::as_i64),
+            signal: exit.get("signal").and_then(Value::as_str).map(str::to_owned),
+        }),
+        closed_by: None,
+    }
 }
 
-impl Fields<'_> {
-    fn take(&mut self, from: &str, to: &str, fits: impl Fn(&Value) -> bool) {
-        if let Some(value) = self.update.get(from).filter(|value| fits(value)) {
-            self.taken.insert(to.to_owned(), value.clone());
-        }
+/// A value of ours as JSON: structs of texts, numbers and JSON.
+pub(crate) fn shown<T: Serialize>(fields: &T) -> Map<String, Value> {
+    match serde_json::to_value(fields) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// What an agent said.
+struct Said<'a>(&'a Value);
+
+impl Said<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.0[name].as_str().map(str::to_owned)
     }
 
-    fn what_a_tool_does(&mut self) {
-        self.text("toolCallId", "toolCallId");
-        self.objects("locations");
-        self.objects("content");
-        self.some("rawInput");
-        if let Some(command) = command(&self.update["rawInput"]) {
-            self.taken.insert("command".to_owned(), command.into());
-        }
+    fn number(&self, name: &str) -> Option<Number> {
+        self.0[name].as_number().cloned()
     }
 
-    fn text(&mut self, from: &str, to: &str) {
-        self.take(from, to, Value::is_string);
+    fn object(&self, name: &str) -> Option<Object> {
+        self.0[name].as_object().cloned()
     }
 
-    fn number(&mut self, name: &str) {
-        self.take(name, name, Value::is_number);
-    }
-
-    fn object(&mut self, name: &str) {
-        self.take(name, name, Value::is_object);
-    }
-
-    fn some(&mut self, name: &str) {
-        self.take(name, name, |value| !value.is_null());
+    fn some(&self, name: &str) -> Option<Value> {
+        self.0.get(name).filter(|value| !value.is_null()).cloned()
     }
 
     /// A list; what is no object in it is left out.
-    fn objects(&mut self, name: &str) {
-        if let Some(items) = self.update.get(name).and_then(Value::as_array) {
-            let objects: Vec<Value> = items.iter().filter(|item| item.is_object()).cloned().collect();
-            self.taken.insert(name.to_owned(), objects.into());
-        }
+    fn objects(&self, name: &str) -> Option<Vec<Object>> {
+        Some(self.0[name].as_array()?.iter().filter_map(Value::as_object).cloned().collect())
     }
 }
 

@@ -9,7 +9,9 @@ pub mod bytes64;
 pub mod clean;
 pub mod client;
 pub mod codec;
+pub mod data;
 mod depth;
+pub mod details;
 pub mod error;
 pub mod event;
 pub mod fields;
@@ -24,6 +26,7 @@ pub mod start;
 pub mod state;
 pub mod surrogates;
 pub mod time;
+pub mod tool_calls;
 pub mod until;
 pub mod update;
 

@@ -33,6 +33,8 @@ words! {
         Dispatching = "dispatching",
         /// A `session/update`. Body: its `params` as the agent sent them.
         Update = "update",
+        /// A `session/update` of another session than the worker's, which the agent runs below it. Body: as there.
+        ChildUpdate = "childUpdate",
         /// Any other notification. Body: [`Notification`].
         Notification = "notification",
         /// A line that is no message, or one that is too long. Body: [`Noise`].
@@ -91,6 +93,7 @@ impl Record<'_> {
                 EventType::ProgressMessage
             }
             RecordType::Update
+            | RecordType::ChildUpdate
             | RecordType::Notification
             | RecordType::Noise
             | RecordType::Session
@@ -185,6 +188,10 @@ pub struct Session {
     pub context_lost_reason: Option<String>,
     /// The result of `initialize` as the agent sent it.
     pub agent: Box<RawValue>,
+    /// The result of the request that gave or restored the session, as the agent sent it, unless it is too long to be
+    /// what it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<Box<RawValue>>,
 }
 
 /// Body of [`RecordType::StartFailed`].
@@ -324,6 +331,17 @@ pub enum TurnEnd {
     },
 }
 
+/// Body of [`RecordType::TurnEnd`] as a runtime writes it: with what the agent answered, to the letter.
+#[derive(Debug, Serialize)]
+pub struct TurnEndBody<'a> {
+    /// What it means.
+    #[serde(flatten)]
+    pub end: &'a TurnEnd,
+    /// The `result` or the `error` of the answer to the prompt, if there was one and it is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<&'a RawValue>,
+}
+
 /// Body of [`RecordType::Terminating`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -377,6 +395,16 @@ mod tests {
         let stop_reason = Some("end_turn".to_owned());
         assert_eq!(end, TurnEnd::Answered { stop_reason, usage: None, meta: None });
         assert_eq!(serde_json::to_string(&end).unwrap(), text);
+    }
+
+    #[test]
+    fn an_answer_is_kept_beside_the_end_to_the_letter() {
+        let text = r#"{"stopReason" : "end_turn","x":1e3}"#;
+        let answer = RawValue::from_string(text.to_owned()).unwrap();
+        let end = TurnEnd::Answered { stop_reason: Some("end_turn".to_owned()), usage: None, meta: None };
+        let body = serde_json::to_string(&TurnEndBody { end: &end, answer: Some(&answer) }).unwrap();
+        assert!(body.contains(text), "{body}");
+        assert_eq!(serde_json::from_str::<TurnEnd>(&body).unwrap(), end);
     }
 
     #[test]

@@ -15,14 +15,27 @@ use crate::surrogates;
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
 
+/// The kind of everything that an agent repeats of the history of a session that it loads: no news.
+pub const REPLAYED: &str = "replayed";
+
+/// The kind of a piece of a message that is no text of the worker's own session.
+pub const CHUNK: &str = "agent_message_chunk";
+
 /// Longest kind that is kept of an unknown update; the rest is in the raw text.
 const MAX_KIND_CHARS: usize = 64;
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Params<'a> {
+    #[serde(borrow, default)]
+    session_id: Option<&'a RawValue>,
     #[serde(borrow)]
     update: &'a RawValue,
 }
+
+/// A string of JSON, without a copy where it can be had without one.
+#[derive(Deserialize)]
+struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,31 +52,54 @@ struct Typed<'a> {
     content_type: Option<Cow<'a, str>>,
 }
 
+/// What is seen of an update at the first look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// Its kind, as [`classify`] gives it.
+    pub kind: Cow<'static, str>,
+    /// The session that it is of; `None` if it names none.
+    pub session: Option<Cow<'a, str>>,
+}
+
+/// Looks at an update, from the `params` of a `session/update` notification.
+#[must_use]
+pub fn look(params: &str) -> Seen<'_> {
+    let seen = read(params).or_else(|| match surrogates::replaced(params) {
+        Cow::Owned(params) => read(&params).map(|Seen { kind, session }| {
+            let session = session.map(|id| Cow::Owned(id.into_owned()));
+            Seen { kind, session }
+        }),
+        Cow::Borrowed(_) => None,
+    });
+    seen.unwrap_or(Seen { kind: Cow::Borrowed("unknown"), session: None })
+}
+
 /// The kind of an update, from the `params` of a `session/update` notification.
 ///
 /// [`MESSAGE`] for text of the agent; `thought`, `user_message`, `tool_call`, `tool_call_update`, `plan`,
-/// `usage`, `available_commands`, `mode`, `config_option`, `session_info` for the rest of ACP v1; an unknown
-/// one keeps the agent's word, `unknown` stands for none at all.
+/// `usage`, `available_commands`, `mode`, `config_option`, `session_info`, `notice`, `compaction`,
+/// `compaction_summary` for the rest of ACP v1; an unknown one keeps the agent's word, `unknown` stands for none at all.
 #[must_use]
 pub fn classify(params: &str) -> Cow<'static, str> {
-    let kind = read_kind(params).or_else(|| match surrogates::replaced(params) {
-        Cow::Owned(params) => read_kind(&params),
-        Cow::Borrowed(_) => None,
-    });
-    kind.unwrap_or(Cow::Borrowed("unknown"))
+    look(params).kind
 }
 
 /// `None` for what cannot be read.
-fn read_kind(params: &str) -> Option<Cow<'static, str>> {
-    let params = serde_json::from_str::<Params<'_>>(params).ok()?;
-    let update = params.update.get();
+fn read(params: &str) -> Option<Seen<'_>> {
+    let Params { session_id, update } = serde_json::from_str(params).ok()?;
+    let session =
+        session_id.and_then(|id| serde_json::from_str::<Word<'_>>(id.get()).ok()).map(|word| word.0);
+    Some(Seen { kind: read_kind(update.get())?, session })
+}
+
+fn read_kind(update: &str) -> Option<Cow<'static, str>> {
     let tagged = serde_json::from_str::<Tagged<'_>>(update).ok()?;
     let kind = match tagged.session_update.as_deref() {
         Some("agent_message_chunk") => {
             if tagged.content.is_some_and(|content| is_text(content.get())) {
                 Cow::Borrowed(MESSAGE)
             } else {
-                Cow::Borrowed("agent_message_chunk")
+                Cow::Borrowed(CHUNK)
             }
         }
         Some("agent_thought_chunk") => Cow::Borrowed("thought"),
@@ -76,9 +112,9 @@ fn read_kind(params: &str) -> Option<Cow<'static, str>> {
         Some("current_mode_update") => Cow::Borrowed("mode"),
         Some("config_option_update") => Cow::Borrowed("config_option"),
         Some("session_info_update") => Cow::Borrowed("session_info"),
-        // The kind of our own text must not be claimed by an agent's unknown word.
-        Some(MESSAGE) => Cow::Borrowed("unknown"),
-        Some(other) => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
+        Some("compaction_update") => Cow::Borrowed("compaction"),
+        Some("compaction_summary_chunk") => Cow::Borrowed("compaction_summary"),
+        Some(other) => word_of_the_agent(other),
         None => classify_nested(update),
     };
     Some(kind)
@@ -101,8 +137,16 @@ fn classify_nested(update: &str) -> Cow<'static, str> {
             Cow::Borrowed(MESSAGE)
         }
         Some("agent_thought_chunk") => Cow::Borrowed("thought"),
-        Some(MESSAGE) | None => Cow::Borrowed("unknown"),
-        Some(other) => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
+        Some(other) => word_of_the_agent(other),
+        None => Cow::Borrowed("unknown"),
+    }
+}
+
+/// An unknown word as it is: but the kinds that are of our own making must not be claimed by an agent.
+fn word_of_the_agent(word: &str) -> Cow<'static, str> {
+    match word {
+        MESSAGE | REPLAYED | "session" | "notification" | "noise" | "" => Cow::Borrowed("unknown"),
+        other => Cow::Owned(other.chars().take(MAX_KIND_CHARS).collect()),
     }
 }
 
@@ -155,6 +199,10 @@ mod tests {
             (json!({"sessionUpdate":"tool_call","toolCallId":"1"}), "tool_call"),
             (json!({"sessionUpdate":"brand_new"}), "brand_new"),
             (json!({"sessionUpdate":"message"}), "unknown"),
+            (json!({"sessionUpdate":"replayed"}), "unknown"),
+            (json!({"noise":{}}), "unknown"),
+            (json!({"sessionUpdate":"notice","title":"x"}), "notice"),
+            (json!({"sessionUpdate":"compaction_update"}), "compaction"),
             (json!({"sessionUpdate":7}), "unknown"),
             (json!({}), "unknown"),
             (json!("text"), "unknown"),
@@ -177,6 +225,21 @@ mod tests {
         ] {
             assert_eq!(classify(&format!(r#"{{"sessionId":"\ud83d","update":{update}}}"#)), kind, "{update}");
         }
+    }
+
+    #[test]
+    fn the_session_is_read_where_there_is_one() {
+        let update = r#"{"sessionUpdate":"plan"}"#;
+        for (id, session) in
+            [(r#""s\u0031""#, Some("s1")), (r#""\ud83d""#, Some("\u{fffd}")), ("7", None), ("null", None)]
+        {
+            let seen = look(&format!(r#"{{"sessionId":{id},"update":{update}}}"#)).kind.into_owned();
+            assert_eq!(seen, "plan", "{id}");
+            let params = format!(r#"{{"sessionId":{id},"update":{update}}}"#);
+            let params = surrogates::replaced(&params);
+            assert_eq!(look(&params).session.as_deref(), session, "{id}");
+        }
+        assert_eq!(look(&format!(r#"{{"update":{update}}}"#)).session, None);
     }
 
     #[test]

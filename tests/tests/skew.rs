@@ -109,6 +109,8 @@ fn shown(sandbox: &Sandbox) -> Value {
         let events: Vec<Value> = sandbox
             .events(worker)
             .iter()
+            // The end of a turn has closed its tool calls since 0.1.0: one of these turns was open and is ended here.
+            .filter(|event| event["data"]["closedBy"].is_null())
             .map(|event| json!({"type": event["type"], "data": event["data"], "turnId": event["turnId"]}))
             .collect();
         let mut kept = item.clone();

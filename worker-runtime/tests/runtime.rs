@@ -21,7 +21,9 @@ fn a_turn_from_prompt_to_end() {
     let mut daemon = worker.ready();
     assert_eq!(daemon.prompt(1, "hello"), None);
     let end = worker.wait_for(T::TurnEnd);
-    assert_eq!((end.turn, &end.body), (Some(1), &json!({"end": "answered", "stopReason": "end_turn"})));
+    let answer = json!({"stopReason": "end_turn"});
+    let body = json!({"end": "answered", "stopReason": "end_turn", "answer": answer});
+    assert_eq!((end.turn, &end.body), (Some(1), &body));
     assert_eq!(worker.texts(Some(1)), ["you said: ", "hello"]);
     assert_eq!(daemon.prompt(1, "again"), Some(Refusal::WrongTurn { last: 1 }));
     assert_eq!(daemon.terminate(), None);
@@ -239,17 +241,19 @@ fn starts_that_fail_say_why() {
 }
 
 #[test]
-fn a_loaded_session_replays_nothing_into_the_journal() {
+fn what_a_loaded_session_replays_is_kept_apart() {
     for args in [&[][..], &["--no-capabilities"]] {
         let mut worker = Worker::new(args);
-        worker.start.session = Some("earlier".to_owned());
+        worker.start.session = Some("mini".to_owned());
         let mut runtime = worker.run();
         let mut daemon = worker.ready();
         let session = worker.wait_for(T::Session).body;
-        assert_eq!((&session["sessionId"], &session["origin"]), (&json!("earlier"), &json!("loaded")));
+        assert_eq!((&session["sessionId"], &session["origin"]), (&json!("mini"), &json!("loaded")));
         assert_eq!(daemon.prompt(1, "hi"), None);
         worker.wait_for(T::TurnEnd);
-        assert_eq!(worker.texts(None), Vec::<String>::new());
+        let journal = worker.journal();
+        let replayed = journal.iter().filter(|record| record.k.as_deref() == Some("replayed"));
+        assert_eq!(replayed.map(|record| record.turn).collect::<Vec<_>>(), [None, None]);
         assert_eq!(worker.texts(Some(1)), ["you said: ", "hi"]);
         daemon.terminate();
         runtime.ended();

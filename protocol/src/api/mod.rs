@@ -32,4 +32,6 @@ pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, Wor
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };
-pub use workers::{LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};
+pub use workers::{
+    AgentView, LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerShown, WorkerStopped, WorkerView,
+};

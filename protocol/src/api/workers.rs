@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
+use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::start::Timeouts;
 use crate::state::WorkerState;
@@ -62,7 +63,7 @@ pub struct StartWorker {
     pub debug_mode: bool,
 }
 
-/// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.
+/// A worker, as `worker.started` and `worker.listed` have it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -102,6 +103,52 @@ pub struct WorkerView {
     /// Whether its runtime does not answer although it lives.
     #[serde(default)]
     pub unresponsive: bool,
+}
+
+/// Data of `worker.shown`: a worker, and what is known of its agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerShown {
+    /// The worker.
+    #[serde(flatten)]
+    pub worker: WorkerView,
+    /// Its agent.
+    pub agent: AgentView,
+}
+
+/// An agent, as far as it reports of itself. What it does not report is null.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The model that it uses, by the agent's id.
+    pub model: Option<String>,
+    /// The mode that it is in, by the agent's id.
+    pub mode: Option<String>,
+    /// The options of its session.
+    pub config_options: Option<Vec<ConfigOption>>,
+    /// What it calls its session.
+    pub title: Option<String>,
+    /// Tokens in its context.
+    pub context_used: Option<u64>,
+    /// Tokens that fit into its context.
+    pub context_size: Option<u64>,
+    /// What its session has cost.
+    pub cost: Option<Cost>,
+    /// Tokens by name, as the answer to its last prompt counted them.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub tokens: Option<serde_json::Value>,
+    /// When the worker's last event was written.
+    pub last_activity_at: Option<Timestamp>,
+    /// How many runtimes it has had after the first one.
+    pub restarts: u64,
+    /// The memory of its processes now, in bytes: what they share is counted once. Null when there are none.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Data of `worker.listed`.

@@ -26,6 +26,7 @@ const KEYS: &[&str] = &[
     "stoppedAt",
     "lastError",
     "unresponsive",
+    "agent",
 ];
 
 pub(super) fn run(args: &WorkerShow, context: &Context) -> Result<Outcome> {

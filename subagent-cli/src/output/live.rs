@@ -70,7 +70,7 @@ impl Activity {
                 self.files.insert(path.to_owned());
             }
         }
-        let ended = matches!(data["status"].as_str(), Some("completed" | "failed"));
+        let ended = matches!(data["status"].as_str(), Some("completed" | "failed" | "unknown"));
         let doing = if ended { None } else { self.titles.get(id).map(|title| format!("tool: {title}")) };
         // A question stands until it is answered.
         if self.state != Some("waiting for an approval") {

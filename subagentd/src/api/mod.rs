@@ -12,6 +12,8 @@ mod checks;
 mod control;
 mod controllers;
 mod daemon;
+#[cfg(test)]
+mod event_schema;
 mod events;
 mod handoffs;
 mod layers;

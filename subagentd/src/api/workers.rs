@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use subagent_protocol::api::{StartWorker, WorkerList, WorkerLogs, WorkerStopped, WorkerView};
+use subagent_protocol::api::{StartWorker, WorkerList, WorkerLogs, WorkerShown, WorkerStopped, WorkerView};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -49,12 +49,12 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/workers/{worker}`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerView>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.shown`", body = Envelope<WorkerShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     reader: Reader,
     Names(worker): Names<String>,
-) -> Outcome<WorkerView> {
+) -> Outcome<WorkerShown> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("worker.shown", api.supervisor.show_worker(&worker).await?))
 }

@@ -87,6 +87,8 @@ impl Gathering {
     /// Takes an update; they come in order.
     pub fn see(&mut self, event: &StoredEvent) {
         let data = event.data();
+        // Another session's plan and context are not the worker's.
+        let own = data.get("sessionId").is_none();
         match event.kind.as_deref() {
             Some("tool_call" | "tool_call_update") => {
                 // An agent may count its tool calls anew in each turn.
@@ -94,7 +96,7 @@ impl Gathering {
                 let id = beginning(data["toolCallId"].as_str().unwrap_or_default(), 256);
                 self.call(format!("{turn} {id}")).update(&data);
             }
-            Some("plan") => {
+            Some("plan") if own => {
                 let entries = data["entries"].as_array().into_iter().flatten();
                 let text = |value: &Value| short(value.as_str().unwrap_or_default(), ENTRY_BYTES);
                 self.plan = entries
@@ -102,7 +104,7 @@ impl Gathering {
                     .map(|entry| Entry { content: text(&entry["content"]), status: text(&entry["status"]) })
                     .collect();
             }
-            Some("usage") => {
+            Some("usage") if own => {
                 let counts = ["used", "size", "cost"].into_iter();
                 let counts = counts.filter_map(|name| Some((name.to_owned(), data.get(name)?.clone())));
                 self.context = Some(counts.collect::<serde_json::Map<_, _>>().into());

@@ -5,6 +5,7 @@
 
 mod backup;
 pub(crate) mod controllers;
+pub(crate) mod details;
 mod error;
 pub(crate) mod events;
 mod examine;
@@ -18,6 +19,7 @@ mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod tool_calls;
 mod tx;
 mod unfinished;
 pub(crate) mod workers;

@@ -237,6 +237,9 @@ impl Tx<'_> {
                 )?;
             }
             Fact::Event { event_type, data, turn } => {
+                if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
+                    self.close_tool_calls(id, turn, now)?;
+                }
                 let event = rows::NewEvent {
                     number: None,
                     turn: *turn,

@@ -70,7 +70,7 @@ impl Supervisor {
         let id = row.id;
         let begun =
             self.shared.store.read(move |connection| events::has_begun_since(connection, id, since)).await?;
-        let view = self.show_worker(row.worker_id.as_str()).await?;
+        let view = self.view(&self.row(row.worker_id.as_str()).await?).await;
         let error = match now {
             _ if begun => return Ok(view),
             Some(now) if !matches!(now.worker.state, State::Stopping(_) | State::Stopped) => {

@@ -383,7 +383,7 @@ mod tests {
             assert_eq!(error.code, Code::StorageError, "{error}");
             assert!(error.message.contains("set aside"), "{error}");
         }
-        assert_eq!(supervisor.show_worker(&worker).await.unwrap().state, WorkerState::Error);
+        assert_eq!(supervisor.show_worker(&worker).await.unwrap().worker.state, WorkerState::Error);
         assert!(environment_file.exists(), "whoever repairs the worker needs it");
         supervisor.shutdown(false).await.unwrap();
     }

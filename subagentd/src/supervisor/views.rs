@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_protocol::api::{PendingApproval, WorkerList, WorkerLogs, WorkerView};
+use subagent_protocol::api::{AgentView, PendingApproval, WorkerList, WorkerLogs, WorkerShown, WorkerView};
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::state::{Carrier, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
-use super::Supervisor;
 use super::worker::{Handle, Snapshot};
+use super::{Supervisor, memory};
 use crate::store::workers::ApprovalRow;
-use crate::store::{WorkerRow, workers};
+use crate::store::{WorkerRow, details, workers};
 
 /// How long a question about an adopted worker waits until it is known how things stand.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -37,9 +37,40 @@ impl Supervisor {
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn show_worker(&self, worker: &str) -> Result<WorkerView> {
+    pub async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
         let row = self.row(worker).await?;
-        Ok(self.view(&row).await)
+        let view = self.view(&row).await;
+        // What was taken in until it was known how things stand counts.
+        let row = self.row(worker).await?;
+        let agent = self.agent_view(&row).await?;
+        Ok(WorkerShown { worker: view, agent })
+    }
+
+    async fn agent_view(&self, row: &WorkerRow) -> Result<AgentView> {
+        let id = row.id;
+        let found = self.shared.store.read(move |connection| {
+            Ok((details::details(connection, id)?, details::last_activity(connection, id)?))
+        });
+        let (known, last_activity_at) = found.await?;
+        let memory_bytes = match row.guard {
+            Some(guard) => memory::below(guard).await,
+            None => None,
+        };
+        Ok(AgentView {
+            name: known.name,
+            version: known.version,
+            model: known.model,
+            mode: known.mode,
+            config_options: known.config_options,
+            title: known.session.title,
+            context_used: known.session.context_used,
+            context_size: known.session.context_size,
+            cost: known.session.cost,
+            tokens: known.session.tokens,
+            last_activity_at,
+            restarts: row.incarnation.saturating_sub(1),
+            memory_bytes,
+        })
     }
 
     /// The permission requests of a worker that nobody has decided, oldest first.

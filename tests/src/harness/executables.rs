@@ -14,12 +14,13 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "subagent",
     "subagentd",
     "subagent-runtime",
     "hostile-agent",
     "mcp-echo",
+    "replay-agent",
     "sdk-agent",
     "stranger",
     "libsubagent_fault_fs.so",

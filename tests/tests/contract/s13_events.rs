@@ -74,7 +74,7 @@ fn a_question_and_its_answer_have_their_data() {
     let events = sandbox.events(&worker);
     let option = json!({"id": "str", "alias": "str", "label": "str", "kind!": "str"});
     let requested = json!({"requestId": "ap", "kind": "=tool.call", "message": "str", "options": [option],
-                           "toolCallId!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"});
+                           "toolCallId!": "str", "title!": "str", "toolKind!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"});
     assert_shape(of(&events, "approval.requested"), &event("approval.requested", requested));
     let decided = json!({"requestId": "ap", "decision": "=allow-once", "optionId": "=allow-once",
                          "alias": "=allow-once", "note": "=fine"});

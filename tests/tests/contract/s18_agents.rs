@@ -86,7 +86,7 @@ fn permissions_with_unknown_kinds_or_a_bare_tool_call_can_be_answered() {
         assert_shape(
             data,
             &json!({"requestId": "ap", "kind": "=tool.call", "message": "str", "options": [option],
-                    "toolCallId!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"}),
+                    "toolCallId!": "str", "title!": "str", "toolKind!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"}),
         );
         let id = data["options"][0]["id"].as_str().unwrap();
         let request = asked["requestId"].as_str().unwrap();

@@ -14,6 +14,9 @@ const MAX_SESSION_ID_BYTES: usize = 4096;
 /// The longest object that is kept beside the end of a turn, as JSON.
 const MAX_ASIDE_BYTES: usize = 16 * 1024;
 
+/// The longest answer to a request for a session that is kept: modes, models and options of a session are some KiB.
+const MAX_OPENED_BYTES: usize = 1024 * 1024;
+
 /// What the answer to `initialize` says, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Capabilities {
@@ -73,6 +76,16 @@ pub(crate) fn aside(value: &Value) -> Option<Value> {
     let object = value.as_object().filter(|object| !object.is_empty())?;
     let short = serde_json::to_string(object).is_ok_and(|text| text.len() <= MAX_ASIDE_BYTES);
     short.then(|| value.clone())
+}
+
+/// What is written down of the answer to a request for a session: all of it, unless it is too long to be what it should be.
+pub(crate) fn opened(result: &RawValue) -> Option<Box<RawValue>> {
+    (result.get().len() <= MAX_OPENED_BYTES).then(|| result.to_owned())
+}
+
+/// What is written down of the answer to a prompt: all of it, unless it would not fit where the end of a turn must fit.
+pub(crate) fn answer(answer: &RawValue) -> Option<&RawValue> {
+    Some(answer).filter(|answer| answer.get().len() <= MAX_ASIDE_BYTES)
 }
 
 /// A sentence for an error that an agent answered: its message, with the detail that some put into `data`; at most 4 KiB.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use subagent_protocol::error::Error;
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
@@ -176,18 +177,21 @@ impl Conversation {
                 self.fail_start(error, cx);
             }
             Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
-                (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, cx),
+                (Attempt::New, Some(id)) => {
+                    self.ready(id.to_owned(), attempt, &lost, results::opened(raw), cx)
+                }
                 (Attempt::New, None) => {
                     let error = errors::no_session_id(raw.get());
                     self.fail_start(error, cx);
                 }
                 (Attempt::Resume, _) => {
                     let id = self.config.session.clone().unwrap_or_default();
-                    self.ready(id, attempt, &lost, cx);
+                    self.ready(id, attempt, &lost, results::opened(raw), cx);
                 }
                 (Attempt::Load, _) => {
                     cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
-                    self.state = State::Replaying { looks: 0, seen: self.replayed };
+                    let opened = results::opened(raw);
+                    self.state = State::Replaying { looks: 0, seen: self.replayed, opened };
                 }
             },
         }
@@ -196,16 +200,24 @@ impl Conversation {
     /// The replay of a loaded session is over when nothing of it came for a while: some agents go on with it after
     /// they have answered, and it must not be taken for what the next turn says.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
-        let State::Replaying { looks, seen } = &mut self.state else { return };
+        let State::Replaying { looks, seen, opened } = &mut self.state else { return };
         if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
             (*looks, *seen) = (*looks + 1, self.replayed);
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
         }
+        let opened = opened.take();
         let id = self.config.session.clone().unwrap_or_default();
-        self.ready(id, Attempt::Load, &[], cx);
+        self.ready(id, Attempt::Load, &[], opened, cx);
     }
 
-    fn ready(&mut self, id: String, attempt: Attempt, lost: &[String], cx: &mut Cx<'_>) {
+    fn ready(
+        &mut self,
+        id: String,
+        attempt: Attempt,
+        lost: &[String],
+        opened: Option<Box<RawValue>>,
+        cx: &mut Cx<'_>,
+    ) {
         cx.clear_timer(Timer::Startup);
         let context_lost = attempt == Attempt::New && self.config.session.is_some();
         let agent = self.agent.as_ref();
@@ -220,6 +232,7 @@ impl Conversation {
             context_lost_reason: (context_lost && !lost.is_empty()).then(|| lost.join("; ")),
             agent: agent
                 .map_or_else(|| crate::journal::batch::to_raw(&json!(null)), |agent| agent.raw.clone()),
+            opened,
         };
         let can_close = agent.is_some_and(|agent| agent.capabilities.close);
         cx.record(RecordType::Session, None, &body);

@@ -90,13 +90,22 @@ impl Conversation {
     fn notification(&mut self, method: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
         match (method, params) {
             ("session/update", Some(params)) => {
-                let kind = update::classify(params.get());
-                if self.replaying && !handshake::is_of_the_present(&kind) {
+                let update::Seen { kind, session } = update::look(params.get());
+                let (t, kind) = if self.replaying && !handshake::is_of_the_present(&kind) {
                     self.replayed += 1;
-                    return;
-                }
-                self.tool_calls.told(&kind, params);
-                cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
+                    (RecordType::Update, Cow::Borrowed(update::REPLAYED))
+                } else {
+                    // A child's calls too: its permission requests may name nothing but their ids.
+                    self.tool_calls.told(&kind, params);
+                    if self.is_own(session.as_deref()) {
+                        (RecordType::Update, kind)
+                    } else if kind == update::MESSAGE {
+                        (RecordType::ChildUpdate, Cow::Borrowed(update::CHUNK))
+                    } else {
+                        (RecordType::ChildUpdate, kind)
+                    }
+                };
+                cx.batch.push(t, self.attributed_turn(), Some(&kind), params);
             }
             ("$/cancel_request", Some(params)) => {
                 let withdrawn =
@@ -111,6 +120,18 @@ impl Conversation {
             }
             _ => self.notified(method, params, cx),
         }
+    }
+
+    /// Whether an update of this session is of the worker's. As long as there is none, every one may be; and so is what
+    /// names no session.
+    fn is_own(&self, session: Option<&str>) -> bool {
+        let own = match &self.state {
+            State::Ready { session, .. } => Some(session.id.as_str()),
+            State::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
+            State::Replaying { .. } => self.config.session.as_deref(),
+            State::Starting | State::Initializing { .. } | State::Opening(_) | State::Ended => None,
+        };
+        session.is_none_or(|session| own.is_none_or(|own| own == session))
     }
 
     /// Keeps a notification, or a request that was not understood, to the letter.

@@ -76,7 +76,7 @@ enum State {
     /// A session is asked for.
     Opening(Opening),
     /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
-    Replaying { looks: u32, seen: u64 },
+    Replaying { looks: u32, seen: u64, opened: Option<Box<RawValue>> },
     /// There is a session.
     Ready { session: Session, turn: Option<OpenTurn> },
     /// The agent is being ended, or has ended.
@@ -104,7 +104,7 @@ pub(crate) struct Conversation {
     late_turn: Option<u64>,
     /// The agent replays the history of a session that it loaded.
     replaying: bool,
-    /// How many updates of a replay were not journaled.
+    /// How many updates were of a replay.
     replayed: u64,
     /// The first thing on the agent's output that was no message: for the error of a start that fails.
     first_noise: Option<String>,

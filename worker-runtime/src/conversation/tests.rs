@@ -187,11 +187,34 @@ fn the_history_of_a_loaded_session_is_no_news() {
     assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
     talk.input(Input::Timer(Timer::Replay));
     let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
-    assert_eq!(kinds, ["available_commands", "usage"]);
+    assert_eq!(kinds, ["replayed", "available_commands", "replayed", "usage"]);
     talk.prompt(5).unwrap();
     talk.update("plan");
     assert_eq!(talk.records.last().unwrap().turn, Some(5));
     assert!(talk.actions.contains(&Action::Note("session/load replayed 2 updates".to_owned())));
+}
+
+#[test]
+fn what_another_session_says_is_not_what_the_worker_says() {
+    let mut talk = Talk::ready(None, json!({}));
+    let own = talk.conversation.config.session.clone().unwrap_or_else(|| "s".to_owned());
+    talk.prompt(5).unwrap();
+    let text = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}});
+    for session in [json!(own), json!("child"), json!(null), json!(7)] {
+        let params = json!({"sessionId": session, "update": text});
+        talk.line(json!({"method": "session/update", "params": params}));
+    }
+    let plan = json!({"sessionId": "child", "update": {"sessionUpdate": "plan", "entries": []}});
+    talk.line(json!({"method": "session/update", "params": plan}));
+    let said: Vec<_> = talk
+        .records
+        .iter()
+        .filter(|record| record.kind.is_some())
+        .map(|record| (record.t, record.kind.as_deref().unwrap(), record.turn))
+        .collect();
+    let own = (T::Update, "message", Some(5));
+    let child = |kind| (T::ChildUpdate, kind, Some(5));
+    assert_eq!(said, [own, child("agent_message_chunk"), own, own, child("plan")]);
 }
 
 #[test]

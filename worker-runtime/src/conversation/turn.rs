@@ -3,7 +3,7 @@
 use serde_json::Value;
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::TurnId;
-use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd};
+use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
 
 use super::{Action, Conversation, Cx, State, Storage, Timer, errors};
 use crate::acp::message::Outcome;
@@ -78,6 +78,8 @@ impl Conversation {
 
     /// The answer to `session/prompt`.
     pub(super) fn prompt_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let (Outcome::Result(raw) | Outcome::Error(raw)) = &outcome;
+        let answer = results::answer(raw).map(ToOwned::to_owned);
         let end = match (self.turn().and_then(|turn| turn.cancel), outcome) {
             (Some(CancelCause::Timeout), _) => {
                 TurnEnd::Failed { error: errors::turn_timeout(self.turn_limit_seconds()) }
@@ -102,15 +104,19 @@ impl Conversation {
                 }
             }
         };
-        self.end_turn(&end, cx);
+        self.end_turn_with(&TurnEndBody { end: &end, answer: answer.as_deref() }, cx);
         self.turn_is_over(cx);
     }
 
     /// Writes the end of the open turn, if there is one.
     pub(super) fn end_turn(&mut self, end: &TurnEnd, cx: &mut Cx<'_>) {
+        self.end_turn_with(&TurnEndBody { end, answer: None }, cx);
+    }
+
+    fn end_turn_with(&mut self, body: &TurnEndBody<'_>, cx: &mut Cx<'_>) {
         let Some(turn) = self.take_turn() else { return };
         self.close_approvals_of(turn.number, cx);
-        cx.record(RecordType::TurnEnd, Some(turn.number), end);
+        cx.record(RecordType::TurnEnd, Some(turn.number), body);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
         cx.push(Action::DropPrompt);

@@ -192,6 +192,7 @@ const fn bit(t: RecordType) -> u32 {
 }
 
 const ORDINARY: u32 = bit(RecordType::Update)
+    | bit(RecordType::ChildUpdate)
     | bit(RecordType::Notification)
     | bit(RecordType::Noise)
     | bit(RecordType::ClientRequest)

@@ -51,6 +51,7 @@ pub(crate) struct Read {
     pub(crate) n: u64,
     pub(crate) t: RecordType,
     pub(crate) turn: Option<u64>,
+    pub(crate) k: Option<String>,
     pub(crate) body: Value,
 }
 
@@ -169,7 +170,8 @@ impl Worker {
                 rest = &rest[size..];
                 let record: Record<'_> = serde_json::from_slice(json).unwrap();
                 let body = record.b.map_or(Value::Null, |body| serde_json::from_str(body.get()).unwrap());
-                all.push(Read { n: record.n, t: record.t, turn: record.turn, body });
+                let k = record.k.map(std::borrow::Cow::into_owned);
+                all.push(Read { n: record.n, t: record.t, turn: record.turn, k, body });
             }
             // A segment may have grown since it was read: only its own last record says that it ends.
             if all.last().is_none_or(|record| record.t != RecordType::Sealed) {

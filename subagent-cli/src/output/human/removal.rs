@@ -57,7 +57,7 @@ fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn bytes(value: &Value) -> String {
+pub(super) fn bytes(value: &Value) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     let number = value.as_u64().unwrap_or(0);
     if number < 1000 {

@@ -190,6 +190,28 @@ fn a_long_diff_says_how_much_is_left_out() {
 }
 
 #[test]
+fn of_an_agent_is_shown_what_it_reports() {
+    let worker = json!({"workerId": "w_1", "state": "idle", "label": "x"});
+    let with = |agent: Value| {
+        let mut data = worker.clone();
+        data["agent"] = agent;
+        shown("worker.shown", data)
+    };
+    let text = with(json!({
+        "name": "gem", "version": "1.2", "model": "big", "mode": null, "title": "A title", "contextUsed": 12, "contextSize": 100,
+        "cost": {"amount": 0.5, "currency": "USD"}, "tokens": {"inputTokens": 3}, "restarts": 2, "memoryBytes": 2_500_000,
+    }));
+    for line in ["gem 1.2", "big", "A title", "12 of 100 tokens", "0.5 USD", "inputTokens 3", "2.5 MB"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains("mode"), "{text}");
+    let nothing = with(json!({"name": null, "contextUsed": null, "restarts": 0, "memoryBytes": null}));
+    for word in ["agent", "context", "restarts", "memory", "tokens"] {
+        assert!(!nothing.contains(word), "{word}: {nothing}");
+    }
+}
+
+#[test]
 fn whatever_an_agent_sends_is_shown_somehow() {
     for data in
         [json!(null), json!([]), json!("x"), json!({"kind": 7}), json!({"kind": "tool_call", "content": {}})]

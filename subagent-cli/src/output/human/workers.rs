@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::event::write as write_event;
+use super::removal::bytes;
 use super::turns::approval;
 use super::{Style, Table, View, items, shown as value, word};
 
@@ -35,6 +36,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
 pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     heading(view, data)?;
     facts(view, data);
+    agent(view, &data["agent"]);
     if data["unresponsive"] == true {
         view.page.text(Style::Bad, "  Its runtime lives and does not answer.").end();
     }
@@ -65,6 +67,34 @@ fn facts(view: &mut View, data: &Value) {
         ("changed", Style::Dim, updated),
         ("stopped", Style::Dim, stopped),
         ("last error", Style::Bad, value(&data["lastError"])),
+    ]);
+}
+
+/// What the agent reports of itself; what it does not report is left out.
+fn agent(view: &mut View, agent: &Value) {
+    let of = |part: &Value, whole: &Value| match (part.is_null(), whole.is_null()) {
+        (true, true) => String::new(),
+        (false, true) => format!("{} tokens", value(part)),
+        (true, false) => format!("of {} tokens", value(whole)),
+        (false, false) => format!("{} of {} tokens", value(part), value(whole)),
+    };
+    let joined = |words: [&Value; 2]| words.map(value).join(" ").trim().to_owned();
+    let counts = agent["tokens"].as_object().into_iter().flatten();
+    let tokens: Vec<String> = counts.map(|(name, count)| format!("{name} {}", value(count))).collect();
+    let active = view.ago(&agent["lastActivityAt"]);
+    let some = |value: String, is: bool| if is { value } else { String::new() };
+    let (memory, restarts) = (&agent["memoryBytes"], &agent["restarts"]);
+    view.facts(&[
+        ("agent", Style::Plain, joined([&agent["name"], &agent["version"]])),
+        ("title", Style::Plain, value(&agent["title"])),
+        ("model", Style::Plain, value(&agent["model"])),
+        ("mode", Style::Plain, value(&agent["mode"])),
+        ("context", Style::Plain, of(&agent["contextUsed"], &agent["contextSize"])),
+        ("cost", Style::Plain, joined([&agent["cost"]["amount"], &agent["cost"]["currency"]])),
+        ("tokens", Style::Plain, tokens.join(", ")),
+        ("active", Style::Dim, active),
+        ("restarts", Style::Plain, some(value(restarts), restarts.as_u64().unwrap_or(0) > 0)),
+        ("memory", Style::Plain, some(bytes(memory), memory.is_u64())),
     ]);
 }
 

@@ -20,3 +20,8 @@ CREATE INDEX requests_by_age ON requests (created_at);
 
 -- expired_number: the runtime's number of the last record up to expired_seq; the next one is still there.
 ALTER TABLE workers ADD COLUMN expired_number INTEGER NOT NULL DEFAULT 0;
+-- details: what the agent has reported of itself and of its session (protocol::details::Details as JSON).
+ALTER TABLE workers ADD COLUMN details TEXT;
+
+-- The tool calls of a turn, which are looked through at its end.
+CREATE INDEX tool_calls ON events (turn, seq) WHERE kind IN ('tool_call', 'tool_call_update');

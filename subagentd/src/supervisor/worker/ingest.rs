@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use subagent_protocol::details::Report;
 use subagent_protocol::event::EventType;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
@@ -55,6 +56,8 @@ struct Taken {
     actions: Vec<Action>,
     cursor: Cursor,
     aside: Aside,
+    /// What the agent reports of itself.
+    reports: Vec<Report>,
     /// A runtime that the store has not heard of, and the boot that it was started in.
     incarnation: Option<(u64, String)>,
     gap: bool,
@@ -108,7 +111,8 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, aside, incarnation, gap, changed, misread } = taken;
+        let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } =
+            taken;
         let Aside { session_id, guard, ended } = aside;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
@@ -147,6 +151,9 @@ impl Actor {
                 }
                 if let Some(session) = &session {
                     tx.update_session(id, session)?;
+                }
+                if !reports.is_empty() {
+                    tx.update_details(id, reports)?;
                 }
                 if guard.is_some() {
                     tx.update_processes(id, runtime, guard)?;
@@ -187,6 +194,7 @@ impl Actor {
             actions: Vec::new(),
             cursor: next,
             aside: Aside { ended: self.clean_end, ..Aside::default() },
+            reports: Vec::new(),
             incarnation: None,
             gap: false,
             misread: 0,
@@ -254,6 +262,7 @@ impl Actor {
                     taken.misread += 1;
                 }
             }
+            taken.reports.extend(Report::of(&record));
             taken.drafts.push(Draft {
                 number: record.n,
                 turn: record.turn,
@@ -334,6 +343,7 @@ pub(crate) fn input(
         | RecordType::Segment
         | RecordType::Sealed
         | RecordType::Update
+        | RecordType::ChildUpdate
         | RecordType::Notification
         | RecordType::Noise
         | RecordType::ClientRequest
@@ -365,6 +375,7 @@ const fn is_progress(record: RecordType) -> bool {
     matches!(
         record,
         RecordType::Update
+            | RecordType::ChildUpdate
             | RecordType::Notification
             | RecordType::Noise
             | RecordType::Segment
@@ -377,6 +388,7 @@ const fn is_progress(record: RecordType) -> bool {
 fn kind(record: &Record<'_>) -> Option<String> {
     match record.t {
         RecordType::Update
+        | RecordType::ChildUpdate
         | RecordType::ClientRequest
         | RecordType::ClientResponse
         | RecordType::TerminalExited => record.k.as_deref().map(str::to_owned),

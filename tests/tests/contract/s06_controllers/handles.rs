@@ -45,7 +45,10 @@ impl Scene {
     /// What a change would change.
     fn state(&self) -> Value {
         let workers = self.sandbox.run(&["worker", "list"]).data_of("worker.listed");
-        json!([workers, self.sandbox.show(&self.worker), self.sandbox.events(&self.worker)])
+        let mut shown = self.sandbox.show(&self.worker);
+        // Its agent breathes.
+        shown["agent"]["memoryBytes"].take();
+        json!([workers, shown, self.sandbox.events(&self.worker)])
     }
 
     /// Every command is refused with a handle like this one, with these details, and nothing happens.

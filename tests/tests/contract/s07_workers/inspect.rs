@@ -26,7 +26,7 @@ fn a_look_has_exactly_its_keys() {
             "worker": shown(),
             "pendingApprovals": [{"requestId": "ap", "turnId": "turn?", "kind": "=tool.call", "message": "str",
                                   "options": [option], "createdAt": "ts", "status": "=pending",
-                                  "toolCallId!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"}],
+                                  "toolCallId!": "str", "title!": "str", "toolKind!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"}],
             "latestHandoff": {"snapshotId": "hs", "handoffPath": "str", "checkpointPath": "str", "createdAt": "ts",
                               "upToEventId": "ev"},
             "events": [{"eventId": "ev", "ts": "ts", "type": "str", "turnId": "turn?", "data": "object"}],

@@ -42,11 +42,17 @@ fn a_list_as_text_has_a_line_for_each_worker() {
 #[test]
 fn a_worker_is_shown_with_all_its_keys_and_as_lines_in_order() {
     let (sandbox, worker) = Sandbox::with_worker();
-    assert_shape(&sandbox.show(&worker), &shown());
+    let mut shape = shown();
+    shape["agent"] = json!({
+        "name": "str?", "version": "str?", "model": "str?", "mode": "str?", "configOptions": "list?", "title": "str?",
+        "contextUsed": "int?", "contextSize": "int?", "cost": "object?", "tokens": "object?",
+        "lastActivityAt": "ts?", "restarts": "int", "memoryBytes": "int?",
+    });
+    assert_shape(&sandbox.show(&worker), &shape);
     let output = sandbox.command("subagent").args(["worker", "show", &worker]).run();
     let keys: Vec<&str> = output.text().lines().filter_map(|line| line.split(':').next()).collect();
     let order = "workerId controllerId label launcher role cwd sessionId activeTurnId runtimePid runtimeSocket state \
-                 recoveryState createdAt updatedAt stoppedAt lastError unresponsive";
+                 recoveryState createdAt updatedAt stoppedAt lastError unresponsive agent";
     assert_eq!(keys, order.split(' ').collect::<Vec<_>>());
     let shown = sandbox.show(&worker);
     for key in ["activeTurnId", "stoppedAt", "lastError"] {

@@ -12,7 +12,7 @@ mod stop;
 
 use serde_json::{Value, json};
 
-/// Data of `worker.started` and `worker.shown`.
+/// Data of `worker.started`, and what `worker.shown` has besides its agent.
 fn shown() -> Value {
     let mut shape = listed();
     shape["recoveryState"] = "str".into();

@@ -1,0 +1,246 @@
+//! The `data` of events that the daemon's rules make; only their schema is used.
+
+#![allow(dead_code, reason = "only their schema is used")]
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::event::ApprovalOption;
+use crate::ids::{RequestId, TurnId};
+use crate::record::{NoiseReason, SessionOrigin};
+
+/// A turn was accepted.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnStarted {
+    /// The turn.
+    turn_id: TurnId,
+    /// What it was given; null of a turn that is known from its journal alone.
+    #[schema(required)]
+    input: Option<TurnInput>,
+    /// True of a turn that is known from its journal alone, after a restore.
+    recovered: Option<bool>,
+}
+
+/// What a turn was given.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnInput {
+    /// The text.
+    text: String,
+    /// How many blocks besides.
+    blocks_count: u64,
+}
+
+/// The message of a turn.
+#[derive(utoipa::ToSchema)]
+struct MessageSent {
+    /// The text.
+    text: String,
+    /// The blocks besides.
+    blocks: Vec<Value>,
+}
+
+/// A piece of the agent's text.
+#[derive(utoipa::ToSchema)]
+struct ProgressMessage {
+    /// Always `assistant`.
+    role: String,
+    /// The text.
+    text: String,
+}
+
+/// The agent asks for a permission. The fields of a tool call besides, as far as the request has them.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ApprovalRequested {
+    /// The request.
+    request_id: RequestId,
+    /// Always `tool.call`.
+    kind: String,
+    /// What it is about, for people.
+    message: String,
+    /// The answers that it takes; none of a request whose words are lost.
+    options: Vec<ApprovalOption>,
+}
+
+/// Somebody decided.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ApprovalDecided {
+    /// The request.
+    request_id: RequestId,
+    /// What was decided, as it was asked for.
+    decision: String,
+    /// The option that the agent gets, or `cancelled`.
+    option_id: String,
+    /// The option in lower case.
+    #[schema(required)]
+    alias: Option<String>,
+    /// What was said to it.
+    #[schema(required)]
+    note: Option<String>,
+}
+
+/// A request that nobody decides any more.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ApprovalOver {
+    /// The request.
+    request_id: RequestId,
+    /// Why.
+    reason: String,
+}
+
+/// A turn ended well.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnCompleted {
+    /// The turn.
+    turn_id: TurnId,
+    /// `completed`; after a simulated request `approved` or `rejected`.
+    outcome: String,
+    /// Always `idle`.
+    state: String,
+    /// ACP's `stopReason`, in the agent's spelling.
+    stop_reason: Option<String>,
+    /// Numbers of tokens by name.
+    #[schema(value_type = Option<Object>)]
+    usage: Option<Value>,
+}
+
+/// A turn failed.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnFailed {
+    /// The turn.
+    turn_id: TurnId,
+    /// Why.
+    error: Error,
+}
+
+/// A turn was canceled.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnCanceled {
+    /// The turn.
+    turn_id: TurnId,
+    /// Why.
+    reason: String,
+}
+
+/// The agent has a session.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct SessionOpened {
+    /// How it came to be.
+    session: SessionOrigin,
+    /// Whether an earlier one was asked for and could not be restored.
+    context_lost: bool,
+}
+
+/// Why something happened.
+#[derive(utoipa::ToSchema)]
+struct Because {
+    /// The reason.
+    reason: String,
+}
+
+/// What somebody below a worker asked for.
+#[derive(utoipa::ToSchema)]
+struct Forbidden {
+    /// What was asked for.
+    request: String,
+}
+
+/// Records of the journal are missing.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct JournalGap {
+    /// The number of the first one.
+    first_missing: u64,
+    /// The number of the last one.
+    last_missing: u64,
+}
+
+/// A line that is no message.
+#[derive(utoipa::ToSchema)]
+struct Noise {
+    /// Why it was not taken.
+    reason: NoiseReason,
+    /// Its length.
+    bytes: u64,
+    /// Its CRC-32C.
+    digest: String,
+    /// Its beginning.
+    head: String,
+}
+
+pub(super) mod of {
+    //! Which type is whose.
+
+    use super::super::progress::{
+        AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
+        Replayed, SessionInfo, Text, ToolCall, Usage,
+    };
+    use super::super::schema::{Named, named};
+    use crate::event::EventType;
+
+    /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
+    pub(in super::super) fn event(event_type: EventType) -> Option<Named> {
+        Some(match event_type {
+            EventType::TurnStarted => named::<super::TurnStarted>(),
+            EventType::MessageSent => named::<super::MessageSent>(),
+            EventType::ProgressMessage => named::<super::ProgressMessage>(),
+            EventType::ApprovalRequested => named::<super::ApprovalRequested>(),
+            EventType::ApprovalDecided => named::<super::ApprovalDecided>(),
+            EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
+                named::<super::ApprovalOver>()
+            }
+            EventType::TurnCompleted => named::<super::TurnCompleted>(),
+            EventType::TurnFailed => named::<super::TurnFailed>(),
+            EventType::TurnCanceled => named::<super::TurnCanceled>(),
+            EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
+            EventType::WorkerLost => named::<super::Because>(),
+            EventType::WorkerStopped => named::<Nothing>(),
+            EventType::WorkerForbidden => named::<super::Forbidden>(),
+            EventType::JournalGap => named::<super::JournalGap>(),
+            EventType::ProgressUpdate
+            | EventType::RuntimeSegment
+            | EventType::RuntimeSealed
+            | EventType::RuntimeAgentStarted
+            | EventType::RuntimeStartFailed
+            | EventType::RuntimeDispatching
+            | EventType::RuntimeApprovalClosed
+            | EventType::RuntimeAnswerWritten
+            | EventType::RuntimeCancelRequested
+            | EventType::RuntimeTurnEnd
+            | EventType::RuntimeTerminating
+            | EventType::RuntimeAgentExited
+            | EventType::RuntimeEnded => return None,
+        })
+    }
+
+    /// The kinds of a `progress.update` with the type of their fields. Every other kind has none.
+    pub(in super::super) fn kinds() -> Vec<(&'static str, Named)> {
+        vec![
+            ("tool_call", named::<ToolCall>()),
+            ("tool_call_update", named::<ToolCall>()),
+            ("plan", named::<Plan>()),
+            ("thought", named::<Text>()),
+            ("user_message", named::<Text>()),
+            ("agent_message_chunk", named::<Chunk>()),
+            ("usage", named::<Usage>()),
+            ("mode", named::<Mode>()),
+            ("available_commands", named::<AvailableCommands>()),
+            ("config_option", named::<ConfigOptions>()),
+            ("session_info", named::<SessionInfo>()),
+            ("notice", named::<Notice>()),
+            ("compaction", named::<Compaction>()),
+            ("compaction_summary", named::<CompactionSummary>()),
+            ("replayed", named::<Replayed>()),
+            ("session", named::<super::SessionOpened>()),
+            ("noise", named::<super::Noise>()),
+        ]
+    }
+}

@@ -1,0 +1,10 @@
+//! The `data` of events as types: what `docs/events.md` has as tables, and what `docs/events.schema.json` is made of.
+//!
+//! Must not read or decide anything: values are made in [`crate::fields`] from what an agent sent, and by the daemon's
+//! rules from what happened.
+
+#[cfg(feature = "openapi")]
+mod milestones;
+pub mod progress;
+#[cfg(feature = "openapi")]
+pub mod schema;

@@ -1,0 +1,143 @@
+//! What reports make of the details.
+
+use proptest::prelude::*;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use super::*;
+
+/// A record as a runtime writes it.
+fn take(details: &mut Details, t: RecordType, kind: Option<&str>, body: &Value) {
+    let body = to_raw_value(body).unwrap();
+    let record = Record { n: 1, at: 0, t, turn: None, k: kind.map(Into::into), b: Some(&body) };
+    if let Some(report) = Report::of(&record) {
+        details.take(report);
+    }
+    // What is stored is what is read.
+    let stored = serde_json::to_string(details).unwrap();
+    assert_eq!(serde_json::from_str::<Details>(&stored).unwrap(), *details, "{stored}");
+}
+
+fn update(details: &mut Details, kind: &str, update: Value) {
+    take(details, RecordType::Update, Some(kind), &json!({"sessionId": "s", "update": update}));
+}
+
+fn started(details: &mut Details) {
+    take(details, RecordType::AgentStarted, None, &json!({}));
+}
+
+fn session(details: &mut Details, id: &str, opened: Value) {
+    let agent = json!({"protocolVersion": 1, "agentInfo": {"name": "a", "version": "1.2"}});
+    let body =
+        json!({"sessionId": id, "origin": "new", "contextLost": false, "agent": agent, "opened": opened});
+    take(details, RecordType::Session, None, &body);
+}
+
+fn options(model: &str) -> Value {
+    json!([{"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": model, "options": []},
+           {"id": "mode", "category": "mode", "currentValue": "ask"},
+           {"id": "fast", "currentValue": true}, {"id": 7}, {"id": "odd", "currentValue": {"x": 1}}])
+}
+
+#[test]
+fn nothing_is_known_before_anything_is_reported() {
+    let mut details = Details::default();
+    assert_eq!(serde_json::to_value(&details).unwrap(), json!({}));
+    started(&mut details);
+    session(&mut details, "s", Value::Null);
+    assert_eq!(
+        serde_json::to_value(&details).unwrap(),
+        json!({"name": "a", "version": "1.2", "sessionId": "s"})
+    );
+}
+
+#[test]
+fn the_session_says_which_mode_and_model_it_has_and_updates_change_them() {
+    let mut details = Details::default();
+    started(&mut details);
+    let modes = json!({"currentModeId": "default", "availableModes": []});
+    session(&mut details, "s", json!({"modes": modes, "models": {"currentModelId": "auto"}}));
+    assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("default"), Some("auto")));
+    assert_eq!(details.config_options, None);
+    update(&mut details, "mode", json!({"currentModeId": "plan"}));
+    update(&mut details, "mode", json!({"currentModeId": 7}));
+    assert_eq!(details.mode.as_deref(), Some("plan"));
+    update(&mut details, "config_option", json!({"configOptions": options("fast")}));
+    assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("ask"), Some("fast")));
+    let values: Vec<Value> =
+        details.config_options.unwrap().into_iter().map(|option| option.current_value).collect();
+    assert_eq!(values, [json!("fast"), json!("ask"), json!(true), json!(null)]);
+}
+
+#[test]
+fn what_came_before_the_session_is_not_overwritten_by_it() {
+    let mut details = Details::default();
+    started(&mut details);
+    update(&mut details, "config_option", json!({"configOptions": options("early")}));
+    session(&mut details, "s", json!({"configOptions": options("late")}));
+    assert_eq!(details.model.as_deref(), Some("early"));
+}
+
+#[test]
+fn use_cost_and_tokens_are_what_was_reported_last() {
+    let mut details = Details::default();
+    update(
+        &mut details,
+        "usage",
+        json!({"used": 5, "size": 100, "cost": {"amount": 0.25, "currency": "USD"}}),
+    );
+    update(&mut details, "usage", json!({"used": 7, "size": null, "cost": {"amount": "x"}}));
+    assert_eq!((details.session.context_used, details.session.context_size), (Some(7), Some(100)));
+    assert_eq!(details.session.cost, Some(Cost { amount: 0.25, currency: "USD".to_owned() }));
+    let end =
+        json!({"end": "answered", "stopReason": "end_turn", "usage": {"inputTokens": 3, "outputTokens": 4}});
+    take(&mut details, RecordType::TurnEnd, None, &end);
+    take(&mut details, RecordType::TurnEnd, None, &json!({"end": "answered"}));
+    assert_eq!(details.session.tokens, Some(json!({"inputTokens": 3, "outputTokens": 4})));
+    // Nothing of it is of another session's.
+    let child = json!({"sessionId": "child", "update": {"used": 1}});
+    take(&mut details, RecordType::ChildUpdate, Some("usage"), &child);
+    assert_eq!(details.session.context_used, Some(7));
+}
+
+#[test]
+fn another_process_keeps_what_is_true_of_the_same_session_only() {
+    for (id, used) in [("s", Some(5)), ("other", None)] {
+        let mut details = Details::default();
+        started(&mut details);
+        session(&mut details, "s", json!({"modes": {"currentModeId": "plan"}}));
+        update(&mut details, "usage", json!({"used": 5}));
+        update(&mut details, "session_info", json!({"title": "before"}));
+        started(&mut details);
+        assert_eq!((details.session.context_used, details.mode.as_deref()), (None, None));
+        // It dies before it has a session; the next one has.
+        started(&mut details);
+        update(&mut details, "session_info", json!({"title": "after"}));
+        session(&mut details, id, Value::Null);
+        assert_eq!((details.session.context_used, details.session.title.as_deref()), (used, Some("after")));
+        assert_eq!(details.mode, None, "what a new process does not report is not known");
+    }
+}
+
+#[test]
+fn what_is_hostile_is_bounded() {
+    let mut details = Details::default();
+    update(&mut details, "session_info", json!({"title": "ä".repeat(9999)}));
+    assert_eq!(details.session.title.as_ref().unwrap().chars().count(), MOST_CHARS);
+    let many: Vec<Value> = (0..1000).map(|id| json!({"id": id.to_string()})).collect();
+    update(&mut details, "config_option", json!({"configOptions": many}));
+    assert_eq!(details.config_options.unwrap().len(), MOST_OPTIONS);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_reports_never_panic(text in r#"[\[\]{}:,"a-zA-Z0-9]{0,80}"#, kind in 0usize..4) {
+        let kind = ["usage", "mode", "config_option", "session_info"][kind];
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
+            let mut details = Details::default();
+            update(&mut details, kind, value.clone());
+            session(&mut details, "s", value.clone());
+            take(&mut details, RecordType::TurnEnd, None, &value);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The tool calls that an agent leaves open when its turn ends, and how they are closed.
+//!
+//! Some agents leave a canceled call `in_progress` for ever, and a refused one may never be spoken of again. Whoever
+//! shows tool calls must not show them as running: so the end of a turn closes them, in an event of our own. How they
+//! went on is not known, so their status is `unknown`, which is no word of ACP: `failed` would be a guess. What the
+//! agent says of them later counts as always.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::data::progress::ToolCall;
+use crate::record::RecordType;
+use crate::{fields, surrogates};
+
+/// Kinds of updates that speak of a tool call.
+pub const KINDS: [&str; 2] = ["tool_call", "tool_call_update"];
+
+/// The kind of the event that closes a call.
+pub const CLOSING: &str = "tool_call_update";
+
+/// So many calls of a turn are remembered; those that come later stay as the agent leaves them.
+const MOST_CALLS: usize = 1000;
+/// A longer id is none that an agent would choose; its call stays as the agent leaves it.
+const MOST_ID_BYTES: usize = 1024;
+/// So much is told of a title.
+const MOST_TITLE_CHARS: usize = 256;
+
+/// What is known of a call so far.
+#[derive(Debug, Default)]
+struct Call {
+    /// Of another session than the worker's.
+    session: Option<String>,
+    id: String,
+    title: Option<String>,
+    kind: Option<String>,
+    over: bool,
+}
+
+/// The tool calls of one turn, put together from what the agent said of them.
+#[derive(Debug, Default)]
+pub struct Calls {
+    calls: Vec<Call>,
+    /// Where the call with this session and id is.
+    places: HashMap<(Option<String>, String), usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Said<'a> {
+    #[serde(borrow, default)]
+    session_id: Option<&'a RawValue>,
+    #[serde(borrow, alias = "toolCall")]
+    update: Parts<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Parts<'a> {
+    #[serde(borrow, default)]
+    tool_call_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    params: Said<'a>,
+}
+
+impl Calls {
+    /// Takes a record that speaks of a tool call: an update of one of [`KINDS`], or a permission request. What cannot be
+    /// read says nothing.
+    pub fn see(&mut self, record: RecordType, body: &str) {
+        let body = surrogates::replaced(body);
+        let said = match record {
+            RecordType::Update | RecordType::ChildUpdate => serde_json::from_str::<Said<'_>>(&body),
+            RecordType::ApprovalRequested => {
+                serde_json::from_str::<Asked<'_>>(&body).map(|asked| asked.params)
+            }
+            _ => return,
+        };
+        let Ok(Said { session_id, update }) = said else { return };
+        let Some(id) = text(update.tool_call_id).filter(|id| id.len() <= MOST_ID_BYTES) else { return };
+        let session = text(session_id).filter(|_| record == RecordType::ChildUpdate);
+        let Some(call) = self.call(session, id, record) else { return };
+        call.title = text(update.title).map(|title| short(&title)).or(call.title.take());
+        call.kind = text(update.kind).map(|kind| short(&kind)).or(call.kind.take());
+        if let Some(status) = text(update.status)
+            && record != RecordType::ApprovalRequested
+        {
+            call.over = is_over(&status);
+        }
+    }
+
+    fn call(&mut self, session: Option<String>, id: String, record: RecordType) -> Option<&mut Call> {
+        let key = (session, id);
+        let place = match self.places.get(&key) {
+            Some(place) => *place,
+            // Who is asked for a permission of a child's call does not learn whose call it is.
+            None if record == RecordType::ApprovalRequested
+                && let Some(place) = self.calls.iter().position(|call| call.id == key.1) =>
+            {
+                place
+            }
+            None if self.calls.len() < MOST_CALLS => {
+                self.calls.push(Call { session: key.0.clone(), id: key.1.clone(), ..Call::default() });
+                self.places.insert(key, self.calls.len() - 1);
+                self.calls.len() - 1
+            }
+            None => return None,
+        };
+        self.calls.get_mut(place)
+    }
+
+    /// The `data` of the events that close what is open, in the order in which the calls were begun.
+    #[must_use]
+    pub fn closings(self) -> Vec<Value> {
+        self.calls.into_iter().filter(|call| !call.over).map(closing).collect()
+    }
+}
+
+fn closing(call: Call) -> Value {
+    let mut data = Map::new();
+    data.insert("method".to_owned(), "turn.end".into());
+    data.insert("kind".to_owned(), CLOSING.into());
+    if let Some(session) = call.session {
+        data.insert("sessionId".to_owned(), session.into());
+    }
+    data.extend(fields::shown(&ToolCall {
+        tool_call_id: Some(call.id),
+        title: call.title,
+        tool_kind: call.kind,
+        status: Some("unknown".to_owned()),
+        closed_by: Some("turn_end"),
+        ..ToolCall::default()
+    }));
+    Value::Object(data)
+}
+
+/// Whether a call with this status goes on no more: ACP's words, and one that some agents have besides.
+fn is_over(status: &str) -> bool {
+    matches!(status, "completed" | "failed" | "cancelled" | "canceled")
+}
+
+fn text(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(MOST_TITLE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn update(id: &str, more: Value) -> (RecordType, Value) {
+        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": id});
+        update.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        (RecordType::Update, json!({"sessionId": "s", "update": update}))
+    }
+
+    fn asked(id: &str) -> (RecordType, Value) {
+        let call = json!({"toolCallId": id, "title": "rm x", "kind": "execute", "status": "completed"});
+        let params = json!({"sessionId": "s", "toolCall": call, "options": []});
+        (RecordType::ApprovalRequested, json!({"requestId": "ap_0123456789", "params": params}))
+    }
+
+    fn closings(records: &[(RecordType, Value)]) -> Vec<Value> {
+        let mut calls = Calls::default();
+        records.iter().for_each(|(record, body)| calls.see(*record, &body.to_string()));
+        calls.closings()
+    }
+
+    fn closed(id: &str, more: Value) -> Value {
+        let mut data = json!({"method": "turn.end", "kind": "tool_call_update", "toolCallId": id,
+                              "status": "unknown", "closedBy": "turn_end"});
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        data
+    }
+
+    #[test]
+    fn what_is_open_is_closed_with_what_is_known_of_it() {
+        let records = [
+            update("1", json!({"title": "ls", "kind": "execute", "status": "pending"})),
+            update("2", json!({"status": "in_progress"})),
+            update("1", json!({"status": "in_progress", "title": "ls -l"})),
+            update("2", json!({"status": "completed"})),
+            update("3", json!({})),
+        ];
+        let title = json!({"title": "ls -l", "toolKind": "execute"});
+        assert_eq!(closings(&records), [closed("1", title), closed("3", json!({}))]);
+    }
+
+    #[test]
+    fn a_call_that_only_a_permission_request_speaks_of_is_one() {
+        let open = closed("1", json!({"title": "rm x", "toolKind": "execute"}));
+        assert_eq!(closings(&[asked("1")]), [open]);
+        let ended = update("1", json!({"status": "failed"}));
+        assert_eq!(closings(&[asked("1"), ended.clone()]), Vec::<Value>::new());
+        assert_eq!(closings(&[ended, asked("1")]), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn a_call_of_another_session_is_another_call() {
+        let (_, body) = update("1", json!({"status": "pending"}));
+        let child = (RecordType::ChildUpdate, body);
+        let own = update("1", json!({"status": "completed"}));
+        assert_eq!(closings(&[child.clone(), own]), [closed("1", json!({"sessionId": "s"}))]);
+        let named = json!({"sessionId": "s", "title": "rm x", "toolKind": "execute"});
+        assert_eq!(closings(&[child, asked("1")]), [closed("1", named)]);
+    }
+
+    #[test]
+    fn what_is_hostile_is_bounded() {
+        let many: Vec<_> = (0..2000).map(|id| update(&id.to_string(), json!({}))).collect();
+        assert_eq!(closings(&many).len(), MOST_CALLS);
+        assert_eq!(closings(&[update(&"x".repeat(2000), json!({}))]), Vec::<Value>::new());
+        let long = closings(&[update("1", json!({"title": "ä".repeat(9999), "kind": 7, "status": []}))]);
+        assert_eq!(long, [closed("1", json!({"title": "ä".repeat(MOST_TITLE_CHARS)}))]);
+        let mut calls = Calls::default();
+        calls.see(RecordType::Update, r#"{"update":{"toolCallId":"\ud83d","title":"x"}}"#);
+        assert_eq!(calls.closings(), [closed("\u{fffd}", json!({"title": "x"}))]);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(body in r#"[\[\]{}:,"a-zA-Z]{0,80}"#) {
+            let mut calls = Calls::default();
+            for record in [RecordType::Update, RecordType::ApprovalRequested, RecordType::Noise] {
+                calls.see(record, &body);
+            }
+            let _ = calls.closings();
+        }
+    }
+}

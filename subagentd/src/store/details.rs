@@ -1,0 +1,51 @@
+//! What agents have reported of themselves, kept with their workers.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::Result;
+use subagent_protocol::details::{Details, Report};
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::RowId;
+use super::tx::Tx;
+
+impl Tx<'_> {
+    /// Adds what was reported.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_details(&self, id: RowId, reports: Vec<Report>) -> Result<()> {
+        let before = details(self.connection, id)?;
+        let mut after = before.clone();
+        reports.into_iter().for_each(|report| after.take(report));
+        if after == before {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&after).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute("UPDATE workers SET details = ?2 WHERE id = ?1", params![id.0, text])?;
+        Ok(())
+    }
+}
+
+/// What the worker's agent has reported. Nothing, of a row that cannot be read: it is a summary, and not needed for any
+/// work.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn details(connection: &Connection, id: RowId) -> Result<Details> {
+    let sql = "SELECT details FROM workers WHERE id = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let text: Option<String> = statement.query_row([id.0], |row| row.get(0)).map_err(StoreError::from)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+/// When the worker's last event was written; `None` if there is none (any more).
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn last_activity(connection: &Connection, id: RowId) -> Result<Option<Timestamp>> {
+    let sql = "SELECT max(seq), at FROM events WHERE worker = ?1 AND internal = 0";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let at: Option<i64> = statement.query_row([id.0], |row| row.get(1)).map_err(StoreError::from)?;
+    Ok(at.map(Timestamp))
+}

@@ -1,0 +1,65 @@
+//! The tool calls of a turn, which its end closes. What an open one is, is decided in `protocol`.
+
+use rusqlite::params;
+use subagent_protocol::Result;
+use subagent_protocol::event::EventType;
+use subagent_protocol::record::RecordType;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::tool_calls::{CLOSING, Calls};
+
+use super::error::StoreError;
+use super::rows::{self, NewEvent, RowId};
+use super::tx::{Tx, signed};
+
+/// No more of a turn is looked through: this happens in the one thread that writes.
+const MOST_RECORDS: i64 = 20_000;
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+impl Tx<'_> {
+    /// Adds an event for each tool call that is open in this turn, which is about to end.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) fn close_tool_calls(&mut self, id: RowId, turn: u64, now: Timestamp) -> Result<()> {
+        for data in self.open_tool_calls(id, turn)? {
+            self.insert_event(
+                id,
+                &NewEvent {
+                    number: None,
+                    turn: Some(turn),
+                    at: now,
+                    event_type: EventType::ProgressUpdate,
+                    kind: Some(CLOSING),
+                    record: None,
+                    payload: &data,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
+        let asked = "SELECT e.record, e.payload FROM turns t JOIN approvals a ON a.turn = t.id JOIN events e ON e.seq = a.asked_seq
+                     WHERE t.worker = ?1 AND t.no = ?2 AND a.worker = ?1 AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
+        let updates =
+            "SELECT e.record, e.payload FROM turns t JOIN events e INDEXED BY tool_calls ON e.turn = t.id
+                       WHERE t.worker = ?1 AND t.no = ?2 AND e.kind IN ('tool_call', 'tool_call_update')
+                         AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
+        let (mut calls, mut bytes) = (Calls::default(), 0);
+        for sql in [asked, updates] {
+            let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+            let mut found =
+                statement.query(params![id.0, signed(turn), MOST_RECORDS]).map_err(StoreError::from)?;
+            while let Some(row) = found.next().map_err(StoreError::from)? {
+                let record = rows::word(row, 0, RecordType::parse).map_err(StoreError::from)?;
+                let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
+                bytes += body.len();
+                if bytes > MOST_BYTES {
+                    break;
+                }
+                calls.see(record, body);
+            }
+        }
+        Ok(calls.closings().iter().map(ToString::to_string).collect())
+    }
+}

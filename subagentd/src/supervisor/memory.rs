@@ -1,0 +1,82 @@
+//! How much memory the processes below a guard use. Linux only.
+//!
+//! Best effort: processes come and go while they are looked at. Must not signal or keep anything.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use subagent_config::proc;
+use subagent_protocol::process::ProcessId;
+
+use super::strays::pids;
+
+/// More processes of one agent are not looked at: each look walks the whole of a process's memory map.
+const MOST_PROCESSES: usize = 1000;
+/// Longer than the two files get.
+const FILE_BYTES: u64 = 16 * 1024;
+
+/// The memory of everything below the guard, in bytes; `None` if there is nothing.
+pub(super) async fn below(guard: ProcessId) -> Option<u64> {
+    // It takes milliseconds for each process: not on a thread that others wait for.
+    tokio::task::spawn_blocking(move || sum_below(guard)).await.ok().flatten()
+}
+
+fn sum_below(guard: ProcessId) -> Option<u64> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for process in pids().filter_map(|pid| proc::process(pid).ok()) {
+        children.entry(process.parent).or_default().push(process.pid);
+    }
+    // The number may be another process's by now.
+    if proc::start_time(guard.pid).ok()? != guard.start_time {
+        return None;
+    }
+    let (mut seen, mut next) = (BTreeSet::new(), vec![guard.pid]);
+    while let Some(parent) = next.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            if seen.len() < MOST_PROCESSES && seen.insert(child) {
+                next.push(child);
+            }
+        }
+    }
+    let used: Vec<u64> = seen.into_iter().filter_map(used).collect();
+    (!used.is_empty()).then(|| used.iter().sum())
+}
+
+/// What one process uses: its share of what it has together with others, so that a sum of many counts that once; or all
+/// that it has in memory, where its share may not be read.
+fn used(pid: i32) -> Option<u64> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    let share = kilobytes(&folder.join("smaps_rollup"), "Pss:");
+    share.or_else(|| kilobytes(&folder.join("status"), "VmRSS:")).map(|kilobytes| kilobytes * 1024)
+}
+
+fn kilobytes(file: &Path, name: &str) -> Option<u64> {
+    let mut text = String::new();
+    fs::File::open(file).ok()?.take(FILE_BYTES).read_to_string(&mut text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn the_memory_below_a_process_is_that_of_its_descendants() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let own = ProcessId { pid, start_time: proc::start_time(pid).unwrap() };
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let below = sum_below(own).unwrap();
+        assert!((1024..1024 * 1024 * 1024).contains(&below), "{below}");
+        let alone = used(i32::try_from(child.id()).unwrap()).unwrap();
+        assert!(alone > 0 && alone <= below.max(alone));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(sum_below(ProcessId { start_time: own.start_time + 1, ..own }), None, "another process");
+        assert_eq!(kilobytes(Path::new("/proc/self/status"), "VmNothing:"), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! A worker whose agent plays a transcript that the test has written.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+/// A transcript that begins with an agent that has the session `s`.
+pub(crate) struct Script(String);
+
+impl Script {
+    /// With this result of `initialize` and of `session/new`, but what every agent says.
+    pub(crate) fn new(agent: Value, session: Value) -> Self {
+        let mut script = Self(String::new());
+        script.process(agent, "session/new", session)
+    }
+
+    /// The next process of it, which is asked for a session in this way.
+    pub(crate) fn process(&mut self, mut agent: Value, method: &str, mut session: Value) -> Self {
+        agent["protocolVersion"] = 1.into();
+        session["sessionId"] = "s".into();
+        self.add('>', &json!({"id": 0, "method": "initialize"}));
+        self.add('<', &json!({"id": 0, "result": agent}));
+        self.add('>', &json!({"id": 1, "method": method}));
+        self.add('<', &json!({"id": 1, "result": session}));
+        Self(std::mem::take(&mut self.0))
+    }
+
+    fn add(&mut self, from: char, message: &Value) {
+        let mut message = message.clone();
+        message["jsonrpc"] = "2.0".into();
+        self.0.push_str(&format!("{from} {message}\n"));
+    }
+
+    /// Waits for a prompt.
+    pub(crate) fn prompted(mut self) -> Self {
+        self.add('>', &json!({"id": 9, "method": "session/prompt"}));
+        self
+    }
+
+    /// Answers it.
+    pub(crate) fn answers(mut self, mut result: Value) -> Self {
+        if result.get("stopReason").is_none() {
+            result["stopReason"] = "end_turn".into();
+        }
+        self.add('<', &json!({"id": 9, "result": result}));
+        self
+    }
+
+    /// An update of the session.
+    pub(crate) fn says(self, update: Value) -> Self {
+        self.says_of("s", update)
+    }
+
+    /// An update of another session.
+    pub(crate) fn says_of(mut self, session: &str, update: Value) -> Self {
+        let params = json!({"sessionId": session, "update": update});
+        self.add('<', &json!({"method": "session/update", "params": params}));
+        self
+    }
+
+    /// A permission request.
+    pub(crate) fn asks(mut self, call: Value) -> Self {
+        let params = json!({"sessionId": "s", "toolCall": call, "options": []});
+        self.add('<', &json!({"id": 7, "method": "session/request_permission", "params": params}));
+        self
+    }
+
+    /// Ends here and goes on with another process, whose session is loaded.
+    pub(crate) fn loaded(mut self, agent: Value, session: Value) -> Self {
+        self.process(agent, "session/load", session)
+    }
+
+    /// A sandbox with a worker whose agent plays this.
+    pub(crate) fn started(self) -> (Sandbox, String) {
+        let mut sandbox = Sandbox::new();
+        let (file, state) = (sandbox.file_name("script"), sandbox.file_name("played"));
+        fs::write(&file, &self.0).unwrap();
+        let agent = sandbox.test_agent("replay-agent", &[&file, &state]);
+        sandbox.launcher("played", agent);
+        sandbox.init();
+        let worker = sandbox.start("played");
+        (sandbox, worker)
+    }
+}
+
+/// The data of the updates of these kinds.
+pub(crate) fn updates(events: &[Value], kinds: &[&str]) -> Vec<Value> {
+    let of_kind = |event: &&Value| kinds.iter().any(|kind| event["data"]["kind"] == **kind);
+    let updates = events.iter().filter(|event| event["type"] == "progress.update").filter(of_kind);
+    updates.map(|event| event["data"].clone()).collect()
+}
