@@ -23,6 +23,9 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.startupSeconds",
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
+    "launchers.*.mode",
+    "launchers.*.model",
+    "launchers.*.configOptions",
     "roleDefaults",
     "roleDefaults.promptLanguage",
     "roleDefaults.responseLanguage",
@@ -65,7 +68,11 @@ fn every_key_of_the_example_is_known() {
 
 #[test]
 fn the_example_has_no_other_keys() {
-    let known = |path: &str| KEYS.contains(&path) || path.starts_with("launchers.*.env.");
+    let known = |path: &str| {
+        KEYS.contains(&path)
+            || path.starts_with("launchers.*.env.")
+            || path.starts_with("launchers.*.configOptions.")
+    };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {

@@ -21,6 +21,7 @@ pub mod proc;
 pub mod regular;
 pub mod role;
 pub mod runtime_dir;
+pub mod session;
 pub mod state_dir;
 mod syntax;
 pub mod template;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::error::ConfigError;
+use crate::session::SessionOptions;
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
 pub const ACP_STDIO: &str = "acp-stdio";
@@ -59,6 +60,8 @@ pub struct Launcher {
     pub env: BTreeMap<String, String>,
     /// Deadlines of the agent.
     pub timeouts: Timeouts,
+    /// What is chosen of its sessions.
+    pub options: SessionOptions,
 }
 
 impl Launcher {
@@ -70,6 +73,7 @@ impl Launcher {
             args: Vec::new(),
             env: BTreeMap::new(),
             timeouts: Timeouts::default(),
+            options: SessionOptions::default(),
         }
     }
 }
@@ -83,6 +87,7 @@ impl fmt::Debug for Launcher {
             .field("args", &self.args)
             .field("env", &names)
             .field("timeouts", &self.timeouts)
+            .field("options", &self.options)
             .finish()
     }
 }

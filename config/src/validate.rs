@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
+use crate::session;
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(crate) struct Violation {
     pub(crate) problem: String,
 }
 
-type Checked<T> = Result<T, Violation>;
+pub(crate) type Checked<T> = Result<T, Violation>;
 
 /// Longest timeout that is accepted. Nobody waits a year, and the sum with any clock value must exist.
 const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
@@ -45,6 +46,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         args: args(launcher, &format!("{field}.args"))?,
         env: env(launcher, &format!("{field}.env"))?,
         timeouts: timeouts(launcher, &format!("{field}.timeouts"))?,
+        options: session::options(launcher, &field)?,
     })
 }
 
@@ -189,7 +191,10 @@ fn named<T>(
     checked.collect()
 }
 
-fn object(value: Option<&Value>, field: impl Fn() -> String) -> Checked<Option<&Map<String, Value>>> {
+pub(crate) fn object(
+    value: Option<&Value>,
+    field: impl Fn() -> String,
+) -> Checked<Option<&Map<String, Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => mapping(value, field).map(Some),
@@ -226,7 +231,7 @@ fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
     }
 }
 
-fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
+pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
     Ok(string(value, place)?.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
@@ -243,7 +248,7 @@ fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<String> {
     }
 }
 
-fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
+pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
     // Only the type is named: a misplaced value may be a secret.
     let found = match found {
         Value::Null => "null",
@@ -256,7 +261,7 @@ fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
     refuse(place, format!("must be {expected}, not {found}"))
 }
 
-fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
+pub(crate) fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
     Err(Violation { place, problem: problem.into() })
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::ids::{RequestId, TurnId, WorkerId};
+use crate::options::Options;
 use crate::process::ProcessId;
 use crate::state::Desired;
 
@@ -62,6 +63,14 @@ pub enum Command {
         request_id: RequestId,
         /// The option to select; `None` answers `cancelled`.
         option_id: Option<String>,
+    },
+    /// Set options of the session. Needs the capability `options`. Taken means: they will be asked for, one after the
+    /// other; each outcome is a record of its own.
+    SetOptions {
+        /// Chosen by the daemon; the records quote it.
+        request: String,
+        /// What to set.
+        options: Options,
     },
     /// End the agent, everything it started, and the runtime.
     Terminate {
@@ -120,6 +129,8 @@ pub enum Refusal {
     NoSuchRequest,
     /// The journal cannot be written.
     StorageFull,
+    /// Too much of this kind waits already.
+    TooMany,
     /// The runtime is ending.
     Ending,
     /// The frame could not be read, or is not known to this runtime.

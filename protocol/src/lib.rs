@@ -17,6 +17,7 @@ pub mod ids;
 pub mod json;
 #[cfg(feature = "openapi")]
 mod openapi;
+pub mod options;
 pub mod process;
 pub mod record;
 pub mod start;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 use crate::ids::WorkerId;
+use crate::options::Options;
 
 /// The descriptor on which a runtime inherits the locked `lock` file.
 pub const LOCK_FD: i32 = 3;
@@ -50,6 +51,9 @@ pub struct RuntimeStart {
     pub timeouts: Timeouts,
     /// Limits.
     pub limits: Limits,
+    /// What of the session was chosen.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
 }
 
 /// A program to run and all that it inherits.

@@ -26,6 +26,8 @@ enum Shape {
     Seconds,
     /// A list of objects.
     Objects,
+    /// An object of texts and truth values; null is one of its values.
+    Options,
 }
 
 /// A key of the object and the flag that it stands for, under the name that `details` has.
@@ -80,6 +82,17 @@ pub const WORKER_START: &[Field] = &[
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
+    field("mode", &["mode"], Shape::Text),
+    field("model", &["model"], Shape::Text),
+    field("configOptions", &["set"], Shape::Options),
+];
+
+/// The keys of `worker set`.
+pub const WORKER_SET: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("mode", &["mode"], Shape::Text),
+    field("model", &["model"], Shape::Text),
+    field("configOptions", &["set"], Shape::Options),
 ];
 
 /// A checked object: every key that is left holds what its shape says.
@@ -169,6 +182,12 @@ impl Input {
         self.0.get(key).and_then(Value::as_f64)
     }
 
+    /// An object.
+    #[must_use]
+    pub fn object(&self, key: &str) -> Option<Map<String, Value>> {
+        self.0.get(key).and_then(Value::as_object).cloned()
+    }
+
     /// A list of objects.
     #[must_use]
     pub fn objects(&self, key: &str) -> Option<Vec<Value>> {
@@ -189,6 +208,13 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
             Ok(Some(value))
         }
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
+        (Shape::Options, Value::Null) => Ok(None),
+        (Shape::Options, Value::Object(entries))
+            if entries.values().all(|value| value.is_null() || value.is_boolean() || value.is_string()) =>
+        {
+            Ok(Some(value))
+        }
+        (Shape::Options, _) => wrong("an object whose values are texts, true, false or null"),
         (Shape::Text | Shape::AnyText, _) => wrong("a string"),
         (Shape::Bool, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),

@@ -116,6 +116,7 @@ impl Runtime {
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,
             last_turn: setup.last_turn,
+            options: subagent_protocol::options::Options::default(),
             make_request_id,
         };
         let mut batch = Batch::new(setup.first_record);

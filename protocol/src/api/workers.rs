@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
 use crate::ids::{ControllerId, TurnId, WorkerId};
+use crate::options::Options;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::time::Timestamp;
@@ -60,6 +61,9 @@ pub struct StartWorker {
     /// Start no agent: the worker is idle at once. Its first message that is not simulated starts one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_mode: bool,
+    /// What is chosen of the agent's session.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
 }
 
 /// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.

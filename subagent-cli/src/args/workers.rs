@@ -50,6 +50,9 @@ pub struct WorkerStart {
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
+    /// What is chosen of the agent's session.
+    #[command(flatten)]
+    pub options: super::options::OptionFlags,
     /// Start no agent until a message needs one (it need not be installed)
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,

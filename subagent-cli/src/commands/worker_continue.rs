@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_config::model::Config;
-use subagent_protocol::api::{SendTurn, Simulation};
+use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
 
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
@@ -109,6 +109,7 @@ async fn prepare(
         }),
         controller_id: present(args.controller_id.clone()).or_else(|| source.controller_id.clone()),
         debug_mode: args.debug_mode,
+        options: SetOptions::default(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

@@ -15,10 +15,11 @@ use subagent_config::launcher::{self, ResolvedLauncher};
 use subagent_config::model::{self, ACP_STDIO};
 use subagent_config::{Workspace, controller_hint, inherited_environment, role, workspace};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, LauncherSpec, StartWorker};
+use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 
+use super::chosen_options;
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
@@ -37,6 +38,7 @@ pub(super) struct Wanted {
     pub(super) label: String,
     pub(super) controller_id: Option<String>,
     pub(super) debug_mode: bool,
+    pub(super) options: SetOptions,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -49,6 +51,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
+        options: chosen_options::typed(args.options, &input)?,
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -119,8 +122,10 @@ pub(super) async fn prepare(
         umask: current_umask().bits(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
+        options: chosen_options::of_start(wanted.options, &launcher.options),
     };
-    Ok(Prepared { request, limit: launcher.timeouts.startup + GRACE })
+    let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
+    Ok(Prepared { request, limit })
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {

@@ -18,6 +18,7 @@ mod journal;
 mod leftovers;
 mod link;
 mod locks;
+mod options;
 mod orders;
 mod ownership;
 mod process;

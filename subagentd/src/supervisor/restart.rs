@@ -1,13 +1,11 @@
 //! Giving a worker another runtime because somebody asked for it.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::Reached;
-use super::spec::timeouts;
+use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
 use super::{Caller, Supervisor};
@@ -49,8 +47,8 @@ impl Supervisor {
                 let mut snapshots = handle.snapshot.clone();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
-                let startup = Duration::from_millis(timeouts(&row).startup_ms);
-                let snapshot = match tokio::time::timeout(STOP_TIMEOUT + startup + START_MARGIN, over).await {
+                let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
+                let snapshot = match tokio::time::timeout(limit, over).await {
                     Ok(Ok(snapshot)) => snapshot.clone(),
                     Ok(Err(_)) => return Err(self.abandoned()),
                     Err(_) => {

@@ -1,8 +1,11 @@
 //! What is stored of how a worker is run: resolved once, at its start, and never looked up again.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
 
 use super::environment::Variables;
@@ -16,6 +19,8 @@ pub(super) struct Spec {
     pub(super) umask: u32,
     pub(super) nofile: Option<u64>,
     pub(super) environment: Vec<String>,
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(super) options: Options,
 }
 
 /// The times that the launcher of a worker sets.
@@ -25,6 +30,13 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
         .map_or_else(|_| Timeouts::default(), |spec| spec.launcher.timeouts)
 }
 
+/// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
+pub(super) fn startup(row: &WorkerRow) -> Duration {
+    serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {
+        Duration::from_millis(spec.launcher.timeouts.startup_ms) + spec.options.patience()
+    })
+}
+
 impl Spec {
     pub(super) fn of(request: &StartWorker) -> Self {
         Self {
@@ -32,6 +44,7 @@ impl Spec {
             umask: request.umask,
             nofile: request.nofile,
             environment: names(&request.env),
+            options: request.options.clone(),
         }
     }
 

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::Handle;
-use super::{Caller, Supervisor, controllers, entropy, environment, program, strays};
+use super::{Caller, Supervisor, controllers, entropy, environment, options, program, strays};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -45,7 +45,8 @@ impl Supervisor {
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
         environment::write(&file, &request.env)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms);
+        let startup =
+            Duration::from_millis(request.launcher.timeouts.startup_ms) + request.options.patience();
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
@@ -197,6 +198,7 @@ impl Supervisor {
 }
 
 fn check(request: &StartWorker) -> Result<()> {
+    options::check(&request.options)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -251,6 +253,7 @@ mod tests {
             umask: 0o77,
             nofile: None,
             debug_mode: false,
+            options: subagent_protocol::options::Options::default(),
         }
     }
 

@@ -1,8 +1,11 @@
 //! An agent on the official SDK, so that a codec which is not ours checks ours.
 //!
-//! It answers a prompt with its words, a chunk each. A prompt with the word `ask` asks for permission first and
+//! It answers a prompt with its words, a chunk each; the word `options` says what was chosen of the session. A prompt with the word `ask` asks for permission first and
 //! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. `--state DIR` stores the
 //! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
+
+#[path = "sdk_agent/options.rs"]
+mod options;
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,10 +19,12 @@ use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
     InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
     PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason, TextContent,
+    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, StopReason, TextContent,
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
+use options::{Offer, Options};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -33,6 +38,7 @@ struct Session {
 struct Echo {
     state: Option<PathBuf>,
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
+    options: Arc<Options>,
 }
 
 impl Echo {
@@ -110,6 +116,9 @@ impl Echo {
         let asked = SessionUpdate::UserMessageChunk(chunk(&text));
         self.with(id, |session| session.history.push(asked))?;
         let words: Vec<&str> = text.split_whitespace().collect();
+        if words.contains(&"options") {
+            self.say(id, client, &format!("{} ", self.options.words(id)))?;
+        }
         if words.contains(&"ask") {
             let verdict = ask(id, client).await?;
             self.say(id, client, &format!("permission: {verdict} "))?;
@@ -187,10 +196,19 @@ async fn main() -> Result<()> {
     while let Some(arg) = args.next() {
         match (arg.to_str(), args.next()) {
             (Some("--state"), Some(folder)) => echo.state = Some(folder.into()),
-            _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR]")),
+            (Some("--offer"), Some(what)) => {
+                let offer = match what.to_str() {
+                    Some("config") => Offer::Config,
+                    Some("modes") => Offer::Modes,
+                    _ => Offer::Nothing,
+                };
+                echo.options = Arc::new(Options::new(offer));
+            }
+            _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR] [--offer WHAT]")),
         }
     }
     let (transport, writer) = stdio().map_err(Error::into_internal_error)?;
+    let (mode, option) = (echo.clone(), echo.clone());
     let (new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo);
     let served = Agent
         .v1()
@@ -207,7 +225,12 @@ async fn main() -> Result<()> {
         )
         .on_receive_request(
             async move |_: NewSessionRequest, responder, _| {
-                responder.respond_with_result(new.create().map(NewSessionResponse::new))
+                responder.respond_with_result(new.create().map(|id| {
+                    let options = &new.options;
+                    NewSessionResponse::new(id.clone())
+                        .modes(options.modes(&id))
+                        .config_options(options.config(&id))
+                }))
             },
             agent_client_protocol::on_receive_request!(),
         )
@@ -218,7 +241,24 @@ async fn main() -> Result<()> {
                         client.send_notification(SessionNotification::new(request.session_id.clone(), update))
                     })
                 });
-                responder.respond_with_result(replayed.map(|()| LoadSessionResponse::new()))
+                let (id, options) = (&request.session_id, &load.options);
+                responder.respond_with_result(replayed.map(|()| {
+                    LoadSessionResponse::new().modes(options.modes(id)).config_options(options.config(id))
+                }))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionModeRequest, responder, _| {
+                let set = mode.options.set_mode(&request);
+                responder.respond_with_result(set.map(|()| SetSessionModeResponse::new()))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionConfigOptionRequest, responder, _| {
+                let set = option.options.set(&request);
+                responder.respond_with_result(set.map(SetSessionConfigOptionResponse::new))
             },
             agent_client_protocol::on_receive_request!(),
         )

@@ -6,6 +6,7 @@
 pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod noise;
+pub(crate) mod options;
 pub(crate) mod outgoing;
 pub(crate) mod requests;
 pub(crate) mod results;

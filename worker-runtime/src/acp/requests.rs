@@ -4,12 +4,17 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    CancelNotification, ClientCapabilities, CloseSessionRequest, Implementation, InitializeRequest,
-    LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionRequest, SelectedPermissionOutcome,
+    BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
+    CloseSessionRequest, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
+    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
+    SessionConfigOptionValue, SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use subagent_protocol::options::OptionValue;
+
+use super::options::Setter;
 
 /// JSON-RPC: no such method.
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
@@ -39,9 +44,11 @@ struct Prompt<'a> {
 
 /// `initialize`: version 1, and nothing offered that is not implemented.
 pub(crate) fn initialize(id: u64) -> Vec<u8> {
+    let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
+    let session = ClientSessionCapabilities::new().config_options(options);
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-        .client_capabilities(ClientCapabilities::new());
+        .client_capabilities(ClientCapabilities::new().session(session));
     request(id, "initialize", params)
 }
 
@@ -63,6 +70,26 @@ pub(crate) fn resume_session(id: u64, session: &str, cwd: &str) -> Vec<u8> {
         params.entry("mcpServers").or_insert_with(|| json!([]));
     }
     request(id, "session/resume", params)
+}
+
+/// Sets an option of a session.
+pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
+    let method = setter.method();
+    match setter {
+        Setter::Mode(mode) => {
+            request(id, method, SetSessionModeRequest::new(session.to_owned(), mode.clone()))
+        }
+        // The specification has no type for it any more.
+        Setter::Model(model) => request(id, method, json!({"sessionId": session, "modelId": model})),
+        Setter::Config(option, value) => {
+            let value = match value {
+                OptionValue::Flag(flag) => SessionConfigOptionValue::boolean(*flag),
+                OptionValue::Text(text) => SessionConfigOptionValue::value_id(text.clone()),
+            };
+            let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.clone(), value);
+            request(id, method, params)
+        }
+    }
 }
 
 /// `session/close`.
@@ -129,13 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_offers_nothing() {
+    fn the_handshake_offers_what_is_there() {
         let sent: Value = serde_json::from_slice(&initialize(0)).unwrap();
         assert_eq!(sent["params"]["protocolVersion"], 1);
         assert_eq!(sent["params"]["clientInfo"]["name"], "subagent");
         let capabilities = &sent["params"]["clientCapabilities"];
         assert_eq!(capabilities["fs"], json!({"readTextFile": false, "writeTextFile": false}));
         assert_eq!(capabilities["terminal"], false);
+        assert_eq!(capabilities["session"], json!({"configOptions": {"boolean": {}}}));
     }
 
     #[test]

@@ -46,6 +46,14 @@ impl Conversation {
                 let answer = self.answer(&request_id, option_id.as_deref(), cx);
                 cx.reply(to, answer);
             }
+            Command::SetOptions { request, options } => {
+                let taken = self.set_options(&request, &options);
+                let is_taken = taken.is_ok();
+                cx.reply(to, taken);
+                if is_taken {
+                    self.next_setting(cx);
+                }
+            }
             Command::Terminate { .. } => {}
         }
     }

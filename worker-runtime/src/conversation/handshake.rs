@@ -43,6 +43,13 @@ pub(super) struct Opening {
     lost: Vec<String>,
 }
 
+/// There is a session.
+pub(super) struct Opened {
+    pub(super) id: String,
+    attempt: Attempt,
+    lost: Vec<String>,
+}
+
 impl Conversation {
     pub(super) fn agent_started(&mut self, started: &AgentStarted, cx: &mut Cx<'_>) {
         cx.record(RecordType::AgentStarted, None, started);
@@ -175,21 +182,27 @@ impl Conversation {
                 };
                 self.fail_start(error, cx);
             }
-            Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
-                (Attempt::New, Some(id)) => self.ready(id.to_owned(), attempt, &lost, cx),
-                (Attempt::New, None) => {
-                    let error = errors::no_session_id(raw.get());
-                    self.fail_start(error, cx);
+            Outcome::Result(raw) => {
+                let result = results::value(raw);
+                self.settings.offer.opened(&result, attempt == Attempt::New);
+                match (attempt, results::session_id(&result)) {
+                    (Attempt::New, Some(id)) => {
+                        self.session_opened(Opened { id: id.to_owned(), attempt, lost }, cx);
+                    }
+                    (Attempt::New, None) => {
+                        let error = errors::no_session_id(raw.get());
+                        self.fail_start(error, cx);
+                    }
+                    (Attempt::Resume, _) => {
+                        let id = self.config.session.clone().unwrap_or_default();
+                        self.session_opened(Opened { id, attempt, lost }, cx);
+                    }
+                    (Attempt::Load, _) => {
+                        cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
+                        self.state = State::Replaying { looks: 0, seen: self.replayed };
+                    }
                 }
-                (Attempt::Resume, _) => {
-                    let id = self.config.session.clone().unwrap_or_default();
-                    self.ready(id, attempt, &lost, cx);
-                }
-                (Attempt::Load, _) => {
-                    cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
-                    self.state = State::Replaying { looks: 0, seen: self.replayed };
-                }
-            },
+            }
         }
     }
 
@@ -202,11 +215,13 @@ impl Conversation {
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
         }
         let id = self.config.session.clone().unwrap_or_default();
-        self.ready(id, Attempt::Load, &[], cx);
+        self.session_opened(Opened { id, attempt: Attempt::Load, lost: Vec::new() }, cx);
     }
 
-    fn ready(&mut self, id: String, attempt: Attempt, lost: &[String], cx: &mut Cx<'_>) {
-        cx.clear_timer(Timer::Startup);
+    /// Everything that was chosen of the session is set.
+    pub(super) fn ready(&mut self, cx: &mut Cx<'_>) {
+        let State::Applying(Opened { id, attempt, lost }) = &mut self.state else { return };
+        let (id, attempt, lost) = (std::mem::take(id), *attempt, std::mem::take(lost));
         let context_lost = attempt == Attempt::New && self.config.session.is_some();
         let agent = self.agent.as_ref();
         let body = record::Session {

@@ -74,6 +74,8 @@ impl Conversation {
             self.prompt_answered(outcome, cx);
         } else if is(self.awaits_session()) {
             self.session_answered(outcome, cx);
+        } else if is(self.awaits_option()) {
+            self.option_answered(outcome, cx);
         } else if is(self.awaits_close()) {
             self.session_closed(cx);
         } else if let State::Initializing { rpc } = self.state
@@ -93,6 +95,9 @@ impl Conversation {
                 if self.replaying && !handshake::is_of_the_present(&kind) {
                     self.replayed += 1;
                     return;
+                }
+                if matches!(&*kind, "mode" | "config_option") {
+                    self.option_updated(params);
                 }
                 cx.batch.push(RecordType::Update, self.attributed_turn(), Some(&kind), params);
             }

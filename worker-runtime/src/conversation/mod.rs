@@ -11,6 +11,7 @@ mod ending;
 mod errors;
 mod handshake;
 mod inbound;
+mod settings;
 mod turn;
 
 use std::time::Duration;
@@ -19,13 +20,15 @@ use serde_json::value::RawValue;
 use subagent_protocol::error::Error;
 use subagent_protocol::frame::Phase;
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
 
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
 use ending::Ending;
-use handshake::Opening;
+use handshake::{Opened, Opening};
+use settings::Settings;
 use turn::OpenTurn;
 
 /// How long a full disk may last before what is open is given up.
@@ -46,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     /// The last turn that an earlier runtime took.
     pub(crate) last_turn: u64,
+    /// What of the session was chosen.
+    pub(crate) options: Options,
     /// The source of ids.
     pub(crate) make_request_id: MakeRequestId,
 }
@@ -73,6 +78,8 @@ enum State {
     Opening(Opening),
     /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
     Replaying { looks: u32, seen: u64 },
+    /// There is one, and what was chosen of it is being set.
+    Applying(Opened),
     /// There is a session.
     Ready { session: Session, turn: Option<OpenTurn> },
     /// The agent is being ended, or has ended.
@@ -86,6 +93,7 @@ pub(crate) struct Conversation {
     config: Config,
     state: State,
     approvals: Approvals,
+    settings: Settings,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -112,6 +120,7 @@ impl Conversation {
             config,
             state: State::Starting,
             approvals: Approvals::default(),
+            settings: Settings::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -144,6 +153,7 @@ impl Conversation {
         match timer {
             Timer::Startup => self.startup_timeout(cx),
             Timer::Replay => self.replay_paused(cx),
+            Timer::Option => self.option_timeout(cx),
             Timer::Turn => self.turn_timeout(cx),
             Timer::CancelGrace => self.cancel_ignored(cx),
             Timer::StopGrace => self.stop_grace_over(cx),
@@ -170,7 +180,11 @@ impl Conversation {
             (Some(error), _) => Phase::Failed { error: error.clone() },
             (
                 None,
-                State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. },
+                State::Starting
+                | State::Initializing { .. }
+                | State::Opening(_)
+                | State::Replaying { .. }
+                | State::Applying(_),
             ) => Phase::Starting,
             (None, State::Ready { .. }) => Phase::Ready,
             (None, State::Ending(_) | State::Ended) => Phase::Ending,
@@ -211,7 +225,11 @@ impl Conversation {
     fn is_starting(&self) -> bool {
         matches!(
             self.state,
-            State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. }
+            State::Starting
+                | State::Initializing { .. }
+                | State::Opening(_)
+                | State::Replaying { .. }
+                | State::Applying(_)
         )
     }
 

@@ -169,6 +169,7 @@ impl Driver {
             command: std::iter::once(&start.agent.program).chain(&start.agent.args).cloned().collect(),
             timeouts: start.timeouts,
             last_turn: start.last_turn,
+            options: start.options.clone(),
             make_request_id: Box::new(random_request_id),
         });
         let (events_in, events) = mpsc::channel(EVENTS);

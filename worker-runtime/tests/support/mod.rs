@@ -99,6 +99,7 @@ impl Worker {
                 stop_grace_ms: 300,
             },
             limits: Limits::default(),
+            options: subagent_protocol::options::Options::default(),
         };
         Self { directory, start }
     }

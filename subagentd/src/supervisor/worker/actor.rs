@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::ingest::Goal;
 use super::runtime::Runtime;
+use super::setting::Setting;
 use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -63,6 +64,8 @@ pub(in crate::supervisor) struct Actor {
     /// Whether records of this worker were ever missing.
     pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
+    /// Options that the runtime was told to set.
+    pub(super) settings: Vec<Setting>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
     pub(super) settled: bool,
@@ -146,6 +149,7 @@ impl Actor {
             misread: 0,
             gap: false,
             runtime: None,
+            settings: Vec::new(),
             todo: VecDeque::new(),
             settled: false,
             more: false,
@@ -196,6 +200,7 @@ impl Actor {
                 () = reached(deadline) => self.on_deadline().await,
                 message = self.mailbox.recv(), if serve => match message {
                     Some(Message::Order(order)) => self.carry_out(*order).await,
+                    Some(Message::Set(order)) => self.set(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.

@@ -260,6 +260,7 @@ impl Actor {
             session: self.session_id.clone(),
             timeouts: launcher.timeouts,
             limits: Limits::default(),
+            options: self.spec.options.clone(),
         })
     }
 }
