@@ -169,7 +169,8 @@ impl StoredEvent {
     #[must_use]
     pub fn data(&self) -> Value {
         let Some(record) = self.record else {
-            return surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
+            let data = surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
+            return if self.event_type == EventType::MessageSent { without_contents(data) } else { data };
         };
         match record {
             RecordType::Update => self.update_data(),
@@ -260,6 +261,16 @@ impl StoredEvent {
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
     }
+}
+
+/// What is shown of a message: of its attachments what they are, not what is in them.
+fn without_contents(mut message: Value) -> Value {
+    for attachment in message["attachments"].as_array_mut().into_iter().flatten() {
+        if let Some(attachment) = attachment.as_object_mut() {
+            attachment.retain(|key, _| key != "text" && key != "data");
+        }
+    }
+    message
 }
 
 /// The kind of progress that an option which was set is shown as.

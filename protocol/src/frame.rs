@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ids::{RequestId, TurnId, WorkerId};
 use crate::options::Options;
@@ -49,6 +50,9 @@ pub enum Command {
         turn_id: TurnId,
         /// The content blocks of ACP's `session/prompt`.
         prompt: Vec<Value>,
+        /// Files that go along. Needs the capability `attachments`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
     },
     /// Cancel a turn.
     Cancel {
@@ -129,6 +133,11 @@ pub enum Refusal {
     NoSuchRequest,
     /// The journal cannot be written.
     StorageFull,
+    /// It is for an agent that can do more. Only for what needs a capability.
+    NotSupported {
+        /// What it cannot do.
+        error: Box<Error>,
+    },
     /// Too much of this kind waits already.
     TooMany,
     /// The runtime is ending.

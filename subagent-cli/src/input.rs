@@ -26,6 +26,8 @@ enum Shape {
     Seconds,
     /// A list of objects.
     Objects,
+    /// A list of texts that are not empty.
+    Texts,
     /// An object of texts and truth values; null is one of its values.
     Options,
 }
@@ -47,6 +49,7 @@ pub const SEND: &[Field] = &[
     field("workerId", &["worker_id"], Shape::Text),
     field("text", &["text"], Shape::AnyText),
     field("blocks", &["blocks_json"], Shape::Objects),
+    field("attachments", &["attach"], Shape::Texts),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
     field("waitUntil", &["wait_until"], Shape::Text),
@@ -182,6 +185,13 @@ impl Input {
         self.0.get(key).and_then(Value::as_f64)
     }
 
+    /// A list of texts; none is an empty one.
+    #[must_use]
+    pub fn texts(&self, key: &str) -> Vec<String> {
+        let items = self.0.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
     /// An object.
     #[must_use]
     pub fn object(&self, key: &str) -> Option<Map<String, Value>> {
@@ -208,6 +218,12 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
             Ok(Some(value))
         }
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
+        (Shape::Texts, Value::Array(items))
+            if items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())) =>
+        {
+            Ok(Some(value))
+        }
+        (Shape::Texts, _) => wrong("a list of texts"),
         (Shape::Options, Value::Null) => Ok(None),
         (Shape::Options, Value::Object(entries))
             if entries.values().all(|value| value.is_null() || value.is_boolean() || value.is_string()) =>

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
@@ -28,6 +29,9 @@ pub struct SendTurn {
     /// Further content blocks of ACP.
     #[serde(default)]
     pub blocks: Vec<Value>,
+    /// Files that go along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// Only simulate the turn; no agent hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate: Option<Simulation>,

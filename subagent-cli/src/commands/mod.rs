@@ -3,6 +3,7 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod approve;
+mod attachments;
 mod backup;
 mod cancel;
 mod chosen_options;

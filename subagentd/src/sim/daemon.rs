@@ -233,7 +233,7 @@ impl Site {
                     };
                     let turn_id = open.id.clone();
                     let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
-                    self.command(Command::Prompt { turn, turn_id, prompt });
+                    self.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![] });
                 }
                 Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
                 Action::Answer { request_id, option_id } => {

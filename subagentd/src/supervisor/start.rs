@@ -363,8 +363,13 @@ mod tests {
         environment::write(&environment_file, &vec![]).unwrap();
         supervisor.shutdown(false).await.unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
-        let message =
-            subagent_protocol::api::SendTurn { text: "hi".into(), blocks: vec![], simulate: None, env: None };
+        let message = subagent_protocol::api::SendTurn {
+            text: "hi".into(),
+            blocks: vec![],
+            attachments: vec![],
+            simulate: None,
+            env: None,
+        };
         let cancel = subagent_protocol::api::CancelTurn { reason: None };
         for error in [
             supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),

@@ -18,10 +18,11 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
     InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, StopReason, TextContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    PermissionOption, PermissionOptionKind, PromptCapabilities, PromptRequest, PromptResponse,
+    RequestPermissionOutcome, RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SetSessionModeResponse, StopReason, TextContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
 use options::{Offer, Options};
@@ -116,6 +117,10 @@ impl Echo {
         let asked = SessionUpdate::UserMessageChunk(chunk(&text));
         self.with(id, |session| session.history.push(asked))?;
         let words: Vec<&str> = text.split_whitespace().collect();
+        if words.contains(&"blocks") {
+            let blocks = serde_json::to_string(&prompt.prompt).map_err(Error::into_internal_error)?;
+            self.say(id, client, &blocks)?;
+        }
         if words.contains(&"options") {
             self.say(id, client, &format!("{} ", self.options.words(id)))?;
         }
@@ -192,10 +197,19 @@ fn stdio() -> io::Result<(Channel, tokio::task::JoinHandle<()>)> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut echo = Echo::default();
+    let mut capabilities = AgentCapabilities::new().load_session(true);
     let mut args = std::env::args_os().skip(1);
     while let Some(arg) = args.next() {
         match (arg.to_str(), args.next()) {
             (Some("--state"), Some(folder)) => echo.state = Some(folder.into()),
+            (Some("--takes"), Some(what)) => {
+                let takes = |word: &str| what.to_string_lossy().contains(word);
+                let prompt = PromptCapabilities::new()
+                    .image(takes("image"))
+                    .audio(takes("audio"))
+                    .embedded_context(takes("embedded"));
+                capabilities = capabilities.prompt_capabilities(prompt);
+            }
             (Some("--offer"), Some(what)) => {
                 let offer = match what.to_str() {
                     Some("config") => Offer::Config,
@@ -217,7 +231,7 @@ async fn main() -> Result<()> {
             async move |_: InitializeRequest, responder, _| {
                 responder.respond(
                     InitializeResponse::new(ProtocolVersion::V1)
-                        .agent_capabilities(AgentCapabilities::new().load_session(true))
+                        .agent_capabilities(capabilities.clone())
                         .agent_info(Implementation::new("sdk-agent", env!("CARGO_PKG_VERSION"))),
                 )
             },

@@ -1,5 +1,6 @@
 //! What is chosen of an agent's sessions: modes, models, config options.
 
+mod attachments;
 mod choices;
 mod refusals;
 

@@ -3,6 +3,7 @@
 //! Must not know states or do I/O. Strict in what is sent, lenient in what is taken: whatever cannot be understood
 //! becomes noise with its size, digest and head, and never an end.
 
+pub(crate) mod attachments;
 pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod noise;

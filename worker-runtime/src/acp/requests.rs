@@ -39,7 +39,7 @@ struct Request<'a, P> {
 struct Prompt<'a> {
     #[serde(rename = "sessionId")]
     session_id: &'a str,
-    prompt: &'a [Value],
+    prompt: Vec<&'a Value>,
 }
 
 /// `initialize`: version 1, and nothing offered that is not implemented.
@@ -98,7 +98,8 @@ pub(crate) fn close_session(id: u64, session: &str) -> Vec<u8> {
 }
 
 /// `session/prompt`. The blocks go through as they came: which ones an agent takes is its business.
-pub(crate) fn prompt(id: u64, session: &str, prompt: &[Value]) -> Vec<u8> {
+pub(crate) fn prompt(id: u64, session: &str, prompt: &[Value], attached: &[Value]) -> Vec<u8> {
+    let prompt = prompt.iter().chain(attached).collect();
     request(id, "session/prompt", Prompt { session_id: session, prompt })
 }
 

@@ -23,6 +23,19 @@ pub(crate) struct Capabilities {
     pub(crate) resume: bool,
     /// `sessionCapabilities.close`.
     pub(crate) close: bool,
+    /// `promptCapabilities`.
+    pub(crate) prompt: PromptCapabilities,
+}
+
+/// What a prompt may hold beside text and links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PromptCapabilities {
+    /// Pictures.
+    pub(crate) image: bool,
+    /// Sound.
+    pub(crate) audio: bool,
+    /// Embedded resources.
+    pub(crate) embedded: bool,
 }
 
 impl Capabilities {
@@ -30,11 +43,17 @@ impl Capabilities {
     pub(crate) fn of(result: &Value) -> Self {
         let capabilities = &result["agentCapabilities"];
         let session = &capabilities["sessionCapabilities"];
+        let prompt = &capabilities["promptCapabilities"];
         let offered = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
         Self {
             load: capabilities["loadSession"].as_bool(),
             resume: offered(&session["resume"]),
             close: offered(&session["close"]),
+            prompt: PromptCapabilities {
+                image: offered(&prompt["image"]),
+                audio: offered(&prompt["audio"]),
+                embedded: offered(&prompt["embeddedContext"]),
+            },
         }
     }
 }
@@ -105,7 +124,8 @@ mod tests {
     #[test]
     fn capabilities_are_objects() {
         let result = json!({"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}, "close": null}}});
-        assert_eq!(Capabilities::of(&result), Capabilities { load: Some(true), resume: true, close: false });
+        let offered = Capabilities { load: Some(true), resume: true, ..Capabilities::default() };
+        assert_eq!(Capabilities::of(&result), offered);
     }
 
     #[test]

@@ -22,13 +22,15 @@ impl Conversation {
             return cx.reply(to, Err(refusal));
         }
         match command {
-            Command::Prompt { turn, turn_id, prompt } => match self.prompt(turn, turn_id, &prompt, cx) {
-                Ok(line) => {
-                    cx.reply(to, Ok(()));
-                    Self::send_prompt(line, cx);
+            Command::Prompt { turn, turn_id, prompt, attachments } => {
+                match self.prompt(turn, turn_id, &prompt, &attachments, cx) {
+                    Ok(line) => {
+                        cx.reply(to, Ok(()));
+                        Self::send_prompt(line, cx);
+                    }
+                    Err(refusal) => cx.reply(to, Err(refusal)),
                 }
-                Err(refusal) => cx.reply(to, Err(refusal)),
-            },
+            }
             Command::Cancel { turn, reason } => match self.cancel(turn, reason, cx) {
                 Ok(first) => {
                     cx.reply(to, Ok(()));

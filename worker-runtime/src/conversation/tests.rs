@@ -102,7 +102,12 @@ impl Talk {
 
     pub(super) fn prompt(&mut self, turn: u64) -> Result<(), Refusal> {
         let turn_id = TurnId::from_random([0; 5]);
-        self.command(Command::Prompt { turn, turn_id, prompt: vec![json!({"type": "text", "text": "p"})] })
+        self.command(Command::Prompt {
+            turn,
+            turn_id,
+            prompt: vec![json!({"type": "text", "text": "p"})],
+            attachments: vec![],
+        })
     }
 
     pub(super) fn sent(&self) -> Vec<Value> {

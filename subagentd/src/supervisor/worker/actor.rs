@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
@@ -332,7 +334,14 @@ impl Actor {
             _ => {}
         }
         prompt.extend(message["blocks"].as_array().into_iter().flatten().cloned());
-        Ok(Some(Command::Prompt { turn, turn_id, prompt }))
+        let attachments = attachments(&message)?;
+        let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == "attachments");
+        if !attachments.is_empty() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
+            let message = "the worker's runtime is of an older version that takes no attachments";
+            let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
+            return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
+        }
+        Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments }))
     }
 
     /// Takes the journal in; a failure of the store is tried again later.
@@ -369,6 +378,16 @@ impl Actor {
                 tracing::error!(worker = %self.worker_id, %error, "a refused request could not be journaled")
             }
         }
+    }
+}
+
+/// The files that go along with a message.
+fn attachments(message: &Value) -> Result<Vec<Attachment>> {
+    match message.get("attachments") {
+        None => Ok(Vec::new()),
+        Some(stored) => Vec::deserialize(stored).map_err(|error| {
+            Error::new(Code::StorageError, format!("the attachments of the turn are damaged: {error}"))
+        }),
     }
 }
 

@@ -299,6 +299,9 @@ impl Actor {
                         .retryable();
                 self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
             }
+            (Asked::Prompt { turn }, Refusal::NotSupported { error }) => {
+                self.apply(Input::PromptRefused { turn, error: Some(*error) }).await;
+            }
             (Asked::Prompt { turn }, refusal) => {
                 let message = format!("the worker's runtime did not take the prompt: {refusal:?}");
                 let error = Error::new(Code::BackendRuntimeError, message);
