@@ -23,6 +23,8 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.startupSeconds",
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
+    "mcpServers",
+    "launchers.*.mcpServers",
     "launchers.*.mode",
     "launchers.*.model",
     "launchers.*.configOptions",
@@ -72,6 +74,8 @@ fn the_example_has_no_other_keys() {
         KEYS.contains(&path)
             || path.starts_with("launchers.*.env.")
             || path.starts_with("launchers.*.configOptions.")
+            || path.starts_with("launchers.*.mcpServers.")
+            || path.starts_with("mcpServers.")
     };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };

@@ -15,6 +15,7 @@ mod file_system;
 pub mod init;
 pub mod launcher;
 mod markers;
+pub mod mcp;
 pub mod model;
 mod paths;
 pub mod proc;

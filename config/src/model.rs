@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::error::ConfigError;
+use crate::mcp::McpServer;
 use crate::session::SessionOptions;
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
@@ -19,6 +20,8 @@ pub const DEFAULT_ROLE: &str = "default";
 pub struct Config {
     /// The agents that can be started, by name.
     pub launchers: BTreeMap<String, Launcher>,
+    /// MCP servers for the agents of all launchers, by name.
+    pub mcp_servers: BTreeMap<String, McpServer>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.
@@ -62,6 +65,8 @@ pub struct Launcher {
     pub timeouts: Timeouts,
     /// What is chosen of its sessions.
     pub options: SessionOptions,
+    /// MCP servers for its agent, by name; they win over those of the whole config.
+    pub mcp_servers: BTreeMap<String, McpServer>,
 }
 
 impl Launcher {
@@ -74,6 +79,7 @@ impl Launcher {
             env: BTreeMap::new(),
             timeouts: Timeouts::default(),
             options: SessionOptions::default(),
+            mcp_servers: BTreeMap::new(),
         }
     }
 }
@@ -88,6 +94,7 @@ impl fmt::Debug for Launcher {
             .field("env", &names)
             .field("timeouts", &self.timeouts)
             .field("options", &self.options)
+            .field("mcp_servers", &self.mcp_servers)
             .finish()
     }
 }

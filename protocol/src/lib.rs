@@ -16,6 +16,7 @@ pub mod fields;
 pub mod frame;
 pub mod ids;
 pub mod json;
+pub mod mcp;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod options;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 use crate::ids::WorkerId;
+use crate::mcp::McpServers;
 use crate::options::Options;
 
 /// The descriptor on which a runtime inherits the locked `lock` file.
@@ -51,6 +52,12 @@ pub struct RuntimeStart {
     pub timeouts: Timeouts,
     /// Limits.
     pub limits: Limits,
+    /// MCP servers for its sessions.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
+    /// Folders that its sessions may also work in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_directories: Vec<PathBuf>,
     /// What of the session was chosen.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub options: Options,

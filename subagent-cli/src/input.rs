@@ -85,6 +85,8 @@ pub const WORKER_START: &[Field] = &[
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
+    field("mcpConfig", &["mcp_config"], Shape::Text),
+    field("additionalDirectories", &["add_dir"], Shape::Texts),
     field("mode", &["mode"], Shape::Text),
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),

@@ -112,7 +112,7 @@ impl Runtime {
     ) -> (Self, Work) {
         let config = Config {
             session: setup.session.clone(),
-            cwd: "/workspace".to_owned(),
+            place: crate::acp::requests::Place { cwd: "/workspace".to_owned(), ..Default::default() },
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,
             last_turn: setup.last_turn,

@@ -7,6 +7,7 @@ use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
+use crate::mcp::McpServers;
 use crate::state::{WorkerState, words};
 
 words! {
@@ -39,6 +40,9 @@ pub struct SendTurn {
     /// no part of what the idempotency key stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
+    /// The agent's MCP servers, with `env`.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
 }
 
 /// Data of `turn.accepted`.

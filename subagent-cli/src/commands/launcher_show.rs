@@ -30,6 +30,9 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
             data[key] = value.as_str().into();
         }
     }
+    if !launcher.mcp_servers.is_empty() {
+        data["mcpServers"] = launcher.mcp_servers.keys().cloned().collect();
+    }
     if !options.config_options.is_empty() {
         data["configOptions"] = json!(options.config_options);
     }

@@ -23,6 +23,7 @@ mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
+mod mcp_servers;
 mod prompt_render;
 mod prune;
 mod restore;

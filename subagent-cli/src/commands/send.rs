@@ -8,6 +8,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::event::EventType;
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::until::{self, Until};
 
 use super::attachments;
@@ -123,7 +124,8 @@ fn send(
     let Message { worker_id, text, simulate, key } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let turn = SendTurn { text, blocks, attachments, simulate, env: None };
+    let turn =
+        SendTurn { text, blocks, attachments, simulate, env: None, mcp_servers: McpServers::default() };
     let mut ask = Ask::change(path, &turn)?;
     let keyed = key.is_some();
     if let Some(key) = key {
@@ -136,7 +138,9 @@ fn send(
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
         let agent = Agent { worker_id: &worker_id, config, cwd, context };
-        let accepted = agent.ask(&mut client, &ask, |env| SendTurn { env: Some(env), ..turn }).await?;
+        let accepted = agent
+            .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
+            .await?;
         let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_config::model::Config;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
+use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
 use super::worker_start::{self, Prepared, Wanted};
@@ -110,6 +111,8 @@ async fn prepare(
         controller_id: present(args.controller_id.clone()).or_else(|| source.controller_id.clone()),
         debug_mode: args.debug_mode,
         options: SetOptions::default(),
+        mcp_config: None,
+        add_dirs: Vec::new(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }
@@ -123,6 +126,7 @@ async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_m
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
         attachments: Vec::new(),
+        mcp_servers: McpServers::default(),
         simulate: debug_mode.then_some(Simulation::Turn),
         env: None,
     };

@@ -19,7 +19,7 @@ use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWo
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 
-use super::chosen_options;
+use super::{chosen_options, mcp_servers};
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
@@ -39,6 +39,9 @@ pub(super) struct Wanted {
     pub(super) controller_id: Option<String>,
     pub(super) debug_mode: bool,
     pub(super) options: SetOptions,
+    /// A file of MCP servers.
+    pub(super) mcp_config: Option<PathBuf>,
+    pub(super) add_dirs: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -52,6 +55,11 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
         options: chosen_options::typed(args.options, &input)?,
+        mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
+        add_dirs: match args.add_dir.is_empty() {
+            true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
+            false => args.add_dir,
+        },
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -112,7 +120,12 @@ pub(super) async fn prepare(
             return Err(failure);
         }
     };
+    let mcp_config = wanted.mcp_config.as_deref();
+    let mcp_servers = mcp_servers::of(config, launcher, mcp_config, &cwd, &context.env)?;
+    let additional_directories = additional_directories(&wanted.add_dirs, context)?;
     let request = StartWorker {
+        mcp_servers,
+        additional_directories,
         choice,
         env: environment(context, launcher, &cwd),
         launcher: spec(launcher, resolved)?,
@@ -126,6 +139,20 @@ pub(super) async fn prepare(
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })
+}
+
+/// Folders, by their absolute paths.
+fn additional_directories(wanted: &[PathBuf], context: &Context) -> Result<Vec<PathBuf>> {
+    let absolute = |path: &PathBuf| {
+        let problem = match context.env.cwd.join(path).canonicalize() {
+            Ok(path) if path.is_dir() && path.to_str().is_some() => return Ok(path),
+            Ok(_) => "it is no folder, or its path is not UTF-8".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let message = format!("--add-dir {} cannot be used: {problem}", path.display());
+        Err(Failure::argument(message).with("additionalDirectory", path_value(path)))
+    };
+    wanted.iter().map(absolute).collect()
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
+use super::environment::Kept;
 use super::orders::Reached;
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
@@ -25,7 +26,8 @@ impl Supervisor {
         worker: &str,
         mut request: RestartWorker,
     ) -> Result<WorkerView> {
-        let environment = request.env.take();
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await? {

@@ -1,5 +1,6 @@
 //! What is stored of how a worker is run: resolved once, at its start, and never looked up again.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,10 @@ pub(super) struct Spec {
     pub(super) umask: u32,
     pub(super) nofile: Option<u64>,
     pub(super) environment: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) mcp_servers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) additional_directories: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) options: Options,
 }
@@ -44,6 +49,8 @@ impl Spec {
             umask: request.umask,
             nofile: request.nofile,
             environment: names(&request.env),
+            mcp_servers: request.mcp_servers.names(),
+            additional_directories: request.additional_directories.clone(),
             options: request.options.clone(),
         }
     }

@@ -11,6 +11,7 @@ use subagent_protocol::ids::{EventId, RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
+use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::timeouts;
 use super::worker::Handle;
@@ -36,7 +37,8 @@ impl Supervisor {
     /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
         // A repetition may come with it or without.
-        let environment = request.env.take();
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
         let row = self.row(worker).await?;
         if request.simulate.is_none()
             && request.text.trim().is_empty()
@@ -409,7 +411,14 @@ mod tests {
     #[test]
     fn a_prompt_is_measured_as_it_is_sent() {
         let check = |text: String, blocks| {
-            let request = SendTurn { text, blocks, attachments: vec![], simulate: None, env: None };
+            let request = SendTurn {
+                text,
+                blocks,
+                attachments: vec![],
+                simulate: None,
+                env: None,
+                mcp_servers: Default::default(),
+            };
             check_size(&request, 1000)
         };
         let most = 1000 - "[\"\",[],[]]".len();

@@ -17,10 +17,11 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
-    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PermissionOption, PermissionOptionKind, PromptCapabilities, PromptRequest, PromptResponse,
-    RequestPermissionOutcome, RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate,
-    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    InitializeResponse, LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer,
+    NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind, PromptCapabilities,
+    PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest,
+    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionId, SessionNotification,
+    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
     SetSessionModeResponse, StopReason, TextContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
     ToolKind,
 };
@@ -40,6 +41,8 @@ struct Echo {
     state: Option<PathBuf>,
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
     options: Arc<Options>,
+    /// What the last session was asked for with, but for values, of which there is the length alone.
+    place: Arc<Mutex<String>>,
 }
 
 impl Echo {
@@ -72,6 +75,24 @@ impl Echo {
                 return Ok(id);
             }
         }
+    }
+
+    fn opened(&self, servers: &[McpServer], directories: &[PathBuf]) {
+        let servers = servers.iter().map(|server| match server {
+            McpServer::Stdio(server) => {
+                let env = server.env.iter().map(|env| format!("{}:{}", env.name, env.value.len()));
+                let env = env.collect::<Vec<_>>().join(",");
+                format!("{} {} {:?} {env}", server.name, server.command.display(), server.args)
+            }
+            McpServer::Http(server) => {
+                let headers =
+                    server.headers.iter().map(|header| format!("{}:{}", header.name, header.value.len()));
+                format!("{} http {} {}", server.name, server.url, headers.collect::<Vec<_>>().join(","))
+            }
+            _ => "another".to_owned(),
+        });
+        let place = format!("{}; {directories:?} ", servers.collect::<Vec<_>>().join("; "));
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
     fn store(&self, id: &SessionId) -> Result<()> {
@@ -120,6 +141,10 @@ impl Echo {
         if words.contains(&"blocks") {
             let blocks = serde_json::to_string(&prompt.prompt).map_err(Error::into_internal_error)?;
             self.say(id, client, &blocks)?;
+        }
+        if words.contains(&"place") {
+            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.say(id, client, &place)?;
         }
         if words.contains(&"options") {
             self.say(id, client, &format!("{} ", self.options.words(id)))?;
@@ -208,7 +233,13 @@ async fn main() -> Result<()> {
                     .image(takes("image"))
                     .audio(takes("audio"))
                     .embedded_context(takes("embedded"));
-                capabilities = capabilities.prompt_capabilities(prompt);
+                let mcp = McpCapabilities::new().http(takes("http"));
+                let directories = takes("directories").then(SessionAdditionalDirectoriesCapabilities::new);
+                let session = SessionCapabilities::new().additional_directories(directories);
+                capabilities = capabilities
+                    .prompt_capabilities(prompt)
+                    .mcp_capabilities(mcp)
+                    .session_capabilities(session);
             }
             (Some("--offer"), Some(what)) => {
                 let offer = match what.to_str() {
@@ -238,7 +269,8 @@ async fn main() -> Result<()> {
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
-            async move |_: NewSessionRequest, responder, _| {
+            async move |request: NewSessionRequest, responder, _| {
+                new.opened(&request.mcp_servers, &request.additional_directories);
                 responder.respond_with_result(new.create().map(|id| {
                     let options = &new.options;
                     NewSessionResponse::new(id.clone())
@@ -250,6 +282,7 @@ async fn main() -> Result<()> {
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
+                load.opened(&request.mcp_servers, &request.additional_directories);
                 let replayed = load.load(&request.session_id).and_then(|history| {
                     history.into_iter().try_for_each(|update| {
                         client.send_notification(SessionNotification::new(request.session_id.clone(), update))

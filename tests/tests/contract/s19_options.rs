@@ -2,6 +2,7 @@
 
 mod attachments;
 mod choices;
+mod places;
 mod refusals;
 
 use serde_json::Value;

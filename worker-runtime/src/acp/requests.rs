@@ -12,6 +12,7 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::OptionValue;
 
 use super::options::Setter;
@@ -52,24 +53,43 @@ pub(crate) fn initialize(id: u64) -> Vec<u8> {
     request(id, "initialize", params)
 }
 
+/// What every session is asked for with.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// Where the agent works.
+    pub(crate) cwd: String,
+    /// Where it may also work.
+    pub(crate) additional_directories: Vec<String>,
+    /// Its MCP servers.
+    pub(crate) mcp_servers: McpServers,
+}
+
+impl Place {
+    /// Adds what the typed requests are made without. The list of servers is always there: agents that were written
+    /// against a draft insist on it.
+    fn complete<P: Serialize>(&self, request: P) -> Value {
+        let mut params = json!(request);
+        params["mcpServers"] = json!(self.mcp_servers);
+        if !self.additional_directories.is_empty() {
+            params["additionalDirectories"] = json!(self.additional_directories);
+        }
+        params
+    }
+}
+
 /// `session/new`.
-pub(crate) fn new_session(id: u64, cwd: &str) -> Vec<u8> {
-    request(id, "session/new", NewSessionRequest::new(cwd))
+pub(crate) fn new_session(id: u64, place: &Place) -> Vec<u8> {
+    request(id, "session/new", place.complete(NewSessionRequest::new(&place.cwd)))
 }
 
 /// `session/load`.
-pub(crate) fn load_session(id: u64, session: &str, cwd: &str) -> Vec<u8> {
-    request(id, "session/load", LoadSessionRequest::new(session.to_owned(), cwd))
+pub(crate) fn load_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
+    request(id, "session/load", place.complete(LoadSessionRequest::new(session.to_owned(), &place.cwd)))
 }
 
 /// `session/resume`.
-pub(crate) fn resume_session(id: u64, session: &str, cwd: &str) -> Vec<u8> {
-    // The schema leaves an empty list out; agents that were written against a draft insist on it.
-    let mut params = json!(ResumeSessionRequest::new(session.to_owned(), cwd));
-    if let Some(params) = params.as_object_mut() {
-        params.entry("mcpServers").or_insert_with(|| json!([]));
-    }
-    request(id, "session/resume", params)
+pub(crate) fn resume_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
+    request(id, "session/resume", place.complete(ResumeSessionRequest::new(session.to_owned(), &place.cwd)))
 }
 
 /// Sets an option of a session.
@@ -169,10 +189,24 @@ mod tests {
 
     #[test]
     fn sessions_name_folder_and_servers() {
-        for line in [new_session(1, "/w"), load_session(1, "s", "/w"), resume_session(1, "s", "/w")] {
-            let sent: Value = serde_json::from_slice(&line).unwrap();
-            assert_eq!(sent["params"]["cwd"], "/w");
-            assert_eq!(sent["params"]["mcpServers"], json!([]), "{sent}");
+        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
+        let servers = vec![json!({"name": "a", "command": "c", "args": [], "env": []})];
+        let full = Place {
+            additional_directories: vec!["/x".to_owned()],
+            mcp_servers: McpServers(servers.clone()),
+            ..bare
+        };
+        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
+        for (place, servers, directories) in
+            [(bare, json!([]), json!(null)), (full, json!(servers), json!(["/x"]))]
+        {
+            for line in [new_session(1, &place), load_session(1, "s", &place), resume_session(1, "s", &place)]
+            {
+                let sent: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(sent["params"]["cwd"], "/w");
+                assert_eq!(sent["params"]["mcpServers"], servers, "{sent}");
+                assert_eq!(sent["params"]["additionalDirectories"], directories, "{sent}");
+            }
         }
     }
 

@@ -25,6 +25,11 @@ pub(crate) struct Capabilities {
     pub(crate) close: bool,
     /// `promptCapabilities`.
     pub(crate) prompt: PromptCapabilities,
+    /// `mcpCapabilities.http` and `.sse`.
+    pub(crate) mcp_http: bool,
+    pub(crate) mcp_sse: bool,
+    /// `sessionCapabilities.additionalDirectories`.
+    pub(crate) directories: bool,
 }
 
 /// What a prompt may hold beside text and links.
@@ -49,6 +54,9 @@ impl Capabilities {
             load: capabilities["loadSession"].as_bool(),
             resume: offered(&session["resume"]),
             close: offered(&session["close"]),
+            mcp_http: offered(&capabilities["mcpCapabilities"]["http"]),
+            mcp_sse: offered(&capabilities["mcpCapabilities"]["sse"]),
+            directories: offered(&session["additionalDirectories"]),
             prompt: PromptCapabilities {
                 image: offered(&prompt["image"]),
                 audio: offered(&prompt["audio"]),

@@ -9,6 +9,8 @@ use subagent_protocol::options::Choice;
 use super::Exit;
 use super::handshake::excerpt;
 use crate::acp::options::Unavailable;
+use crate::acp::requests::Place;
+use crate::acp::results::Capabilities;
 use crate::acp::{requests, results};
 use crate::shorten;
 
@@ -108,6 +110,30 @@ pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> 
         .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
         .with("reasonCategory", "auth")
         .recommend(action)
+}
+
+/// Whether the agent can work there, and with that.
+pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(), Error> {
+    let lacks = |capability: &str, message: String, action: &str| {
+        let error = Error::new(Code::CapabilityNotSupported, message);
+        Err(error.with("capability", capability).recommend(action))
+    };
+    for server in &place.mcp_servers.0 {
+        let (kind, name) =
+            (server["type"].as_str().unwrap_or("stdio"), server["name"].as_str().unwrap_or_default());
+        if (kind == "http" && !capabilities.mcp_http) || (kind == "sse" && !capabilities.mcp_sse) {
+            let message =
+                format!("the agent cannot use MCP servers over {kind} ({})", shorten::text(name, 200));
+            let action = "Take the server out of mcpServers for this launcher, or use one that the agent starts (stdio).";
+            return lacks(&format!("mcpCapabilities.{kind}"), message, action);
+        }
+    }
+    if !place.additional_directories.is_empty() && !capabilities.directories {
+        let message = "the agent cannot work in additional directories".to_owned();
+        let action = "Start the worker without --add-dir, in a folder that holds all that it needs.";
+        return lacks("sessionCapabilities.additionalDirectories", message, action);
+    }
+    Ok(())
 }
 
 /// What is true of every option that was not set.

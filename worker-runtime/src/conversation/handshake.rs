@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::error::Error;
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
 use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors};
@@ -119,6 +120,9 @@ impl Conversation {
         let capabilities = results::Capabilities::of(&result);
         let auth_methods = results::auth_methods(&result);
         self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
+        if let Err(error) = errors::check_place(&self.config.place, capabilities) {
+            return self.fail_start(error, cx);
+        }
         let mut attempts = Vec::new();
         let mut lost = Vec::new();
         if self.config.session.is_some() {
@@ -140,14 +144,14 @@ impl Conversation {
     fn open_session(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, cx: &mut Cx<'_>) {
         let attempt = attempts.remove(0);
         let rpc = self.rpc();
-        let cwd = &self.config.cwd;
+        let place = &self.config.place;
         let stored = self.config.session.as_deref().unwrap_or_default();
         cx.send(
             Kind::Plain,
             match attempt {
-                Attempt::Resume => requests::resume_session(rpc, stored, cwd),
-                Attempt::Load => requests::load_session(rpc, stored, cwd),
-                Attempt::New => requests::new_session(rpc, cwd),
+                Attempt::Resume => requests::resume_session(rpc, stored, place),
+                Attempt::Load => requests::load_session(rpc, stored, place),
+                Attempt::New => requests::new_session(rpc, place),
             },
         );
         self.replaying = attempt == Attempt::Load;
@@ -242,6 +246,8 @@ impl Conversation {
             cx.push(Action::Note(format!("{} replayed {} updates", attempt.method(), self.replayed)));
         }
         self.first_noise = None;
+        // They hold secrets, and are not needed any more.
+        self.config.place.mcp_servers = McpServers::default();
         self.state = State::Ready { session: Session { id, can_close }, turn: None };
     }
 }

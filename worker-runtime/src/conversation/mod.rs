@@ -23,6 +23,7 @@ use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
 
+use crate::acp::requests::Place;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
@@ -41,8 +42,8 @@ pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 pub(crate) struct Config {
     /// The session to restore.
     pub(crate) session: Option<String>,
-    /// Where the agent works.
-    pub(crate) cwd: String,
+    /// Where the agent works, and with what.
+    pub(crate) place: Place,
     /// Program and arguments, for errors.
     pub(crate) command: Vec<String>,
     /// Deadlines.

@@ -33,7 +33,7 @@ impl Talk {
         });
         let config = Config {
             session: session.map(str::to_owned),
-            cwd: "/w".to_owned(),
+            place: Place { cwd: "/w".to_owned(), ..Place::default() },
             command: vec!["agent".to_owned()],
             timeouts: Timeouts { turn_ms, ..Timeouts::default() },
             last_turn: 4,

@@ -100,6 +100,8 @@ impl Worker {
             },
             limits: Limits::default(),
             options: subagent_protocol::options::Options::default(),
+            mcp_servers: subagent_protocol::mcp::McpServers::default(),
+            additional_directories: vec![],
         };
         Self { directory, start }
     }
