@@ -23,6 +23,11 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.startupSeconds",
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
+    "mcpServers",
+    "launchers.*.mcpServers",
+    "launchers.*.mode",
+    "launchers.*.model",
+    "launchers.*.configOptions",
     "roleDefaults",
     "roleDefaults.promptLanguage",
     "roleDefaults.responseLanguage",
@@ -65,7 +70,13 @@ fn every_key_of_the_example_is_known() {
 
 #[test]
 fn the_example_has_no_other_keys() {
-    let known = |path: &str| KEYS.contains(&path) || path.starts_with("launchers.*.env.");
+    let known = |path: &str| {
+        KEYS.contains(&path)
+            || path.starts_with("launchers.*.env.")
+            || path.starts_with("launchers.*.configOptions.")
+            || path.starts_with("launchers.*.mcpServers.")
+            || path.starts_with("mcpServers.")
+    };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };
         for (key, value) in members {

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::error::ConfigError;
 use crate::model::Config;
 use crate::{syntax, validate};
@@ -18,13 +20,29 @@ const MOST_QUOTED: usize = 400;
 ///
 /// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    load_with(path, validate::config)
+}
+
+/// Reads a file of another shape in the same way.
+pub(crate) fn load_with<T>(
+    path: &Path,
+    check: impl FnOnce(&Value) -> validate::Checked<T>,
+) -> Result<T, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = read(path).map_err(unreadable)?;
-    parse(path, &bytes)
+    parse_with(path, &bytes, check)
 }
 
 /// Checks the bytes of a config file; `path` only serves the error.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
+    parse_with(path, bytes, validate::config)
+}
+
+fn parse_with<T>(
+    path: &Path,
+    bytes: &[u8],
+    check: impl FnOnce(&Value) -> validate::Checked<T>,
+) -> Result<T, ConfigError> {
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
     let document = syntax::parse(text).map_err(|found| ConfigError::ConfigSyntax {
         path: path.to_owned(),
@@ -32,7 +50,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
         line: found.line,
         column: found.column,
     })?;
-    validate::config(&document).map_err(|found| ConfigError::ConfigInvalid {
+    check(&document).map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
         place: found.place.map(brief),
         problem: brief(found.problem),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::error::ConfigError;
+use crate::mcp::McpServer;
+use crate::session::SessionOptions;
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
 pub const ACP_STDIO: &str = "acp-stdio";
@@ -18,6 +20,8 @@ pub const DEFAULT_ROLE: &str = "default";
 pub struct Config {
     /// The agents that can be started, by name.
     pub launchers: BTreeMap<String, Launcher>,
+    /// MCP servers for the agents of all launchers, by name.
+    pub mcp_servers: BTreeMap<String, McpServer>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.
@@ -59,6 +63,10 @@ pub struct Launcher {
     pub env: BTreeMap<String, String>,
     /// Deadlines of the agent.
     pub timeouts: Timeouts,
+    /// What is chosen of its sessions.
+    pub options: SessionOptions,
+    /// MCP servers for its agent, by name; they win over those of the whole config.
+    pub mcp_servers: BTreeMap<String, McpServer>,
 }
 
 impl Launcher {
@@ -70,6 +78,8 @@ impl Launcher {
             args: Vec::new(),
             env: BTreeMap::new(),
             timeouts: Timeouts::default(),
+            options: SessionOptions::default(),
+            mcp_servers: BTreeMap::new(),
         }
     }
 }
@@ -83,6 +93,8 @@ impl fmt::Debug for Launcher {
             .field("args", &self.args)
             .field("env", &names)
             .field("timeouts", &self.timeouts)
+            .field("options", &self.options)
+            .field("mcp_servers", &self.mcp_servers)
             .finish()
     }
 }

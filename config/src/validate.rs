@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
+use crate::{mcp, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(crate) struct Violation {
     pub(crate) problem: String,
 }
 
-type Checked<T> = Result<T, Violation>;
+pub(crate) type Checked<T> = Result<T, Violation>;
 
 /// Longest timeout that is accepted. Nobody waits a year, and the sum with any clock value must exist.
 const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
@@ -29,9 +30,10 @@ const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
 pub(crate) fn config(document: &Value) -> Checked<Config> {
     let Some(root) = object(Some(document), || "root".to_owned())? else { return Ok(Config::default()) };
     Ok(Config {
-        launchers: named(root, "launchers", launcher)?,
+        launchers: named(root, "launchers", "launchers", launcher)?,
+        mcp_servers: mcp::servers(root, "")?,
         role_defaults: role_defaults(root)?,
-        role_hints: named(root, "roleHints", role_hint)?,
+        role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         defaults: defaults(root)?,
     })
 }
@@ -45,6 +47,8 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         args: args(launcher, &format!("{field}.args"))?,
         env: env(launcher, &format!("{field}.env"))?,
         timeouts: timeouts(launcher, &format!("{field}.timeouts"))?,
+        options: session::options(launcher, &field)?,
+        mcp_servers: mcp::servers(launcher, &field)?,
     })
 }
 
@@ -71,7 +75,7 @@ fn command(launcher: &Map<String, Value>, name: &str) -> Checked<String> {
     }
 }
 
-fn args(launcher: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
+pub(crate) fn args(launcher: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
     let Some(items) = list(launcher.get("args"), || Place::Field(field.to_owned()))? else {
         return Ok(Vec::new());
     };
@@ -82,7 +86,7 @@ fn args(launcher: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
     checked.collect()
 }
 
-fn env(launcher: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
+pub(crate) fn env(launcher: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
     let Some(entries) = object(launcher.get("env"), || field.to_owned())? else { return Ok(BTreeMap::new()) };
     let checked = entries.iter().map(|(key, value)| {
         let place = || Place::Entry { field: field.to_owned(), key: key.clone() };
@@ -174,12 +178,13 @@ fn defaults(root: &Map<String, Value>) -> Checked<Defaults> {
 }
 
 /// The entries of a mapping whose keys are names that the user chose.
-fn named<T>(
+pub(crate) fn named<T>(
     root: &Map<String, Value>,
+    key: &str,
     field: &str,
     check: impl Fn(&str, &Value) -> Checked<T>,
 ) -> Checked<BTreeMap<String, T>> {
-    let Some(entries) = object(root.get(field), || field.to_owned())? else { return Ok(BTreeMap::new()) };
+    let Some(entries) = object(root.get(key), || field.to_owned())? else { return Ok(BTreeMap::new()) };
     let checked = entries.iter().map(|(name, value)| {
         if name.trim().is_empty() {
             return refuse(Place::Entry { field: field.to_owned(), key: name.clone() }, "has a blank name");
@@ -189,14 +194,17 @@ fn named<T>(
     checked.collect()
 }
 
-fn object(value: Option<&Value>, field: impl Fn() -> String) -> Checked<Option<&Map<String, Value>>> {
+pub(crate) fn object(
+    value: Option<&Value>,
+    field: impl Fn() -> String,
+) -> Checked<Option<&Map<String, Value>>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => mapping(value, field).map(Some),
     }
 }
 
-fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map<String, Value>> {
+pub(crate) fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map<String, Value>> {
     match value {
         Value::Object(object) => Ok(object),
         other => mismatch(Place::Field(field()), "a mapping", other),
@@ -211,14 +219,14 @@ fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&Vec
     }
 }
 
-fn string(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&str>> {
+pub(crate) fn string(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&str>> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => required_string(value, place).map(Some),
     }
 }
 
-fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
+pub(crate) fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
     match value {
         Value::String(text) => Ok(text),
         Value::Bool(_) | Value::Number(_) => mismatch(place(), "a string (put it in quotes)", value),
@@ -226,7 +234,7 @@ fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
     }
 }
 
-fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
+pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
     Ok(string(value, place)?.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
 }
 
@@ -243,7 +251,7 @@ fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<String> {
     }
 }
 
-fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
+pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
     // Only the type is named: a misplaced value may be a secret.
     let found = match found {
         Value::Null => "null",
@@ -256,7 +264,7 @@ fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
     refuse(place, format!("must be {expected}, not {found}"))
 }
 
-fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
+pub(crate) fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
     Err(Violation { place, problem: problem.into() })
 }
 

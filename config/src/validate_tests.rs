@@ -29,7 +29,7 @@ fn a_full_document() {
     let document = json!({
         "futureKey": 1,
         "launchers": {"b": {"backend": {"kind": "acp-stdio"}, "command": "npx -y b", "args": ["--acp", ""],
-            "env": {"K": "v", "EMPTY": ""},
+            "env": {"K": "v", "EMPTY": ""}, "mode": " plan ", "model": "", "configOptions": {"effort": "high", "fast": true},
             "timeouts": {"startupSeconds": 1, "turnSeconds": 0.5, "cancelGraceSeconds": 3}},
             "a": {"command": " a "}},
         "roleDefaults": {"promptLanguage": "de"},
@@ -43,6 +43,9 @@ fn a_full_document() {
     let launcher = &config.launchers["b"];
     assert_eq!(launcher.args, ["--acp", ""]);
     assert_eq!(launcher.env["EMPTY"], "");
+    assert_eq!(launcher.options.mode.as_deref(), Some("plan"));
+    assert_eq!(launcher.options.model, None);
+    assert_eq!(launcher.options.config_options["fast"], json!(true));
     assert_eq!(launcher.timeouts.startup, Duration::from_secs(1));
     assert_eq!(launcher.timeouts.turn, Some(Duration::from_millis(500)));
     assert_eq!(launcher.timeouts.cancel_grace, Duration::from_secs(3));

@@ -8,6 +8,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Bytes64(pub Vec<u8>);
 
+impl Bytes64 {
+    /// As base64.
+    #[must_use]
+    pub fn encoded(&self) -> String {
+        STANDARD.encode(&self.0)
+    }
+}
+
 // The content may be a secret: a debug print shows only its size.
 impl std::fmt::Debug for Bytes64 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -17,7 +25,7 @@ impl std::fmt::Debug for Bytes64 {
 
 impl Serialize for Bytes64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
+        serializer.serialize_str(&self.encoded())
     }
 }
 

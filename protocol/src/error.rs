@@ -77,6 +77,12 @@ words! {
         BackendProtocolError = "BACKEND_PROTOCOL_ERROR",
         /// The agent rejected a request.
         BackendRpcError = "BACKEND_RPC_ERROR",
+        /// The agent has no such mode, model or config option, or not this value of it.
+        OptionNotAvailable = "OPTION_NOT_AVAILABLE",
+        /// The agent does not take this kind of attachment.
+        AttachmentNotSupported = "ATTACHMENT_NOT_SUPPORTED",
+        /// The agent cannot do what it was configured to do.
+        CapabilityNotSupported = "CAPABILITY_NOT_SUPPORTED",
         /// The worker's runtime failed.
         BackendRuntimeError = "BACKEND_RUNTIME_ERROR",
         /// The runtime of a turn died.
@@ -135,7 +141,7 @@ words! {
 }
 
 /// An error with a stable code; what the error envelope holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{code}: {message}")]
 pub struct Error {

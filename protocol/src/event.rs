@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::depth;
 use crate::ids::{EventId, TurnId, WorkerId};
-use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session, SessionOrigin};
+use crate::options::Choice;
+use crate::record::{ApprovalRequested, Noise, Notification, OptionSet, RecordType, Session, SessionOrigin};
 use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
@@ -168,7 +169,8 @@ impl StoredEvent {
     #[must_use]
     pub fn data(&self) -> Value {
         let Some(record) = self.record else {
-            return surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
+            let data = surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
+            return if self.event_type == EventType::MessageSent { without_contents(data) } else { data };
         };
         match record {
             RecordType::Update | RecordType::ChildUpdate => self.update_data(record),
@@ -188,6 +190,10 @@ impl StoredEvent {
                     "method": session_method(session.origin), "kind": "session",
                     "session": session.origin, "contextLost": session.context_lost,
                 }),
+                Err(_) => json!({}),
+            },
+            RecordType::OptionSet => match surrogates::parse::<OptionSet>(&self.payload) {
+                Ok(set) => option_set_data(&set),
                 Err(_) => json!({}),
             },
             RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(&self.payload) {
@@ -247,6 +253,13 @@ impl StoredEvent {
                     "sessionId": payload["sessionId"].take(), "agent": payload["agent"].take(),
                 })
             }
+            Some(RecordType::OptionSet) => {
+                let mut payload = payload();
+                json!({
+                    "runtime": "acp-stdio", "phase": "session.set",
+                    "choice": payload["choice"].take(), "result": payload["result"].take(),
+                })
+            }
             Some(RecordType::ApprovalRequested) => {
                 let mut payload = payload();
                 json!({"runtime": "acp-stdio", "phase": "approval.requested", "request": payload["params"].take()})
@@ -254,6 +267,42 @@ impl StoredEvent {
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
     }
+}
+
+/// What is shown of a message: of its attachments what they are, not what is in them.
+fn without_contents(mut message: Value) -> Value {
+    for attachment in message["attachments"].as_array_mut().into_iter().flatten() {
+        if let Some(attachment) = attachment.as_object_mut() {
+            attachment.retain(|key, _| key != "text" && key != "data");
+        }
+    }
+    message
+}
+
+/// The kind of progress that an option which was set is shown as.
+#[must_use]
+pub const fn option_kind(choice: &Choice) -> &'static str {
+    match choice {
+        Choice::Mode { .. } => "mode",
+        Choice::Model { .. } | Choice::ConfigOption { .. } => "config_option",
+    }
+}
+
+fn option_set_data(set: &OptionSet) -> Value {
+    let mut data = json!({
+        "method": set.method, "kind": option_kind(&set.choice), "option": set.choice.name(),
+        "value": set.choice.value(), "applied": set.error.is_none(), "current": set.current,
+    });
+    match (&set.error, &set.choice) {
+        (Some(error), _) => data["error"] = json!(error),
+        (None, Choice::Mode { value }) => data["currentModeId"] = value.as_str().into(),
+        (None, _) => {
+            let result = set.result.as_ref().and_then(|result| surrogates::parse::<Value>(result.get()).ok());
+            let fields = fields::of("config_option", &json!({"update": result}));
+            fields.into_iter().for_each(|(key, value)| data[key] = value);
+        }
+    }
+    data
 }
 
 const fn session_method(origin: SessionOrigin) -> &'static str {

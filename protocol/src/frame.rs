@@ -8,8 +8,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ids::{RequestId, TurnId, WorkerId};
+use crate::options::Options;
 use crate::process::ProcessId;
 use crate::state::Desired;
 
@@ -48,6 +50,9 @@ pub enum Command {
         turn_id: TurnId,
         /// The content blocks of ACP's `session/prompt`.
         prompt: Vec<Value>,
+        /// Files that go along. Needs the capability `attachments`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Attachment>,
     },
     /// Cancel a turn.
     Cancel {
@@ -62,6 +67,14 @@ pub enum Command {
         request_id: RequestId,
         /// The option to select; `None` answers `cancelled`.
         option_id: Option<String>,
+    },
+    /// Set options of the session. Needs the capability `options`. Taken means: they will be asked for, one after the
+    /// other; each outcome is a record of its own.
+    SetOptions {
+        /// Chosen by the daemon; the records quote it.
+        request: String,
+        /// What to set.
+        options: Options,
     },
     /// End the agent, everything it started, and the runtime.
     Terminate {
@@ -120,6 +133,13 @@ pub enum Refusal {
     NoSuchRequest,
     /// The journal cannot be written.
     StorageFull,
+    /// It is for an agent that can do more. Only for what needs a capability.
+    NotSupported {
+        /// What it cannot do.
+        error: Box<Error>,
+    },
+    /// Too much of this kind waits already.
+    TooMany,
     /// The runtime is ending.
     Ending,
     /// The frame could not be read, or is not known to this runtime.

@@ -5,6 +5,7 @@
 //! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
 
 pub mod api;
+pub mod attachment;
 pub mod bytes64;
 pub mod clean;
 pub mod client;
@@ -18,8 +19,10 @@ pub mod fields;
 pub mod frame;
 pub mod ids;
 pub mod json;
+pub mod mcp;
 #[cfg(feature = "openapi")]
 mod openapi;
+pub mod options;
 pub mod process;
 pub mod record;
 pub mod start;

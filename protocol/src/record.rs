@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::event::EventType;
 use crate::ids::{RequestId, TurnId, WorkerId};
+use crate::options::{Choice, Current};
 use crate::process::ProcessId;
 use crate::state::words;
 
@@ -61,6 +62,8 @@ words! {
         ClientResponse = "clientResponse",
         /// The command of a terminal ended. Body: [`crate::client::TerminalExited`].
         TerminalExited = "terminalExited",
+        /// An option of the session was set, or could not be. Body: [`OptionSet`].
+        OptionSet = "optionSet",
     }
 }
 
@@ -99,7 +102,8 @@ impl Record<'_> {
             | RecordType::Session
             | RecordType::ClientRequest
             | RecordType::ClientResponse
-            | RecordType::TerminalExited => EventType::ProgressUpdate,
+            | RecordType::TerminalExited
+            | RecordType::OptionSet => EventType::ProgressUpdate,
             RecordType::ApprovalRequested => EventType::ApprovalRequested,
             RecordType::Segment => EventType::RuntimeSegment,
             RecordType::Sealed => EventType::RuntimeSealed,
@@ -373,6 +377,30 @@ pub struct Ended {
     pub killed: u64,
     /// How long the guard took, in milliseconds.
     pub millis: u64,
+}
+
+/// Body of [`RecordType::OptionSet`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OptionSet {
+    /// What was chosen.
+    pub choice: Choice,
+    /// The method that it was asked for with; absent when it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The command that it was set for; absent for what is set before a session is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Whether nothing more follows for that command.
+    pub last: bool,
+    /// What the agent answered, as it sent it; absent with an error, and when it was very long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    /// Why it was not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+    /// What is set now.
+    pub current: Current,
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
 use crate::ids::WorkerId;
+use crate::mcp::McpServers;
+use crate::options::Options;
 
 /// The descriptor on which a runtime inherits the locked `lock` file.
 pub const LOCK_FD: i32 = 3;
@@ -56,6 +58,15 @@ pub struct RuntimeStart {
     /// Folders that are closed to those also inside the roots: the state dir, and the one with the sockets.
     #[serde(default)]
     pub private: Vec<PathBuf>,
+    /// MCP servers for its sessions.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
+    /// Folders that its sessions may also work in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_directories: Vec<PathBuf>,
+    /// What of the session was chosen.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
 }
 
 /// A program to run and all that it inherits.

@@ -26,6 +26,10 @@ enum Shape {
     Seconds,
     /// A list of objects.
     Objects,
+    /// A list of texts that are not empty.
+    Texts,
+    /// An object of texts and truth values; null is one of its values.
+    Options,
 }
 
 /// A key of the object and the flag that it stands for, under the name that `details` has.
@@ -45,6 +49,7 @@ pub const SEND: &[Field] = &[
     field("workerId", &["worker_id"], Shape::Text),
     field("text", &["text"], Shape::AnyText),
     field("blocks", &["blocks_json"], Shape::Objects),
+    field("attachments", &["attach"], Shape::Texts),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
     field("waitUntil", &["wait_until"], Shape::Text),
@@ -80,6 +85,19 @@ pub const WORKER_START: &[Field] = &[
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
+    field("mcpConfig", &["mcp_config"], Shape::Text),
+    field("additionalDirectories", &["add_dir"], Shape::Texts),
+    field("mode", &["mode"], Shape::Text),
+    field("model", &["model"], Shape::Text),
+    field("configOptions", &["set"], Shape::Options),
+];
+
+/// The keys of `worker set`.
+pub const WORKER_SET: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("mode", &["mode"], Shape::Text),
+    field("model", &["model"], Shape::Text),
+    field("configOptions", &["set"], Shape::Options),
 ];
 
 /// A checked object: every key that is left holds what its shape says.
@@ -169,6 +187,19 @@ impl Input {
         self.0.get(key).and_then(Value::as_f64)
     }
 
+    /// A list of texts; none is an empty one.
+    #[must_use]
+    pub fn texts(&self, key: &str) -> Vec<String> {
+        let items = self.0.get(key).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// An object.
+    #[must_use]
+    pub fn object(&self, key: &str) -> Option<Map<String, Value>> {
+        self.0.get(key).and_then(Value::as_object).cloned()
+    }
+
     /// A list of objects.
     #[must_use]
     pub fn objects(&self, key: &str) -> Option<Vec<Value>> {
@@ -189,6 +220,19 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
             Ok(Some(value))
         }
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
+        (Shape::Texts, Value::Array(items))
+            if items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())) =>
+        {
+            Ok(Some(value))
+        }
+        (Shape::Texts, _) => wrong("a list of texts"),
+        (Shape::Options, Value::Null) => Ok(None),
+        (Shape::Options, Value::Object(entries))
+            if entries.values().all(|value| value.is_null() || value.is_boolean() || value.is_string()) =>
+        {
+            Ok(Some(value))
+        }
+        (Shape::Options, _) => wrong("an object whose values are texts, true, false or null"),
         (Shape::Text | Shape::AnyText, _) => wrong("a string"),
         (Shape::Bool, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),

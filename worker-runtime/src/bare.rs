@@ -112,10 +112,11 @@ impl Runtime {
     ) -> (Self, Work) {
         let config = Config {
             session: setup.session.clone(),
-            cwd: "/workspace".to_owned(),
+            place: crate::acp::requests::Place { cwd: "/workspace".to_owned(), ..Default::default() },
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,
             last_turn: setup.last_turn,
+            options: subagent_protocol::options::Options::default(),
             make_request_id,
         };
         let mut batch = Batch::new(setup.first_record);

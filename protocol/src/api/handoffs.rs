@@ -10,6 +10,7 @@ use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
 use crate::event::EventType;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
+use crate::mcp::McpServers;
 use crate::time::Timestamp;
 
 /// Data of `worker.inspected`.
@@ -137,4 +138,7 @@ pub struct RestartWorker {
     /// no part of what the idempotency key stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
+    /// The agent's MCP servers, with `env`.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
 }

@@ -10,6 +10,7 @@ mod daemon;
 mod envelope;
 mod examination;
 mod handoffs;
+mod options;
 mod removal;
 mod turns;
 mod workers;
@@ -28,6 +29,7 @@ pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
 };
+pub use options::{SetOptions, WorkerSet};
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
+use crate::mcp::McpServers;
 use crate::state::{WorkerState, words};
 
 words! {
@@ -28,6 +30,9 @@ pub struct SendTurn {
     /// Further content blocks of ACP.
     #[serde(default)]
     pub blocks: Vec<Value>,
+    /// Files that go along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// Only simulate the turn; no agent hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate: Option<Simulation>,
@@ -35,6 +40,9 @@ pub struct SendTurn {
     /// no part of what the idempotency key stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<(Bytes64, Bytes64)>>,
+    /// The agent's MCP servers, with `env`.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
 }
 
 /// Data of `turn.accepted`.

@@ -8,6 +8,8 @@ use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
 use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
+use crate::mcp::McpServers;
+use crate::options::Options;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::time::Timestamp;
@@ -61,6 +63,16 @@ pub struct StartWorker {
     /// Start no agent: the worker is idle at once. Its first message that is not simulated starts one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_mode: bool,
+    /// MCP servers for the agent's sessions. Only their names are stored.
+    #[serde(default, skip_serializing_if = "McpServers::is_empty")]
+    pub mcp_servers: McpServers,
+    /// Folders that the agent may also work in, absolute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
+    pub additional_directories: Vec<PathBuf>,
+    /// What is chosen of the agent's session.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub options: Options,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

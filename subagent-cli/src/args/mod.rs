@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod handoff;
 pub mod local;
 pub mod numbers;
+pub mod options;
 pub mod prompt;
 pub mod removal;
 pub mod roles;
@@ -31,6 +32,7 @@ use daemon::DaemonCommand;
 use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
+use options::WorkerSet;
 use prompt::PromptCommand;
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
@@ -163,6 +165,7 @@ pub enum WorkerCommand {
     Handoff(WorkerHandoff),
     Continue(Box<WorkerContinue>),
     Restart(WorkerRestart),
+    Set(WorkerSet),
     Rm(WorkerRm),
 }
 

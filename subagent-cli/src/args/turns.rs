@@ -53,6 +53,9 @@ pub struct Send {
     /// Further content blocks, a JSON list of objects as in the protocol
     #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
     pub blocks: Option<String>,
+    /// Send this file along: text, a picture or sound as its content, anything else as a link; can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
     /// Wait for the end of the turn or a permission request (the default)
     #[arg(id = "wait_for_match", long = "wait", overrides_with = "no_wait")]
     pub wait: bool,

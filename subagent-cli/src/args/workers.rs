@@ -50,6 +50,15 @@ pub struct WorkerStart {
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
+    /// What is chosen of the agent's session.
+    #[command(flatten)]
+    pub options: super::options::OptionFlags,
+    /// MCP servers for the agent, a file like .mcp.json, besides those of the config
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub mcp_config: Option<PathBuf>,
+    /// A folder that the agent may also work in; can be repeated
+    #[arg(long, value_name = "PATH")]
+    pub add_dir: Vec<PathBuf>,
     /// Start no agent until a message needs one (it need not be installed)
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,

@@ -10,8 +10,9 @@ use serde_json::Value;
 use subagent_protocol::Code;
 use subagent_protocol::api::WorkerView;
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::mcp::McpServers;
 
-use super::worker_start;
+use super::{mcp_servers, worker_start};
 use crate::client::{Ask, Client, segment};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -34,14 +35,14 @@ impl Agent<'_> {
         &self,
         client: &mut Client,
         ask: &Ask,
-        body: impl FnOnce(Vec<(Bytes64, Bytes64)>) -> T,
+        body: impl FnOnce(Vec<(Bytes64, Bytes64)>, McpServers) -> T,
     ) -> Result<Value> {
         let required = match client.ask(ask).await {
             Err(failure) if failure.is(Code::EnvRequired) => failure,
             answer => return answer,
         };
-        let environment = self.environment(client, required).await?;
-        let mut data = client.ask(&ask.once_more(&body(environment))?).await?;
+        let (environment, servers) = self.environment(client, required).await?;
+        let mut data = client.ask(&ask.once_more(&body(environment, servers))?).await?;
         data[SENT] = true.into();
         if self.context.format == Format::Text {
             complain("Note: the agent's environment was gone; it is that of this command now.");
@@ -50,13 +51,22 @@ impl Agent<'_> {
     }
 
     /// What the agent would inherit if its worker were started here.
-    async fn environment(&self, client: &mut Client, required: Failure) -> Result<Vec<(Bytes64, Bytes64)>> {
+    async fn environment(
+        &self,
+        client: &mut Client,
+        required: Failure,
+    ) -> Result<(Vec<(Bytes64, Bytes64)>, McpServers)> {
         let path = format!("/v1/workers/{}", segment(self.worker_id));
         let shown: WorkerView = serde_json::from_value(client.ask(&Ask::get(path)).await?)
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
         let loaded = self.context.config(self.config, self.cwd)?;
         match loaded.config.launchers.get(&shown.launcher) {
-            Some(launcher) => Ok(worker_start::environment(self.context, launcher, Path::new(&shown.cwd))),
+            Some(launcher) => {
+                let cwd = Path::new(&shown.cwd);
+                let environment = worker_start::environment(self.context, launcher, cwd);
+                let servers = mcp_servers::of(&loaded.config, launcher, None, cwd, &self.context.env)?;
+                Ok((environment, servers))
+            }
             // Without it the agent might lack what its launcher sets.
             None => {
                 let name = shown.launcher;

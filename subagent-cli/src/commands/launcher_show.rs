@@ -17,13 +17,25 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let env: Map<String, Value> = launcher.env.keys().map(|name| (name.clone(), HIDDEN.into())).collect();
-    let data = json!({
+    let mut data = json!({
         "name": args.name,
         "backend": {"kind": launcher.backend_kind},
         "command": launcher.command,
         "args": launcher.args,
         "env": env,
     });
+    let options = &launcher.options;
+    for (key, value) in [("mode", &options.mode), ("model", &options.model)] {
+        if let Some(value) = value {
+            data[key] = value.as_str().into();
+        }
+    }
+    if !launcher.mcp_servers.is_empty() {
+        data["mcpServers"] = launcher.mcp_servers.keys().cloned().collect();
+    }
+    if !options.config_options.is_empty() {
+        data["configOptions"] = json!(options.config_options);
+    }
     let shown = text::fields(&data, &["name", "backend", "command", "args", "env"]);
     Ok(Outcome::report("launcher.shown", data, shown))
 }

@@ -3,8 +3,10 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod approve;
+mod attachments;
 mod backup;
 mod cancel;
+mod chosen_options;
 pub(crate) mod completions;
 mod config_init;
 mod controller_attach;
@@ -21,6 +23,7 @@ mod launcher_list;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
+mod mcp_servers;
 mod prompt_render;
 mod prune;
 mod restore;
@@ -38,6 +41,7 @@ mod worker_list;
 mod worker_logs;
 mod worker_restart;
 mod worker_rm;
+mod worker_set;
 mod worker_show;
 mod worker_start;
 mod worker_stop;
@@ -77,6 +81,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Continue(args)) => args.json.json,
         Command::Worker(WorkerCommand::Restart(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Rm(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Set(args)) => args.json.json,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
@@ -120,6 +125,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Continue(args)) => worker_continue::run(*args, context),
         Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
         Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
+        Command::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),

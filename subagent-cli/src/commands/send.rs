@@ -1,14 +1,17 @@
 //! `send`: sends a message to a worker, and waits for the end of its turn unless told otherwise.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
+use subagent_protocol::attachment::Attachment;
 use subagent_protocol::event::EventType;
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::until::{self, Until};
 
+use super::attachments;
 use super::environment_again::Agent;
 use super::live_wait::{self, Live};
 use super::text_source::{Text, TextSources};
@@ -71,6 +74,10 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         (false, true) => Some(Simulation::Turn),
         (false, false) => None,
     };
+    let attach = match args.attach.is_empty() {
+        true => input.texts("attachments").into_iter().map(PathBuf::from).collect(),
+        false => args.attach,
+    };
     let message = Message { worker_id, text, simulate, key: present(args.turn_id) };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
@@ -78,8 +85,9 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
             Some(json) => parse_blocks(json)?,
             None => input.objects("blocks").unwrap_or_default(),
         };
+        let attachments = attachments::read(&attach, &context.env.cwd)?;
         let place = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
-        send(message, blocks, waits.then_some(&wait), &workspace, place, context)
+        send(message, (blocks, attachments), waits.then_some(&wait), &workspace, place, context)
     });
     let warned = !risks.is_empty() && context.format == Format::Json;
     let (accepted, waited) = match sent {
@@ -107,7 +115,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
 /// Sends the message; gives what was accepted and, if it is waited for, what came.
 fn send(
     message: Message,
-    blocks: Vec<Value>,
+    (blocks, attachments): (Vec<Value>, Vec<Attachment>),
     wait: Option<&WaitFor>,
     workspace: &Workspace,
     (config, cwd): (Option<&Path>, Option<&Path>),
@@ -116,7 +124,8 @@ fn send(
     let Message { worker_id, text, simulate, key } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let turn = SendTurn { text, blocks, simulate, env: None };
+    let turn =
+        SendTurn { text, blocks, attachments, simulate, env: None, mcp_servers: McpServers::default() };
     let mut ask = Ask::change(path, &turn)?;
     let keyed = key.is_some();
     if let Some(key) = key {
@@ -129,7 +138,9 @@ fn send(
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
         let agent = Agent { worker_id: &worker_id, config, cwd, context };
-        let accepted = agent.ask(&mut client, &ask, |env| SendTurn { env: Some(env), ..turn }).await?;
+        let accepted = agent
+            .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
+            .await?;
         let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;

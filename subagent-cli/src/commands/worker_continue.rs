@@ -2,14 +2,15 @@
 
 mod source;
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_config::model::Config;
-use subagent_protocol::api::{SendTurn, Simulation};
+use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
+use subagent_protocol::mcp::McpServers;
 
+use super::attachments;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -109,6 +110,9 @@ async fn prepare(
         }),
         controller_id: present(args.controller_id.clone()).or_else(|| source.controller_id.clone()),
         debug_mode: args.debug_mode,
+        options: SetOptions::default(),
+        mcp_config: None,
+        add_dirs: Vec::new(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }
@@ -116,31 +120,18 @@ async fn prepare(
 /// Sends the first turn. If that fails the new worker is there all the same, and its id must not be lost.
 async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_mode: bool) -> Result<Value> {
     let link = json!({
-        "type": "resource_link", "name": "handoff.md", "uri": file_uri(&document.handoff), "mimeType": "text/markdown",
+        "type": "resource_link", "name": "handoff.md", "uri": attachments::file_uri(&document.handoff), "mimeType": "text/markdown",
     });
     let turn = SendTurn {
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
+        attachments: Vec::new(),
+        mcp_servers: McpServers::default(),
         simulate: debug_mode.then_some(Simulation::Turn),
         env: None,
     };
     let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;
     client.ask(&ask).await.map_err(|failure| failure.with("workerId", worker_id))
-}
-
-/// An absolute path as a URI.
-fn file_uri(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut uri = "file://".to_owned();
-    for byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte) {
-            uri.push(char::from(*byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
 }
 
 #[cfg(test)]
@@ -157,11 +148,5 @@ mod tests {
         let failure = tell(&mut client, "w_0123456789", &document, false).await.unwrap_err();
         assert_eq!((&*failure.code, &failure.details["workerId"]), ("STORAGE_ERROR", &json!("w_0123456789")));
         assert_eq!(fake.seen()[0].line, "POST /v1/workers/w_0123456789/turns");
-    }
-
-    #[test]
-    fn a_uri_holds_any_path() {
-        assert_eq!(file_uri(Path::new("/a-b/c_d.md")), "file:///a-b/c_d.md");
-        assert_eq!(file_uri(Path::new("/a b/ä?#%")), "file:///a%20b/%C3%A4%3F%23%25");
     }
 }

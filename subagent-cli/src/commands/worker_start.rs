@@ -15,10 +15,11 @@ use subagent_config::launcher::{self, ResolvedLauncher};
 use subagent_config::model::{self, ACP_STDIO};
 use subagent_config::{Workspace, controller_hint, inherited_environment, role, workspace};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, LauncherSpec, StartWorker};
+use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 
+use super::{chosen_options, mcp_servers};
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
@@ -37,6 +38,10 @@ pub(super) struct Wanted {
     pub(super) label: String,
     pub(super) controller_id: Option<String>,
     pub(super) debug_mode: bool,
+    pub(super) options: SetOptions,
+    /// A file of MCP servers.
+    pub(super) mcp_config: Option<PathBuf>,
+    pub(super) add_dirs: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -49,6 +54,12 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
+        options: chosen_options::typed(args.options, &input)?,
+        mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
+        add_dirs: match args.add_dir.is_empty() {
+            true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
+            false => args.add_dir,
+        },
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -109,7 +120,12 @@ pub(super) async fn prepare(
             return Err(failure);
         }
     };
+    let mcp_config = wanted.mcp_config.as_deref();
+    let mcp_servers = mcp_servers::of(config, launcher, mcp_config, &cwd, &context.env)?;
+    let additional_directories = additional_directories(&wanted.add_dirs, context)?;
     let request = StartWorker {
+        mcp_servers,
+        additional_directories,
         choice,
         env: environment(context, launcher, &cwd),
         launcher: spec(launcher, resolved)?,
@@ -119,8 +135,24 @@ pub(super) async fn prepare(
         umask: current_umask().bits(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
+        options: chosen_options::of_start(wanted.options, &launcher.options),
     };
-    Ok(Prepared { request, limit: launcher.timeouts.startup + GRACE })
+    let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
+    Ok(Prepared { request, limit })
+}
+
+/// Folders, by their absolute paths.
+fn additional_directories(wanted: &[PathBuf], context: &Context) -> Result<Vec<PathBuf>> {
+    let absolute = |path: &PathBuf| {
+        let problem = match context.env.cwd.join(path).canonicalize() {
+            Ok(path) if path.is_dir() && path.to_str().is_some() => return Ok(path),
+            Ok(_) => "it is no folder, or its path is not UTF-8".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let message = format!("--add-dir {} cannot be used: {problem}", path.display());
+        Err(Failure::argument(message).with("additionalDirectory", path_value(path)))
+    };
+    wanted.iter().map(absolute).collect()
 }
 
 fn resolve_path(choice: &ControllerChoice) -> Query {

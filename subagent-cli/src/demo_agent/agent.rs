@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::choices::AllChoices;
 use super::inbox::{Event, Inbox};
 use super::options::{Dialect, Options};
 use super::sessions::Sessions;
@@ -61,6 +62,7 @@ pub(super) struct Agent {
     pub(super) out: Output,
     pub(super) inbox: Inbox,
     pub(super) sessions: Sessions,
+    pub(super) choices: AllChoices,
     /// How this program is started again as one of its own children: the arguments before the agent's own.
     pub(super) self_args: Vec<OsString>,
     /// Processes of `!spawn`: kept, never ended here, because leaving them behind is their purpose.
@@ -78,6 +80,7 @@ impl Agent {
             out: Output::stdout(options.dialect)?,
             inbox: Inbox::start()?,
             sessions: Sessions::new(options.state.clone(), options.dialect),
+            choices: AllChoices::default(),
             self_args,
             spawned: Vec::new(),
             deferred: VecDeque::new(),
@@ -182,7 +185,8 @@ impl Agent {
             "session/new" if self.options.hang_session_new => return Ok(None),
             "session/new" => self.new_session(params),
             "session/load" => self.load_session(params)?,
-            "session/resume" => self.known_session(params).map(|_| json!({})),
+            "session/resume" => self.known_session(params).map(|session| self.options_of(&session)),
+            "session/set_config_option" => self.set_option(params),
             "session/close" => self.close_session(params),
             "session/list" => Ok(self.list_sessions(params)),
             _ => Err(RpcError::new(-32601, format!("method not found: {method}"))),
@@ -233,7 +237,25 @@ impl Agent {
         let id = self.sessions.create(&cwd).map_err(|error| {
             RpcError::internal(format!("the session cannot be stored below --state: {error}"))
         })?;
-        Ok(json!({"sessionId": id}))
+        let mut result = self.options_of(&id);
+        result["sessionId"] = id.into();
+        Ok(result)
+    }
+
+    /// What a session lets its client choose; the bare dialect is from before there was such a thing.
+    fn options_of(&mut self, session: &str) -> Value {
+        match self.options.dialect {
+            Dialect::Bare => json!({}),
+            Dialect::Standard => json!({"configOptions": self.choices.config_options(session)}),
+        }
+    }
+
+    fn set_option(&mut self, params: &Value) -> Result<Value, RpcError> {
+        let session = required(params, "sessionId")?;
+        if !self.sessions.is_open(&session) {
+            return Err(not_found(&session));
+        }
+        self.choices.set(&session, &required(params, "configId")?, &params["value"])
     }
 
     fn load_session(&mut self, params: &Value) -> io::Result<Result<Value, RpcError>> {
@@ -246,7 +268,8 @@ impl Agent {
         for update in history {
             self.out.update(&session, update.clone())?;
         }
-        Ok(Ok(if bare || self.options.null_load { Value::Null } else { json!({}) }))
+        let null = bare || self.options.null_load;
+        Ok(Ok(if null { Value::Null } else { self.options_of(&session) }))
     }
 
     /// The session named by `params`, opened again if it was stored.

@@ -6,6 +6,7 @@
 //! The scripts and flags are listed in `docs/demo-agent.md`.
 
 mod agent;
+mod choices;
 mod commands;
 mod floods;
 mod inbox;

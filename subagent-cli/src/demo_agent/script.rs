@@ -43,6 +43,7 @@ pub(super) enum Directive {
     Shell(String),
     Env(String),
     Cwd,
+    Options,
     ExitAfter,
     Stderr(String),
 }
@@ -123,6 +124,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
         "shell" => Directive::Shell(words.word("COMMAND")?),
         "env" => Directive::Env(words.word("NAME")?),
         "cwd" => Directive::Cwd,
+        "options" => Directive::Options,
         "exit-after" => Directive::ExitAfter,
         "stderr" => Directive::Stderr(text()),
         _ => return Err(format!("unknown directive !{name}")),

@@ -193,6 +193,10 @@ impl Turn<'_> {
                 Ok(path) => self.say(&path.to_string_lossy())?,
                 Err(error) => return Ok(Some(format!("!cwd: {error}"))),
             },
+            Directive::Options => {
+                let words = self.agent.choices.words(&self.session);
+                self.say(&words)?;
+            }
             Directive::ExitAfter => self.exit_after = true,
             Directive::Stderr(text) => return Ok(super::commands::stderr(&text)),
         }

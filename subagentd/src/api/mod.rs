@@ -71,6 +71,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/inspect", get(handoffs::inspect))
         .route("/v1/workers/{worker}/restart", post(handoffs::restart))
         .route("/v1/workers/{worker}/handoffs", post(handoffs::create))
+        .route("/v1/workers/{worker}/options", post(workers::set))
         .route("/v1/workers/{worker}/logs", get(workers::logs))
         .route("/v1/workers/{worker}/turns", post(turns::send))
         .route("/v1/workers/{worker}/cancel", post(turns::cancel))

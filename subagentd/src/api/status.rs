@@ -25,6 +25,9 @@ pub(super) const fn status(code: Code) -> StatusCode {
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
         | Code::RestoreWouldOrphan
+        | Code::OptionNotAvailable
+        | Code::AttachmentNotSupported
+        | Code::CapabilityNotSupported
         | Code::ControllerOwnershipConflict
         | Code::WorkerBusy
         | Code::WorkerStopped

@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use subagent_protocol::api::{StartWorker, WorkerList, WorkerLogs, WorkerShown, WorkerStopped, WorkerView};
+use subagent_protocol::api::{
+    SetOptions, StartWorker, WorkerList, WorkerLogs, WorkerSet, WorkerShown, WorkerStopped, WorkerView,
+};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -67,6 +69,17 @@ pub(super) async fn stop(
     Names(worker): Names<String>,
 ) -> Outcome<WorkerStopped> {
     Ok(Reply("worker.stopped", api.supervisor.stop_worker(caller, &worker).await?))
+}
+
+/// `POST /v1/workers/{worker}/options`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/options", request_body = SetOptions, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.set`", body = Envelope<WorkerSet>))))]
+pub(super) async fn set(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<SetOptions>,
+) -> Outcome<WorkerSet> {
+    Ok(Reply("worker.set", api.supervisor.set_options(caller, &worker, request).await?))
 }
 
 /// The parameters of a log.

@@ -233,7 +233,7 @@ impl Site {
                     };
                     let turn_id = open.id.clone();
                     let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
-                    self.command(Command::Prompt { turn, turn_id, prompt });
+                    self.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![] });
                 }
                 Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
                 Action::Answer { request_id, option_id } => {
@@ -259,6 +259,8 @@ impl Site {
             Command::Cancel { turn, .. } => Asked::Cancel(*turn),
             Command::Answer { request_id, .. } => Asked::Answer(request_id.clone()),
             Command::Terminate { .. } => Asked::Terminate,
+            // Nobody chooses options in these histories: no accepted work depends on them.
+            Command::SetOptions { .. } => return,
         };
         self.memory.unanswered.insert(id, asked);
         open.to_runtime.push_back(serde_json::to_vec(&ToRuntime::Command { id, command }).unwrap());

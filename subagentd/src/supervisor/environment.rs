@@ -7,8 +7,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use subagent_config::regular;
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
 use super::shared::Shared;
@@ -16,18 +18,39 @@ use crate::store::workers;
 
 pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 
+/// What is kept for the agent: its variables, and its MCP servers, whose values are secrets too.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Kept {
+    pub(super) variables: Variables,
+    pub(super) mcp_servers: McpServers,
+}
+
+/// The file: without servers it is the list of variables alone, as version 0.1.0 wrote it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Variables(Variables),
+    Kept(Kept),
+}
+
 /// Writes the file anew.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
+pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
     let failed = |error: io::Error| {
         Error::new(
             Code::StorageError,
             format!("cannot write the worker's environment {}: {error}", path.display()),
         )
     };
-    let text = serde_json::to_vec(variables).map_err(|error| failed(error.into()))?;
+    let text = if kept.mcp_servers.is_empty() {
+        serde_json::to_vec(&kept.variables)
+    } else {
+        serde_json::to_vec(kept)
+    };
+    let text = text.map_err(|error| failed(error.into()))?;
     subagent_failpoint::check("environment.before_write").map_err(failed)?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -43,7 +66,7 @@ pub(super) fn write(path: &Path, variables: &Variables) -> Result<()> {
 ///
 /// # Errors
 /// `ENV_REQUIRED` when it is gone, as after a reboot.
-pub(super) fn read(path: &Path) -> Result<Variables> {
+pub(super) fn read(path: &Path) -> Result<Kept> {
     let required = |why: &str| {
         let message = format!("the worker's environment is not kept any more{why}, as after a reboot");
         Error::new(Code::EnvRequired, message).recommend(
@@ -54,7 +77,10 @@ pub(super) fn read(path: &Path) -> Result<Variables> {
         io::ErrorKind::NotFound => required(""),
         _ => required(&format!(" ({error})")),
     })?;
-    serde_json::from_slice(&text).map_err(|error| required(&format!(" ({error})")))
+    match serde_json::from_slice(&text).map_err(|error| required(&format!(" ({error})")))? {
+        Stored::Variables(variables) => Ok(Kept { variables, mcp_servers: McpServers::default() }),
+        Stored::Kept(kept) => Ok(kept),
+    }
 }
 
 /// Removes what is left in the folder of the sockets of workers that are stopped or were never stored. Only while
@@ -112,7 +138,7 @@ mod tests {
             [folder.worker_environment("w_0000000001"), folder.worker_socket("w_0000000001").unwrap()];
         let kept = [folder.daemon_socket(), folder.path().join("0000000000000000-w_0000000001.env")];
         for path in strays.iter().chain(&kept) {
-            write(path, &vec![]).unwrap();
+            write(path, &Kept::default()).unwrap();
         }
         let supervisor = Supervisor::open(setup.clone()).await.unwrap();
         for path in strays {

@@ -3,6 +3,7 @@
 //! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
+mod attachments;
 mod backups;
 mod controllers;
 mod depth;
@@ -19,6 +20,7 @@ mod leftovers;
 mod link;
 mod locks;
 mod memory;
+mod options;
 mod orders;
 mod ownership;
 mod process;

@@ -5,7 +5,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::Variables;
+use super::environment::Kept;
 use super::worker::{Handle, Message, Order};
 use super::{Caller, Supervisor, worker};
 use crate::core::Input;
@@ -82,7 +82,7 @@ impl Supervisor {
         key: Option<(String, String)>,
         input: Input,
         respond: worker::Respond,
-        environment: Option<Variables>,
+        environment: Option<Kept>,
     ) -> Result<serde_json::Value> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         let order = Order {

@@ -1,13 +1,12 @@
 //! Giving a worker another runtime because somebody asked for it.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use subagent_protocol::api::{RestartWorker, WorkerView};
 use subagent_protocol::{Code, Error, Result};
 
+use super::environment::Kept;
 use super::orders::Reached;
-use super::spec::timeouts;
+use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
 use super::{Caller, Supervisor};
@@ -27,7 +26,8 @@ impl Supervisor {
         worker: &str,
         mut request: RestartWorker,
     ) -> Result<WorkerView> {
-        let environment = request.env.take();
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await? {
@@ -49,8 +49,8 @@ impl Supervisor {
                 let mut snapshots = handle.snapshot.clone();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
-                let startup = Duration::from_millis(timeouts(&row).startup_ms);
-                let snapshot = match tokio::time::timeout(STOP_TIMEOUT + startup + START_MARGIN, over).await {
+                let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;
+                let snapshot = match tokio::time::timeout(limit, over).await {
                     Ok(Ok(snapshot)) => snapshot.clone(),
                     Ok(Err(_)) => return Err(self.abandoned()),
                     Err(_) => {

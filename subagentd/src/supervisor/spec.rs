@@ -1,8 +1,12 @@
 //! What is stored of how a worker is run: resolved once, at its start, and never looked up again.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
 
 use super::environment::Variables;
@@ -16,6 +20,12 @@ pub(super) struct Spec {
     pub(super) umask: u32,
     pub(super) nofile: Option<u64>,
     pub(super) environment: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) mcp_servers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) additional_directories: Vec<PathBuf>,
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(super) options: Options,
 }
 
 /// The times that the launcher of a worker sets.
@@ -25,6 +35,13 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
         .map_or_else(|_| Timeouts::default(), |spec| spec.launcher.timeouts)
 }
 
+/// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
+pub(super) fn startup(row: &WorkerRow) -> Duration {
+    serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {
+        Duration::from_millis(spec.launcher.timeouts.startup_ms) + spec.options.patience()
+    })
+}
+
 impl Spec {
     pub(super) fn of(request: &StartWorker) -> Self {
         Self {
@@ -32,6 +49,9 @@ impl Spec {
             umask: request.umask,
             nofile: request.nofile,
             environment: names(&request.env),
+            mcp_servers: request.mcp_servers.names(),
+            additional_directories: request.additional_directories.clone(),
+            options: request.options.clone(),
         }
     }
 

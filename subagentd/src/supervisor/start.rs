@@ -7,10 +7,11 @@ use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
+use super::environment::Kept;
 use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
-use super::{Caller, Supervisor, controllers, entropy, environment, locks, program, strays};
+use super::{Caller, Supervisor, controllers, entropy, environment, locks, options, program, strays};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -46,9 +47,11 @@ impl Supervisor {
         let spec = serde_json::to_string(&Spec::of(&request))
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
-        environment::write(&file, &request.env)?;
+        let kept = Kept { variables: request.env.clone(), mcp_servers: request.mcp_servers.clone() };
+        environment::write(&file, &kept)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms);
+        let startup =
+            Duration::from_millis(request.launcher.timeouts.startup_ms) + request.options.patience();
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
@@ -209,6 +212,14 @@ impl Supervisor {
 }
 
 fn check(request: &StartWorker) -> Result<()> {
+    options::check(&request.options)?;
+    for directory in &request.additional_directories {
+        if !directory.is_absolute() || !directory.is_dir() {
+            let message = format!("{} is no folder that is there, by its absolute path", directory.display());
+            let shown = directory.display().to_string();
+            return Err(Error::new(Code::InvalidArgument, message).with("additionalDirectory", shown));
+        }
+    }
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -263,6 +274,9 @@ mod tests {
             umask: 0o77,
             nofile: None,
             debug_mode: false,
+            options: subagent_protocol::options::Options::default(),
+            mcp_servers: subagent_protocol::mcp::McpServers::default(),
+            additional_directories: vec![],
         }
     }
 
@@ -349,7 +363,7 @@ mod tests {
         let spec = serde_json::to_string(&Spec::of(&request(dir.path()))).unwrap();
         let worker = orphan(&supervisor, dir.path(), spec).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
-        environment::write(&environment_file, &vec![]).unwrap();
+        environment::write(&environment_file, &Kept::default()).unwrap();
         let stopped = supervisor.stop_worker(caller(None), &worker).await.unwrap();
         assert_eq!(stopped.worker_id.as_str(), worker);
         assert_eq!(supervisor.row(&worker).await.unwrap().state, "stopped");
@@ -357,7 +371,7 @@ mod tests {
         supervisor.stop_worker(caller(None), &worker).await.expect("as often as one likes");
         supervisor.shutdown(false).await.unwrap();
         // Its files would be removed by the next daemon, had this one been killed in between.
-        environment::write(&environment_file, &vec![]).unwrap();
+        environment::write(&environment_file, &Kept::default()).unwrap();
         let next = Supervisor::open(setup(dir.path())).await.unwrap();
         assert!(!environment_file.exists());
         next.shutdown(false).await.unwrap();
@@ -369,11 +383,17 @@ mod tests {
         let supervisor = supervisor(dir.path()).await;
         let worker = orphan(&supervisor, dir.path(), "no spec".into()).await;
         let environment_file = supervisor.shared.setup.runtime_dir.worker_environment(&worker);
-        environment::write(&environment_file, &vec![]).unwrap();
+        environment::write(&environment_file, &Kept::default()).unwrap();
         supervisor.shutdown(false).await.unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
-        let message =
-            subagent_protocol::api::SendTurn { text: "hi".into(), blocks: vec![], simulate: None, env: None };
+        let message = subagent_protocol::api::SendTurn {
+            text: "hi".into(),
+            blocks: vec![],
+            attachments: vec![],
+            simulate: None,
+            env: None,
+            mcp_servers: subagent_protocol::mcp::McpServers::default(),
+        };
         let cancel = subagent_protocol::api::CancelTurn { reason: None };
         for error in [
             supervisor.stop_worker(caller(None), &worker).await.unwrap_err(),

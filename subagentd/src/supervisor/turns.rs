@@ -11,10 +11,11 @@ use subagent_protocol::ids::{EventId, RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
+use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::timeouts;
 use super::worker::Handle;
-use super::{Caller, Supervisor, depth, entropy, views};
+use super::{Caller, Supervisor, attachments, depth, entropy, views};
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
@@ -36,9 +37,14 @@ impl Supervisor {
     /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
         // A repetition may come with it or without.
-        let environment = request.env.take();
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
         let row = self.row(worker).await?;
-        if request.simulate.is_none() && request.text.trim().is_empty() && request.blocks.is_empty() {
+        if request.simulate.is_none()
+            && request.text.trim().is_empty()
+            && request.blocks.is_empty()
+            && request.attachments.is_empty()
+        {
             return Err(Error::new(Code::InvalidInput, "the message is empty: give a text or blocks"));
         }
         if subagent_failpoint::sabotaged("log.prompt") {
@@ -46,6 +52,7 @@ impl Supervisor {
         }
         check_size(&request, MOST_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
+        attachments::check(&request.attachments)?;
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {
             Reached::Actor(handle) => handle,
@@ -66,7 +73,7 @@ impl Supervisor {
         let input = Input::Send {
             turn_id: turn_id.clone(),
             input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
-            message: json!({"text": request.text, "blocks": request.blocks}),
+            message: message(&request),
             by,
         };
         let worker_id = row.worker_id.clone();
@@ -361,6 +368,15 @@ fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
     .with("status", status.as_str())
 }
 
+/// What is stored of a message: all that its prompt is made of.
+fn message(request: &SendTurn) -> Value {
+    let mut message = json!({"text": request.text, "blocks": request.blocks});
+    if !request.attachments.is_empty() {
+        message["attachments"] = attachments::stored(&request.attachments);
+    }
+    message
+}
+
 /// Refuses a prompt that would not fit into one line for the runtime and for the agent.
 fn check_size(request: &SendTurn, most: usize) -> Result<()> {
     struct Count(usize);
@@ -374,7 +390,7 @@ fn check_size(request: &SendTurn, most: usize) -> Result<()> {
         }
     }
     let mut size = Count(0);
-    serde_json::to_writer(&mut size, &(&request.text, &request.blocks))
+    serde_json::to_writer(&mut size, &(&request.text, &request.blocks, &request.attachments))
         .map_err(|error| Error::new(Code::InvalidInput, format!("the message cannot be sent: {error}")))?;
     if size.0 <= most {
         return Ok(());
@@ -394,9 +410,18 @@ mod tests {
 
     #[test]
     fn a_prompt_is_measured_as_it_is_sent() {
-        let check =
-            |text: String, blocks| check_size(&SendTurn { text, blocks, simulate: None, env: None }, 1000);
-        let most = 1000 - "[\"\",[]]".len();
+        let check = |text: String, blocks| {
+            let request = SendTurn {
+                text,
+                blocks,
+                attachments: vec![],
+                simulate: None,
+                env: None,
+                mcp_servers: Default::default(),
+            };
+            check_size(&request, 1000)
+        };
+        let most = 1000 - "[\"\",[],[]]".len();
         check("x".repeat(most), vec![]).unwrap();
         let error = check("x".repeat(most + 1), vec![]).unwrap_err();
         assert_eq!(error.code, Code::PayloadTooLarge);

@@ -164,7 +164,7 @@ impl Supervisor {
     fn label(&self, row: &WorkerRow) -> String {
         if subagent_failpoint::sabotaged("view.values") {
             let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
-            let values = super::environment::read(&file).unwrap_or_default();
+            let values = super::environment::read(&file).unwrap_or_default().variables;
             return values.iter().map(|(_, value)| String::from_utf8_lossy(&value.0)).collect();
         }
         row.label.clone()

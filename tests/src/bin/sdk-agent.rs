@@ -1,10 +1,14 @@
 //! An agent on the official SDK, so that a codec which is not ours checks ours.
 //!
-//! It answers a prompt with its words, a chunk each. A prompt with the word `ask` asks for permission first and
-//! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. Lines that begin with `read PATH`,
-//! `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal that nobody waits for) are asked of the client, as
-//! far as that offered it, and what came of them is said. `--state DIR` stores the
+//! It answers a prompt with its words, a chunk each; the word `options` says what was chosen of the session. A prompt
+//! with the word `ask` asks for permission first and says `permission: <optionId>`; one with the word `wait` waits until
+//! it is cancelled. Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal
+//! that nobody waits for) are asked of the client, as far as that offered it, and what came of them is said. `--state DIR`
+//! stores the
 //! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
+
+#[path = "sdk_agent/options.rs"]
+mod options;
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,13 +21,16 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ClientCapabilities, ContentBlock, ContentChunk,
     CreateTerminalRequest, Implementation, InitializeRequest, InitializeResponse, LoadSessionRequest,
-    LoadSessionResponse, NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind,
-    PromptRequest, PromptResponse, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason,
-    TerminalOutputRequest, TextContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
-    WaitForTerminalExitRequest, WriteTextFileRequest,
+    LoadSessionResponse, McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PermissionOption,
+    PermissionOptionKind, PromptCapabilities, PromptRequest, PromptResponse, ReadTextFileRequest,
+    ReleaseTerminalRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionId, SessionNotification,
+    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SetSessionModeResponse, StopReason, TerminalOutputRequest, TextContent, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
+use options::{Offer, Options};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -38,6 +45,9 @@ struct Echo {
     state: Option<PathBuf>,
     sessions: Arc<Mutex<HashMap<SessionId, Session>>>,
     offered: Arc<Mutex<ClientCapabilities>>,
+    options: Arc<Options>,
+    /// What the last session was asked for with, but for values, of which there is the length alone.
+    place: Arc<Mutex<String>>,
 }
 
 impl Echo {
@@ -70,6 +80,24 @@ impl Echo {
                 return Ok(id);
             }
         }
+    }
+
+    fn opened(&self, servers: &[McpServer], directories: &[PathBuf]) {
+        let servers = servers.iter().map(|server| match server {
+            McpServer::Stdio(server) => {
+                let env = server.env.iter().map(|env| format!("{}:{}", env.name, env.value.len()));
+                let env = env.collect::<Vec<_>>().join(",");
+                format!("{} {} {:?} {env}", server.name, server.command.display(), server.args)
+            }
+            McpServer::Http(server) => {
+                let headers =
+                    server.headers.iter().map(|header| format!("{}:{}", header.name, header.value.len()));
+                format!("{} http {} {}", server.name, server.url, headers.collect::<Vec<_>>().join(","))
+            }
+            _ => "another".to_owned(),
+        });
+        let place = format!("{}; {directories:?} ", servers.collect::<Vec<_>>().join("; "));
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
     fn store(&self, id: &SessionId) -> Result<()> {
@@ -127,6 +155,17 @@ impl Echo {
             return Ok(());
         }
         let words: Vec<&str> = text.split_whitespace().collect();
+        if words.contains(&"blocks") {
+            let blocks = serde_json::to_string(&prompt.prompt).map_err(Error::into_internal_error)?;
+            self.say(id, client, &blocks)?;
+        }
+        if words.contains(&"place") {
+            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            self.say(id, client, &place)?;
+        }
+        if words.contains(&"options") {
+            self.say(id, client, &format!("{} ", self.options.words(id)))?;
+        }
         if words.contains(&"ask") {
             let verdict = ask(id, client).await?;
             self.say(id, client, &format!("permission: {verdict} "))?;
@@ -247,15 +286,39 @@ fn stdio() -> io::Result<(Channel, tokio::task::JoinHandle<()>)> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut echo = Echo::default();
+    let mut capabilities = AgentCapabilities::new().load_session(true);
     let mut args = std::env::args_os().skip(1);
     while let Some(arg) = args.next() {
         match (arg.to_str(), args.next()) {
             (Some("--state"), Some(folder)) => echo.state = Some(folder.into()),
-            _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR]")),
+            (Some("--takes"), Some(what)) => {
+                let takes = |word: &str| what.to_string_lossy().contains(word);
+                let prompt = PromptCapabilities::new()
+                    .image(takes("image"))
+                    .audio(takes("audio"))
+                    .embedded_context(takes("embedded"));
+                let mcp = McpCapabilities::new().http(takes("http"));
+                let directories = takes("directories").then(SessionAdditionalDirectoriesCapabilities::new);
+                let session = SessionCapabilities::new().additional_directories(directories);
+                capabilities = capabilities
+                    .prompt_capabilities(prompt)
+                    .mcp_capabilities(mcp)
+                    .session_capabilities(session);
+            }
+            (Some("--offer"), Some(what)) => {
+                let offer = match what.to_str() {
+                    Some("config") => Offer::Config,
+                    Some("modes") => Offer::Modes,
+                    _ => Offer::Nothing,
+                };
+                echo.options = Arc::new(Options::new(offer));
+            }
+            _ => return Err(Error::invalid_params().data("usage: sdk-agent [--state DIR] [--offer WHAT]")),
         }
     }
     let (transport, writer) = stdio().map_err(Error::into_internal_error)?;
-    let (init, new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo.clone(), echo);
+    let (init, mode, option) = (echo.clone(), echo.clone(), echo.clone());
+    let (new, load, prompt, cancel) = (echo.clone(), echo.clone(), echo.clone(), echo);
     let served = Agent
         .v1()
         .name("sdk-agent")
@@ -264,26 +327,50 @@ async fn main() -> Result<()> {
                 *init.offered.lock().unwrap_or_else(PoisonError::into_inner) = request.client_capabilities;
                 responder.respond(
                     InitializeResponse::new(ProtocolVersion::V1)
-                        .agent_capabilities(AgentCapabilities::new().load_session(true))
+                        .agent_capabilities(capabilities.clone())
                         .agent_info(Implementation::new("sdk-agent", env!("CARGO_PKG_VERSION"))),
                 )
             },
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
-            async move |_: NewSessionRequest, responder, _| {
-                responder.respond_with_result(new.create().map(NewSessionResponse::new))
+            async move |request: NewSessionRequest, responder, _| {
+                new.opened(&request.mcp_servers, &request.additional_directories);
+                responder.respond_with_result(new.create().map(|id| {
+                    let options = &new.options;
+                    NewSessionResponse::new(id.clone())
+                        .modes(options.modes(&id))
+                        .config_options(options.config(&id))
+                }))
             },
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
             async move |request: LoadSessionRequest, responder, client: ConnectionTo<Client>| {
+                load.opened(&request.mcp_servers, &request.additional_directories);
                 let replayed = load.load(&request.session_id).and_then(|history| {
                     history.into_iter().try_for_each(|update| {
                         client.send_notification(SessionNotification::new(request.session_id.clone(), update))
                     })
                 });
-                responder.respond_with_result(replayed.map(|()| LoadSessionResponse::new()))
+                let (id, options) = (&request.session_id, &load.options);
+                responder.respond_with_result(replayed.map(|()| {
+                    LoadSessionResponse::new().modes(options.modes(id)).config_options(options.config(id))
+                }))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionModeRequest, responder, _| {
+                let set = mode.options.set_mode(&request);
+                responder.respond_with_result(set.map(|()| SetSessionModeResponse::new()))
+            },
+            agent_client_protocol::on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: SetSessionConfigOptionRequest, responder, _| {
+                let set = option.options.set(&request);
+                responder.respond_with_result(set.map(SetSessionConfigOptionResponse::new))
             },
             agent_client_protocol::on_receive_request!(),
         )

@@ -15,6 +15,7 @@ pub struct Launcher {
     startup_seconds: f64,
     cancel_grace_seconds: f64,
     turn_seconds: Option<f64>,
+    more: serde_json::Map<String, Value>,
 }
 
 impl Launcher {
@@ -27,12 +28,19 @@ impl Launcher {
             startup_seconds: 30.0,
             cancel_grace_seconds: 1.0,
             turn_seconds: None,
+            more: serde_json::Map::new(),
         }
     }
 
     /// Sets a variable.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets another key of the config.
+    pub fn key(mut self, key: &str, value: Value) -> Self {
+        self.more.insert(key.to_owned(), value);
         self
     }
 
@@ -62,10 +70,14 @@ impl Launcher {
         if let Some(seconds) = self.turn_seconds {
             timeouts["turnSeconds"] = seconds.into();
         }
-        json!({
+        let mut launcher = json!({
             "backend": {"kind": "acp-stdio"}, "command": command, "args": self.args, "env": self.env,
             "timeouts": timeouts,
-        })
+        });
+        for (key, value) in &self.more {
+            launcher[key] = value.clone();
+        }
+        launcher
     }
 }
 

@@ -121,6 +121,12 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("cancel.before_send", Hit, Cancel),
     ("cancel.before_record", Hit, Cancel),
     ("cancel.after_record", Hit, Cancel),
+    // Options of a session.
+    ("options.before_commit", Hit, Work),
+    ("options.after_commit", Hit, Work),
+    ("options.before_send", Hit, Work),
+    ("option.before_record", Hit, Work),
+    ("option.after_record", Hit, Work),
     // A restart, and the end of a runtime.
     ("restart.before_commit", Hit, Work),
     ("restart.after_commit", Hit, Work),

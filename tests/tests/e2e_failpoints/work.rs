@@ -112,6 +112,8 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     manager.init();
     let worker = manager.start();
     turn(trouble, sandbox, &manager, &worker, 1);
+    let set = manager.get(&["worker", "set", "--worker-id", &worker, "--mode", "bold"]);
+    assert_eq!(set["chosen"]["mode"], "bold", "{set}");
     if job == Job::Cancel {
         cancel(sandbox, &manager, &worker);
     }

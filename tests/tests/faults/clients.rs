@@ -85,6 +85,7 @@ impl Scene<'_> {
             "subagent backup" => (words(&[&self.sandbox.file_name(&key)]), &["BACKUP_ALREADY_EXISTS"]),
             "subagent restore" => (vec![self.backup()], &[]),
             "subagent daemon install" => (words(&["--print"]), &[]),
+            "subagent worker set" => (words(&["--worker-id", &self.worker(), "--mode", "bold"]), &[]),
             "subagent worker restart" => (vec![self.worker()], &["WORKER_BUSY"]),
             "subagent worker handoff" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent worker continue" => (words(&["--from-worker", &self.worker()]), &[]),

@@ -129,6 +129,13 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &["workerId"],
             "SELECT count(*) FROM events WHERE type = 'worker.restarted'",
         ),
+        "/v1/workers/{worker}/options" => Post::new(
+            "/v1/workers/{worker}/options",
+            &format!("/v1/workers/{}/options", worker()),
+            json!({"mode": "bold"}),
+            &[],
+            "SELECT count(*) FROM workers WHERE spec ->> '$.options.mode' = 'bold'",
+        ),
         "/v1/workers/{worker}/stop" => Post::new(
             "/v1/workers/{worker}/stop",
             &format!("/v1/workers/{}/stop", worker()),

@@ -4,9 +4,11 @@
 //! becomes noise with its size, digest and head, and never an end.
 
 pub(crate) mod asked;
+pub(crate) mod attachments;
 pub(crate) mod lines;
 pub(crate) mod message;
 pub(crate) mod noise;
+pub(crate) mod options;
 pub(crate) mod outgoing;
 pub(crate) mod requests;
 pub(crate) mod results;

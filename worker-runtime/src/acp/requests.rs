@@ -4,12 +4,18 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    CancelNotification, ClientCapabilities, CloseSessionRequest, FileSystemCapabilities, Implementation,
-    InitializeRequest, LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome,
-    RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
+    BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
+    CloseSessionRequest, FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest,
+    NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest,
+    SelectedPermissionOutcome, SessionConfigOptionValue, SessionConfigOptionsCapabilities,
+    SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use subagent_protocol::mcp::McpServers;
+use subagent_protocol::options::OptionValue;
+
+use super::options::Setter;
 
 /// JSON-RPC: no such method.
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
@@ -38,36 +44,78 @@ struct Request<'a, P> {
 struct Prompt<'a> {
     #[serde(rename = "sessionId")]
     session_id: &'a str,
-    prompt: &'a [Value],
+    prompt: Vec<&'a Value>,
 }
 
 /// `initialize`: version 1, and what is implemented; files are offered for reading unless `reads_files` is false.
 pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
     let files = FileSystemCapabilities::new().read_text_file(reads_files).write_text_file(true);
+    let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
+    let session = ClientSessionCapabilities::new().config_options(options);
+    let capabilities = ClientCapabilities::new().fs(files).terminal(true).session(session);
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-        .client_capabilities(ClientCapabilities::new().fs(files).terminal(true));
+        .client_capabilities(capabilities);
     request(id, "initialize", params)
 }
 
+/// What every session is asked for with.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// Where the agent works.
+    pub(crate) cwd: String,
+    /// Where it may also work.
+    pub(crate) additional_directories: Vec<String>,
+    /// Its MCP servers.
+    pub(crate) mcp_servers: McpServers,
+}
+
+impl Place {
+    /// Adds what the typed requests are made without. The list of servers is always there: agents that were written
+    /// against a draft insist on it.
+    fn complete<P: Serialize>(&self, request: P) -> Value {
+        let mut params = json!(request);
+        params["mcpServers"] = json!(self.mcp_servers);
+        if !self.additional_directories.is_empty() {
+            params["additionalDirectories"] = json!(self.additional_directories);
+        }
+        params
+    }
+}
+
 /// `session/new`.
-pub(crate) fn new_session(id: u64, cwd: &str) -> Vec<u8> {
-    request(id, "session/new", NewSessionRequest::new(cwd))
+pub(crate) fn new_session(id: u64, place: &Place) -> Vec<u8> {
+    request(id, "session/new", place.complete(NewSessionRequest::new(&place.cwd)))
 }
 
 /// `session/load`.
-pub(crate) fn load_session(id: u64, session: &str, cwd: &str) -> Vec<u8> {
-    request(id, "session/load", LoadSessionRequest::new(session.to_owned(), cwd))
+pub(crate) fn load_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
+    request(id, "session/load", place.complete(LoadSessionRequest::new(session.to_owned(), &place.cwd)))
 }
 
 /// `session/resume`.
-pub(crate) fn resume_session(id: u64, session: &str, cwd: &str) -> Vec<u8> {
-    // The schema leaves an empty list out; agents that were written against a draft insist on it.
-    let mut params = json!(ResumeSessionRequest::new(session.to_owned(), cwd));
-    if let Some(params) = params.as_object_mut() {
-        params.entry("mcpServers").or_insert_with(|| json!([]));
+pub(crate) fn resume_session(id: u64, session: &str, place: &Place) -> Vec<u8> {
+    request(id, "session/resume", place.complete(ResumeSessionRequest::new(session.to_owned(), &place.cwd)))
+}
+
+/// Sets an option of a session.
+pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
+    let method = setter.method();
+    match setter {
+        Setter::Mode(mode) => {
+            request(id, method, SetSessionModeRequest::new(session.to_owned(), mode.clone()))
+        }
+        // The specification has no type for it any more.
+        Setter::Model(model) => request(id, method, json!({"sessionId": session, "modelId": model})),
+        Setter::Config(option, value) => {
+            let value = match value {
+                OptionValue::Flag(flag) => SessionConfigOptionValue::boolean(*flag),
+                OptionValue::Text(text) => SessionConfigOptionValue::value_id(text.clone()),
+            };
+            let params = SetSessionConfigOptionRequest::new(session.to_owned(), option.clone(), value);
+            request(id, method, params)
+        }
     }
-    request(id, "session/resume", params)
 }
 
 /// `session/close`.
@@ -76,7 +124,8 @@ pub(crate) fn close_session(id: u64, session: &str) -> Vec<u8> {
 }
 
 /// `session/prompt`. The blocks go through as they came: which ones an agent takes is its business.
-pub(crate) fn prompt(id: u64, session: &str, prompt: &[Value]) -> Vec<u8> {
+pub(crate) fn prompt(id: u64, session: &str, prompt: &[Value], attached: &[Value]) -> Vec<u8> {
+    let prompt = prompt.iter().chain(attached).collect();
     request(id, "session/prompt", Prompt { session_id: session, prompt })
 }
 
@@ -152,16 +201,31 @@ mod tests {
             let capabilities = &sent["params"]["clientCapabilities"];
             assert_eq!(capabilities["fs"], json!({"readTextFile": reads_files, "writeTextFile": true}));
             assert_eq!(capabilities["terminal"], true);
-            assert!(capabilities.get("session").is_none() && capabilities.get("elicitation").is_none());
+            assert_eq!(capabilities["session"], json!({"configOptions": {"boolean": {}}}));
+            assert!(capabilities.get("elicitation").is_none());
         }
     }
 
     #[test]
     fn sessions_name_folder_and_servers() {
-        for line in [new_session(1, "/w"), load_session(1, "s", "/w"), resume_session(1, "s", "/w")] {
-            let sent: Value = serde_json::from_slice(&line).unwrap();
-            assert_eq!(sent["params"]["cwd"], "/w");
-            assert_eq!(sent["params"]["mcpServers"], json!([]), "{sent}");
+        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
+        let servers = vec![json!({"name": "a", "command": "c", "args": [], "env": []})];
+        let full = Place {
+            additional_directories: vec!["/x".to_owned()],
+            mcp_servers: McpServers(servers.clone()),
+            ..bare
+        };
+        let bare = Place { cwd: "/w".to_owned(), ..Place::default() };
+        for (place, servers, directories) in
+            [(bare, json!([]), json!(null)), (full, json!(servers), json!(["/x"]))]
+        {
+            for line in [new_session(1, &place), load_session(1, "s", &place), resume_session(1, "s", &place)]
+            {
+                let sent: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(sent["params"]["cwd"], "/w");
+                assert_eq!(sent["params"]["mcpServers"], servers, "{sent}");
+                assert_eq!(sent["params"]["additionalDirectories"], directories, "{sent}");
+            }
         }
     }
 

@@ -26,6 +26,24 @@ pub(crate) struct Capabilities {
     pub(crate) resume: bool,
     /// `sessionCapabilities.close`.
     pub(crate) close: bool,
+    /// `promptCapabilities`.
+    pub(crate) prompt: PromptCapabilities,
+    /// `mcpCapabilities.http` and `.sse`.
+    pub(crate) mcp_http: bool,
+    pub(crate) mcp_sse: bool,
+    /// `sessionCapabilities.additionalDirectories`.
+    pub(crate) directories: bool,
+}
+
+/// What a prompt may hold beside text and links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PromptCapabilities {
+    /// Pictures.
+    pub(crate) image: bool,
+    /// Sound.
+    pub(crate) audio: bool,
+    /// Embedded resources.
+    pub(crate) embedded: bool,
 }
 
 impl Capabilities {
@@ -33,11 +51,20 @@ impl Capabilities {
     pub(crate) fn of(result: &Value) -> Self {
         let capabilities = &result["agentCapabilities"];
         let session = &capabilities["sessionCapabilities"];
+        let prompt = &capabilities["promptCapabilities"];
         let offered = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
         Self {
             load: capabilities["loadSession"].as_bool(),
             resume: offered(&session["resume"]),
             close: offered(&session["close"]),
+            mcp_http: offered(&capabilities["mcpCapabilities"]["http"]),
+            mcp_sse: offered(&capabilities["mcpCapabilities"]["sse"]),
+            directories: offered(&session["additionalDirectories"]),
+            prompt: PromptCapabilities {
+                image: offered(&prompt["image"]),
+                audio: offered(&prompt["audio"]),
+                embedded: offered(&prompt["embeddedContext"]),
+            },
         }
     }
 }
@@ -118,7 +145,8 @@ mod tests {
     #[test]
     fn capabilities_are_objects() {
         let result = json!({"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}, "close": null}}});
-        assert_eq!(Capabilities::of(&result), Capabilities { load: Some(true), resume: true, close: false });
+        let offered = Capabilities { load: Some(true), resume: true, ..Capabilities::default() };
+        assert_eq!(Capabilities::of(&result), offered);
     }
 
     #[test]

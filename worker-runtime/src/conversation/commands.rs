@@ -22,13 +22,15 @@ impl Conversation {
             return cx.reply(to, Err(refusal));
         }
         match command {
-            Command::Prompt { turn, turn_id, prompt } => match self.prompt(turn, turn_id, &prompt, cx) {
-                Ok(line) => {
-                    cx.reply(to, Ok(()));
-                    Self::send_prompt(line, cx);
+            Command::Prompt { turn, turn_id, prompt, attachments } => {
+                match self.prompt(turn, turn_id, &prompt, &attachments, cx) {
+                    Ok(line) => {
+                        cx.reply(to, Ok(()));
+                        Self::send_prompt(line, cx);
+                    }
+                    Err(refusal) => cx.reply(to, Err(refusal)),
                 }
-                Err(refusal) => cx.reply(to, Err(refusal)),
-            },
+            }
             Command::Cancel { turn, reason } => match self.cancel(turn, reason, cx) {
                 Ok(first) => {
                     cx.reply(to, Ok(()));
@@ -45,6 +47,14 @@ impl Conversation {
             Command::Answer { request_id, option_id } => {
                 let answer = self.answer(&request_id, option_id.as_deref(), cx);
                 cx.reply(to, answer);
+            }
+            Command::SetOptions { request, options } => {
+                let taken = self.set_options(&request, &options);
+                let is_taken = taken.is_ok();
+                cx.reply(to, taken);
+                if is_taken {
+                    self.next_setting(cx);
+                }
             }
             Command::Terminate { .. } => {}
         }

@@ -136,6 +136,8 @@ pub(crate) enum Timer {
     Startup,
     /// A pause in the replay of a session.
     Replay,
+    /// One option of the session.
+    Option,
     /// A turn.
     Turn,
     /// From a cancel to the end of its turn.

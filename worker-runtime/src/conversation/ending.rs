@@ -86,6 +86,7 @@ impl Conversation {
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
+        self.drop_settings(cx);
         let (session, turn) = match std::mem::replace(&mut self.state, State::Ended) {
             State::Ready { session, turn } => (Some(session), turn),
             State::Ending(ending) => (ending.session, ending.turn),

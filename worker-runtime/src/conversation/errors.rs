@@ -4,10 +4,14 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::error::{Code, Error};
+use subagent_protocol::options::Choice;
 
 use super::Exit;
 use super::handshake::excerpt;
-use crate::acp::results;
+use crate::acp::options::Unavailable;
+use crate::acp::requests::Place;
+use crate::acp::results::Capabilities;
+use crate::acp::{requests, results};
 use crate::shorten;
 
 /// At most so much of each thing that the agent or the user chose is in an error, in bytes of JSON: the record of an
@@ -106,6 +110,93 @@ pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> 
         .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
         .with("reasonCategory", "auth")
         .recommend(action)
+}
+
+/// Whether the agent can work there, and with that.
+pub(super) fn check_place(place: &Place, capabilities: Capabilities) -> Result<(), Error> {
+    let lacks = |capability: &str, message: String, action: &str| {
+        let error = Error::new(Code::CapabilityNotSupported, message);
+        Err(error.with("capability", capability).recommend(action))
+    };
+    for server in &place.mcp_servers.0 {
+        let (kind, name) =
+            (server["type"].as_str().unwrap_or("stdio"), server["name"].as_str().unwrap_or_default());
+        if (kind == "http" && !capabilities.mcp_http) || (kind == "sse" && !capabilities.mcp_sse) {
+            let message =
+                format!("the agent cannot use MCP servers over {kind} ({})", shorten::text(name, 200));
+            let action = "Take the server out of mcpServers for this launcher, or use one that the agent starts (stdio).";
+            return lacks(&format!("mcpCapabilities.{kind}"), message, action);
+        }
+    }
+    if !place.additional_directories.is_empty() && !capabilities.directories {
+        let message = "the agent cannot work in additional directories".to_owned();
+        let action = "Start the worker without --add-dir, in a folder that holds all that it needs.";
+        return lacks("sessionCapabilities.additionalDirectories", message, action);
+    }
+    Ok(())
+}
+
+/// What is true of every option that was not set.
+pub(super) fn of_option(error: Error, choice: &Choice) -> Error {
+    error
+        .with("option", shorten::text(choice.name(), 1024))
+        .with("value", shorten::value(&json!(choice.value()), 1024))
+}
+
+pub(super) fn option_unavailable(choice: &Choice, unavailable: &Unavailable) -> Error {
+    let (what, name) = match choice {
+        Choice::Mode { .. } => ("mode", String::new()),
+        Choice::Model { .. } => ("model", String::new()),
+        Choice::ConfigOption { config_id, .. } => {
+            ("config option", format!(" {}", shorten::text(config_id, 200)))
+        }
+    };
+    let value = shorten::text(&choice.value().to_string(), 200);
+    let (message, available, count) = match unavailable {
+        Unavailable::Option(known) => {
+            let message = match choice {
+                Choice::ConfigOption { .. } => format!("the agent has no {what}{name}"),
+                _ => format!("the agent has no {what} to choose"),
+            };
+            (message, json!(known), known.len())
+        }
+        Unavailable::Value(values) => {
+            let message = match choice {
+                Choice::ConfigOption { .. } => format!("the agent's {what}{name} has no value {value}"),
+                _ => format!("the agent has no {what} {value}"),
+            };
+            let ids: Vec<&str> = values.iter().map(|value| value.id.as_str()).collect();
+            (message, json!(ids), ids.len())
+        }
+    };
+    let error = Error::new(Code::OptionNotAvailable, message)
+        .with("available", shorten::value(&available, MOST_BYTES))
+        .with("availableCount", count)
+        .recommend(
+            "Choose one of details.available with `subagent worker set`, or leave the choice to the agent.",
+        );
+    of_option(error, choice)
+}
+
+pub(super) fn option_rejected(choice: &Choice, method: &str, error: &Value) -> Error {
+    let not_there = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
+    let mut told = rpc(method, error);
+    if not_there {
+        told.code = Code::OptionNotAvailable;
+    }
+    let advice = "Choose another value, or leave the choice to the agent; details.error is what it says.";
+    of_option(told.recommend(advice), choice)
+}
+
+pub(super) fn option_timeout(choice: &Choice, method: &str, seconds: u64, tail: &str) -> Error {
+    let message = format!("the agent did not answer {method} within {seconds} s");
+    let error = Error::new(Code::BackendTimeout, message)
+        .with("method", method)
+        .with("phase", method)
+        .with("timeoutSeconds", seconds)
+        .with("stderrTail", last_lines(tail))
+        .recommend("Read what the agent wrote (`subagent worker logs`), then try again.");
+    of_option(error.retryable(), choice)
 }
 
 pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use subagent_protocol::error::Error;
+use subagent_protocol::mcp::McpServers;
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
 use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors};
@@ -42,6 +43,15 @@ pub(super) struct Opening {
     rest: Vec<Attempt>,
     /// Why the earlier session could not be restored so far.
     lost: Vec<String>,
+}
+
+/// There is a session.
+pub(super) struct Opened {
+    pub(super) id: String,
+    attempt: Attempt,
+    lost: Vec<String>,
+    /// What the agent said when it gave it.
+    result: Option<Box<RawValue>>,
 }
 
 impl Conversation {
@@ -113,6 +123,9 @@ impl Conversation {
         let capabilities = results::Capabilities::of(&result);
         let auth_methods = results::auth_methods(&result);
         self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
+        if let Err(error) = errors::check_place(&self.config.place, capabilities) {
+            return self.fail_start(error, cx);
+        }
         let mut attempts = Vec::new();
         let mut lost = Vec::new();
         if self.config.session.is_some() {
@@ -134,14 +147,14 @@ impl Conversation {
     fn open_session(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, cx: &mut Cx<'_>) {
         let attempt = attempts.remove(0);
         let rpc = self.rpc();
-        let cwd = &self.config.cwd;
+        let place = &self.config.place;
         let stored = self.config.session.as_deref().unwrap_or_default();
         cx.send(
             Kind::Plain,
             match attempt {
-                Attempt::Resume => requests::resume_session(rpc, stored, cwd),
-                Attempt::Load => requests::load_session(rpc, stored, cwd),
-                Attempt::New => requests::new_session(rpc, cwd),
+                Attempt::Resume => requests::resume_session(rpc, stored, place),
+                Attempt::Load => requests::load_session(rpc, stored, place),
+                Attempt::New => requests::new_session(rpc, place),
             },
         );
         self.replaying = attempt == Attempt::Load;
@@ -176,49 +189,49 @@ impl Conversation {
                 };
                 self.fail_start(error, cx);
             }
-            Outcome::Result(raw) => match (attempt, results::session_id(&results::value(raw))) {
-                (Attempt::New, Some(id)) => {
-                    self.ready(id.to_owned(), attempt, &lost, results::opened(raw), cx)
+            Outcome::Result(raw) => {
+                let value = results::value(raw);
+                let result = results::opened(raw);
+                self.settings.offer.opened(&value, attempt == Attempt::New);
+                match (attempt, results::session_id(&value)) {
+                    (Attempt::New, Some(id)) => {
+                        self.session_opened(Opened { id: id.to_owned(), attempt, lost, result }, cx);
+                    }
+                    (Attempt::New, None) => {
+                        let error = errors::no_session_id(raw.get());
+                        self.fail_start(error, cx);
+                    }
+                    (Attempt::Resume, _) => {
+                        let id = self.config.session.clone().unwrap_or_default();
+                        self.session_opened(Opened { id, attempt, lost, result }, cx);
+                    }
+                    (Attempt::Load, _) => {
+                        cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
+                        self.state = State::Replaying { looks: 0, seen: self.replayed, result };
+                    }
                 }
-                (Attempt::New, None) => {
-                    let error = errors::no_session_id(raw.get());
-                    self.fail_start(error, cx);
-                }
-                (Attempt::Resume, _) => {
-                    let id = self.config.session.clone().unwrap_or_default();
-                    self.ready(id, attempt, &lost, results::opened(raw), cx);
-                }
-                (Attempt::Load, _) => {
-                    cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
-                    let opened = results::opened(raw);
-                    self.state = State::Replaying { looks: 0, seen: self.replayed, opened };
-                }
-            },
+            }
         }
     }
 
     /// The replay of a loaded session is over when nothing of it came for a while: some agents go on with it after
     /// they have answered, and it must not be taken for what the next turn says.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
-        let State::Replaying { looks, seen, opened } = &mut self.state else { return };
+        let State::Replaying { looks, seen, result } = &mut self.state else { return };
         if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
             (*looks, *seen) = (*looks + 1, self.replayed);
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
         }
-        let opened = opened.take();
+        let result = result.take();
         let id = self.config.session.clone().unwrap_or_default();
-        self.ready(id, Attempt::Load, &[], opened, cx);
+        self.session_opened(Opened { id, attempt: Attempt::Load, lost: Vec::new(), result }, cx);
     }
 
-    fn ready(
-        &mut self,
-        id: String,
-        attempt: Attempt,
-        lost: &[String],
-        opened: Option<Box<RawValue>>,
-        cx: &mut Cx<'_>,
-    ) {
-        cx.clear_timer(Timer::Startup);
+    /// Everything that was chosen of the session is set.
+    pub(super) fn ready(&mut self, cx: &mut Cx<'_>) {
+        let State::Applying(Opened { id, attempt, lost, result }) = &mut self.state else { return };
+        let (id, attempt) = (std::mem::take(id), *attempt);
+        let (lost, opened) = (std::mem::take(lost), result.take());
         let context_lost = attempt == Attempt::New && self.config.session.is_some();
         let agent = self.agent.as_ref();
         let body = record::Session {
@@ -240,6 +253,8 @@ impl Conversation {
             cx.push(Action::Note(format!("{} replayed {} updates", attempt.method(), self.replayed)));
         }
         self.first_noise = None;
+        // They hold secrets, and are not needed any more.
+        self.config.place.mcp_servers = McpServers::default();
         self.state = State::Ready { session: Session { id, can_close }, turn: None };
     }
 }

@@ -75,6 +75,8 @@ impl Conversation {
             self.prompt_answered(outcome, cx);
         } else if is(self.awaits_session()) {
             self.session_answered(outcome, cx);
+        } else if is(self.awaits_option()) {
+            self.option_answered(outcome, cx);
         } else if is(self.awaits_close()) {
             self.session_closed(cx);
         } else if let State::Initializing { rpc } = self.state
@@ -98,6 +100,9 @@ impl Conversation {
                     // A child's calls too: its permission requests may name nothing but their ids.
                     self.tool_calls.told(&kind, params);
                     if self.is_own(session.as_deref()) {
+                        if matches!(&*kind, "mode" | "config_option") {
+                            self.option_updated(params);
+                        }
                         (RecordType::Update, kind)
                     } else if kind == update::MESSAGE {
                         (RecordType::ChildUpdate, Cow::Borrowed(update::CHUNK))
@@ -129,6 +134,7 @@ impl Conversation {
             State::Ready { session, .. } => Some(session.id.as_str()),
             State::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
             State::Replaying { .. } => self.config.session.as_deref(),
+            State::Applying(opened) => Some(opened.id.as_str()),
             State::Starting | State::Initializing { .. } | State::Opening(_) | State::Ended => None,
         };
         session.is_none_or(|session| own.is_none_or(|own| own == session))

@@ -12,6 +12,7 @@ mod ending;
 mod errors;
 mod handshake;
 mod inbound;
+mod settings;
 mod tool_calls;
 mod turn;
 
@@ -21,14 +22,17 @@ use serde_json::value::RawValue;
 use subagent_protocol::error::Error;
 use subagent_protocol::frame::Phase;
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
 
+use crate::acp::requests::Place;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 use calls::Calls;
 pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
-use handshake::Opening;
+use handshake::{Opened, Opening};
+use settings::Settings;
 use tool_calls::ToolCalls;
 use turn::OpenTurn;
 
@@ -42,14 +46,16 @@ pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 pub(crate) struct Config {
     /// The session to restore.
     pub(crate) session: Option<String>,
-    /// Where the agent works.
-    pub(crate) cwd: String,
+    /// Where the agent works, and with what.
+    pub(crate) place: Place,
     /// Program and arguments, for errors.
     pub(crate) command: Vec<String>,
     /// Deadlines.
     pub(crate) timeouts: Timeouts,
     /// The last turn that an earlier runtime took.
     pub(crate) last_turn: u64,
+    /// What of the session was chosen.
+    pub(crate) options: Options,
     /// The source of ids.
     pub(crate) make_request_id: MakeRequestId,
 }
@@ -76,7 +82,9 @@ enum State {
     /// A session is asked for.
     Opening(Opening),
     /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
-    Replaying { looks: u32, seen: u64, opened: Option<Box<RawValue>> },
+    Replaying { looks: u32, seen: u64, result: Option<Box<RawValue>> },
+    /// There is one, and what was chosen of it is being set.
+    Applying(Opened),
     /// There is a session.
     Ready { session: Session, turn: Option<OpenTurn> },
     /// The agent is being ended, or has ended.
@@ -92,6 +100,7 @@ pub(crate) struct Conversation {
     approvals: Approvals,
     calls: Calls,
     tool_calls: ToolCalls,
+    settings: Settings,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -120,6 +129,7 @@ impl Conversation {
             approvals: Approvals::default(),
             calls: Calls::default(),
             tool_calls: ToolCalls::default(),
+            settings: Settings::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -154,6 +164,7 @@ impl Conversation {
         match timer {
             Timer::Startup => self.startup_timeout(cx),
             Timer::Replay => self.replay_paused(cx),
+            Timer::Option => self.option_timeout(cx),
             Timer::Turn => self.turn_timeout(cx),
             Timer::CancelGrace => self.cancel_ignored(cx),
             Timer::StopGrace => self.stop_grace_over(cx),
@@ -180,7 +191,11 @@ impl Conversation {
             (Some(error), _) => Phase::Failed { error: error.clone() },
             (
                 None,
-                State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. },
+                State::Starting
+                | State::Initializing { .. }
+                | State::Opening(_)
+                | State::Replaying { .. }
+                | State::Applying(_),
             ) => Phase::Starting,
             (None, State::Ready { .. }) => Phase::Ready,
             (None, State::Ending(_) | State::Ended) => Phase::Ending,
@@ -221,7 +236,11 @@ impl Conversation {
     fn is_starting(&self) -> bool {
         matches!(
             self.state,
-            State::Starting | State::Initializing { .. } | State::Opening(_) | State::Replaying { .. }
+            State::Starting
+                | State::Initializing { .. }
+                | State::Opening(_)
+                | State::Replaying { .. }
+                | State::Applying(_)
         )
     }
 

@@ -11,6 +11,7 @@ use subagent_protocol::record::RecordType as T;
 use super::tests::Talk;
 use super::*;
 use crate::acp::lines::Line;
+use crate::journal::batch::reading::Read;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -30,6 +31,7 @@ enum Step {
     TreeEnded,
     SpawnFailed,
     Storage(bool),
+    SetOptions,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -44,12 +46,13 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0_u64..2).prop_map(|back| Step::Cancel { back }),
         5 => (1_u8..6, any::<bool>()).prop_map(|(request, option)| Step::Decide { request, option }),
         1 => Just(Step::Terminate),
-        3 => (0_u8..5).prop_map(Step::Timer),
+        3 => (0_u8..6).prop_map(Step::Timer),
         1 => Just(Step::PipeClosed),
         1 => Just(Step::Exited),
         2 => Just(Step::TreeEnded),
         1 => Just(Step::SpawnFailed),
         2 => any::<bool>().prop_map(Step::Storage),
+        3 => Just(Step::SetOptions),
     ]
 }
 
@@ -59,12 +62,14 @@ struct World {
     started: bool,
     exited: bool,
     asked: u64,
+    /// Commands to set options that were taken.
+    set: Vec<String>,
 }
 
 impl World {
     fn take(&mut self, step: Step) {
         let lives = self.started && !self.exited;
-        let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "stopReason": "end_turn"}});
+        let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "stopReason": "end_turn", "modes": {"availableModes": [{"id": "m"}]}, "models": {"availableModels": [{"modelId": "l"}]}}});
         match step {
             Step::Started if !self.started => {
                 self.started = true;
@@ -97,10 +102,24 @@ impl World {
                 let option_id = option.then(|| "yes".to_owned());
                 let _ = self.talk.command(Command::Answer { request_id, option_id });
             }
+            Step::SetOptions => {
+                let request = format!("set-{}", self.set.len());
+                let options =
+                    Options { mode: Some("m".to_owned()), model: Some("l".to_owned()), ..Options::default() };
+                if self.talk.command(Command::SetOptions { request: request.clone(), options }).is_ok() {
+                    self.set.push(request);
+                }
+            }
             Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
             Step::Timer(number) => {
-                let timers =
-                    [Timer::Startup, Timer::Turn, Timer::CancelGrace, Timer::StopGrace, Timer::StorageFull];
+                let timers = [
+                    Timer::Startup,
+                    Timer::Turn,
+                    Timer::CancelGrace,
+                    Timer::StopGrace,
+                    Timer::StorageFull,
+                    Timer::Option,
+                ];
                 self.talk.input(Input::Timer(timers[usize::from(number)]));
             }
             Step::PipeClosed if lives => self.talk.input(Input::PipeClosed),
@@ -160,6 +179,15 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             _ => {}
         }
     }
+    // Of each command to set options one record is the last, at the latest when the agent is ended.
+    for request in &world.set {
+        let of = |record: &&Read| record.t == T::OptionSet && record.body["request"] == **request;
+        let all: Vec<bool> =
+            world.talk.records.iter().filter(of).map(|record| record.body["last"] == true).collect();
+        let last = all.iter().filter(|last| **last).count();
+        prop_assert!(last <= 1 && all.iter().rev().skip(1).all(|last| !last), "{}: {:?}", request, all);
+        prop_assert!(last == 1 || !world.talk.conversation.is_ending(), "{} has no end", request);
+    }
     let open = requests.values().filter(|ends| **ends == 0).count();
     prop_assert_eq!(open, world.talk.conversation.open_approvals().len());
     let open: Vec<u64> =
@@ -181,7 +209,7 @@ proptest! {
 
     #[test]
     fn every_journal_is_well_ordered(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..60)) {
-        let mut world = World { talk: Talk::new(None, Some(1000)), started: false, exited: false, asked: 0 };
+        let mut world = World { talk: Talk::new(None, Some(1000)), started: false, exited: false, asked: 0, set: Vec::new() };
         if ready {
             for step in [Step::Started, Step::Answer { rpc: 1, error: false }, Step::Answer { rpc: 2, error: false }] {
                 world.take(step);
@@ -202,7 +230,7 @@ proptest! {
 
     #[test]
     fn an_end_always_comes(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..30)) {
-        let mut world = World { talk: Talk::new(None, None), started: false, exited: false, asked: 0 };
+        let mut world = World { talk: Talk::new(None, None), started: false, exited: false, asked: 0, set: Vec::new() };
         world.take(Step::Started);
         if ready {
             world.take(Step::Answer { rpc: 1, error: false });

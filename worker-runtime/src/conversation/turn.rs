@@ -1,6 +1,7 @@
 //! A turn: one prompt, and everything until its end, which is written exactly once.
 
 use serde_json::Value;
+use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
@@ -8,7 +9,7 @@ use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEn
 use super::{Action, Conversation, Cx, State, Storage, Timer, errors};
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
-use crate::acp::{requests, results};
+use crate::acp::{attachments, requests, results};
 
 /// The prompt that the agent works on.
 pub(super) struct OpenTurn {
@@ -35,10 +36,12 @@ impl Conversation {
         number: u64,
         turn_id: TurnId,
         prompt: &[Value],
+        attachments: &[Attachment],
         cx: &mut Cx<'_>,
     ) -> Result<Vec<u8>, Refusal> {
         let (last, full) = (self.last_turn, self.storage == Storage::Full);
         let rpc = self.next_rpc + 1;
+        let takes = self.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
         let State::Ready { session, turn } = &mut self.state else { return Err(Refusal::NotReady) };
         // Not exactly the next one: numbers of turns that were canceled before they were sent never come.
         if number <= last {
@@ -50,8 +53,10 @@ impl Conversation {
         if full {
             return Err(Refusal::StorageFull);
         }
+        let attached = attachments::blocks(attachments, takes)
+            .map_err(|error| Refusal::NotSupported { error: Box::new(error) })?;
         *turn = Some(OpenTurn { number, rpc, cancel: None });
-        let line = requests::prompt(rpc, &session.id, prompt);
+        let line = requests::prompt(rpc, &session.id, prompt, &attached);
         (self.next_rpc, self.last_turn) = (rpc, number);
         (self.late_turn, self.replaying) = (None, false);
         cx.record(RecordType::Dispatching, Some(number), &Dispatching { turn_id });

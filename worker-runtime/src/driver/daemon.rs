@@ -114,7 +114,7 @@ impl Driver {
         RuntimeHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: ["prompt", "answer"].map(str::to_owned).into(),
+            capabilities: ["prompt", "answer", "options", "attachments"].map(str::to_owned).into(),
             worker_id: self.worker_id.clone(),
             incarnation: self.incarnation,
             process: ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() },

@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 
 use crate::acp::lines::LineSplitter;
 use crate::acp::outgoing::Outgoing;
+use crate::acp::requests;
 use crate::client::{self as asked_of_us, Client};
 use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
 use crate::journal::{Identity, Journal, Place};
@@ -178,10 +179,19 @@ impl Driver {
         watch.add_folders_of(&start.directory);
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
-            cwd: start.agent.cwd.to_string_lossy().into_owned(),
+            place: requests::Place {
+                cwd: start.agent.cwd.to_string_lossy().into_owned(),
+                additional_directories: start
+                    .additional_directories
+                    .iter()
+                    .map(|path| path.to_string_lossy().into_owned())
+                    .collect(),
+                mcp_servers: start.mcp_servers.clone(),
+            },
             command: std::iter::once(&start.agent.program).chain(&start.agent.args).cloned().collect(),
             timeouts: start.timeouts,
             last_turn: start.last_turn,
+            options: start.options.clone(),
             make_request_id: Box::new(random_request_id),
         });
         let (events_in, events) = mpsc::channel(EVENTS);

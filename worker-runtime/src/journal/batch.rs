@@ -148,6 +148,7 @@ impl Batch {
             (RecordType::TurnEnd, "turn_end.before_record"),
             (RecordType::CancelRequested, "cancel.before_record"),
             (RecordType::ApprovalRequested, "question.before_record"),
+            (RecordType::OptionSet, "option.before_record"),
             (RecordType::Terminating, "terminate.before_record"),
             (RecordType::Ended, "ended.before_record"),
         ]);
@@ -160,6 +161,7 @@ impl Batch {
             (RecordType::TurnEnd, "turn_end.after_record"),
             (RecordType::CancelRequested, "cancel.after_record"),
             (RecordType::ApprovalRequested, "question.after_record"),
+            (RecordType::OptionSet, "option.after_record"),
             (RecordType::Terminating, "terminate.after_record"),
             (RecordType::Ended, "ended.after_record"),
         ]);
@@ -197,7 +199,8 @@ const ORDINARY: u32 = bit(RecordType::Update)
     | bit(RecordType::Noise)
     | bit(RecordType::ClientRequest)
     | bit(RecordType::ClientResponse)
-    | bit(RecordType::TerminalExited);
+    | bit(RecordType::TerminalExited)
+    | bit(RecordType::OptionSet);
 
 /// Whether it only tells of progress.
 pub(super) const fn ordinary(t: RecordType) -> bool {

@@ -102,6 +102,9 @@ impl Worker {
             limits: Limits::default(),
             roots: Vec::new(),
             private: Vec::new(),
+            options: subagent_protocol::options::Options::default(),
+            mcp_servers: subagent_protocol::mcp::McpServers::default(),
+            additional_directories: vec![],
         };
         Self { directory, start }
     }
@@ -273,7 +276,8 @@ impl Connection {
 
     pub(crate) fn prompt(&mut self, turn: u64, text: &str) -> Option<Refusal> {
         let turn_id = TurnId::from_random([u8::try_from(turn).unwrap(); 5]);
-        self.order(Order::Prompt { turn, turn_id, prompt: vec![json!({"type": "text", "text": text})] })
+        let prompt = vec![json!({"type": "text", "text": text})];
+        self.order(Order::Prompt { turn, turn_id, prompt, attachments: vec![] })
     }
 
     pub(crate) fn answer(&mut self, request_id: &Value, option: Option<&str>) -> Option<Refusal> {

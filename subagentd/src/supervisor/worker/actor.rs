@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
+use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 use super::blocked::Blocked;
 use super::ingest::Goal;
 use super::runtime::Runtime;
+use super::setting::Setting;
 use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -64,6 +67,8 @@ pub(in crate::supervisor) struct Actor {
     /// Whether records of this worker were ever missing.
     pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
+    /// Options that the runtime was told to set.
+    pub(super) settings: Vec<Setting>,
     /// What the rules want done, in order.
     pub(super) todo: VecDeque<Action>,
     pub(super) settled: bool,
@@ -149,6 +154,7 @@ impl Actor {
             misread: 0,
             gap: false,
             runtime: None,
+            settings: Vec::new(),
             todo: VecDeque::new(),
             settled: false,
             more: false,
@@ -205,6 +211,7 @@ impl Actor {
                         let _ = reply.send(Demand::Needless);
                     }
                     Some(Message::Order(order)) => self.carry_out(*order).await,
+                    Some(Message::Set(order)) => self.set(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
@@ -339,7 +346,14 @@ impl Actor {
             _ => {}
         }
         prompt.extend(message["blocks"].as_array().into_iter().flatten().cloned());
-        Ok(Some(Command::Prompt { turn, turn_id, prompt }))
+        let attachments = attachments(&message)?;
+        let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == "attachments");
+        if !attachments.is_empty() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
+            let message = "the worker's runtime is of an older version that takes no attachments";
+            let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
+            return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
+        }
+        Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments }))
     }
 
     /// Takes the journal in; a failure of the store is tried again later.
@@ -378,6 +392,16 @@ impl Actor {
                 tracing::error!(worker = %self.worker_id, %error, "a refused request could not be journaled")
             }
         }
+    }
+}
+
+/// The files that go along with a message.
+fn attachments(message: &Value) -> Result<Vec<Attachment>> {
+    match message.get("attachments") {
+        None => Ok(Vec::new()),
+        Some(stored) => Vec::deserialize(stored).map_err(|error| {
+            Error::new(Code::StorageError, format!("the attachments of the turn are damaged: {error}"))
+        }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use subagent_protocol::{Code, Error};
 use tokio::time::Instant;
 
 use super::actor::Actor;
@@ -57,6 +58,9 @@ impl Actor {
         if !self.ingest_or_retry(Goal::End).await {
             return;
         }
+        let lost =
+            Error::new(Code::RuntimeLost, "the worker's runtime died before the options were set; try again");
+        self.fail_settings(&lost.retryable());
         // Before anybody is told, and before a daemon that is started anew would not look for it any more.
         subagent_failpoint::hit("gone.before_unlink");
         let _ = std::fs::remove_file(&self.socket);

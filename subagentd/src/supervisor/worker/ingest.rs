@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use subagent_protocol::details::Report;
-use subagent_protocol::event::EventType;
+use subagent_protocol::event::{EventType, option_kind};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
-    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching, Record,
-    RecordType, Segment, Session, StartFailed, Terminating,
+    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching, OptionSet,
+    Record, RecordType, Segment, Session, StartFailed, Terminating,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -71,6 +71,8 @@ struct Taken {
 pub(crate) struct Aside {
     pub(crate) session_id: Option<String>,
     pub(crate) guard: Option<ProcessId>,
+    /// Options that were set, or could not be.
+    pub(crate) set: Vec<OptionSet>,
     /// The guard's proof was among them.
     pub(crate) ended: bool,
 }
@@ -113,12 +115,14 @@ impl Actor {
         let taken = self.understand(&bytes, &records, next);
         let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } =
             taken;
-        let Aside { session_id, guard, ended } = aside;
+        let Aside { session_id, guard, set, ended } = aside;
+        let spec = self.spec_with(&set)?;
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
         let begun = incarnation.clone();
+        let spec_text = spec.as_ref().map(|(_, text)| text.clone());
         let last_seq = self
             .shared
             .store
@@ -155,6 +159,9 @@ impl Actor {
                 if !reports.is_empty() {
                     tx.update_details(id, reports)?;
                 }
+                if let Some(text) = &spec_text {
+                    tx.update_spec(id, text)?;
+                }
                 if guard.is_some() {
                     tx.update_processes(id, runtime, guard)?;
                 }
@@ -179,8 +186,12 @@ impl Actor {
         if guard.is_some() {
             self.shared.set_guard(&self.worker_id, guard);
         }
+        if let Some((spec, _)) = spec {
+            self.spec = spec;
+        }
         self.adopt(worker, &facts, last_seq);
         self.todo.extend(actions);
+        self.answer_settings(set).await;
         if changed && cursor.segment > before {
             journal::remove_before(&self.directory, cursor.segment);
         }
@@ -338,6 +349,10 @@ pub(crate) fn input(
             None
         }
         RecordType::AgentExited => Some(Input::Ending),
+        RecordType::OptionSet => {
+            aside.set.push(record.body()?);
+            None
+        }
         RecordType::Terminating => Some(Input::Terminating { reason: body::<Terminating>(record)?.reason }),
         RecordType::Ended
         | RecordType::Segment
@@ -395,6 +410,9 @@ fn kind(record: &Record<'_>) -> Option<String> {
         RecordType::Notification => Some("notification".to_owned()),
         RecordType::Noise => Some("noise".to_owned()),
         RecordType::Session => Some("session".to_owned()),
+        RecordType::OptionSet => {
+            body::<OptionSet>(record).ok().map(|set| option_kind(&set.choice).to_owned())
+        }
         _ => None,
     }
 }

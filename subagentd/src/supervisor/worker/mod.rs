@@ -10,6 +10,7 @@ mod ingest;
 mod order;
 mod revival;
 mod runtime;
+mod setting;
 mod snapshot;
 mod starting;
 
@@ -24,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(crate) use ingest::{Aside, input};
 pub(super) use order::{Order, Respond};
 pub(super) use revival::{Demand, Revival};
+pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;
 
 use super::shared::Shared;
@@ -37,6 +39,8 @@ const WAITING_ORDERS: usize = 256;
 pub(super) enum Message {
     /// Carry out a change.
     Order(Box<Order>),
+    /// Choose options of the session.
+    Set(Box<SetOrder>),
     /// Journal that somebody below the worker was refused.
     Forbidden {
         /// What was asked for.

@@ -11,7 +11,7 @@ use super::actor::Actor;
 use crate::core::worker::{Link, Restart};
 use crate::core::{By, Input, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
-use crate::supervisor::environment::Variables;
+use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
 use crate::supervisor::{entropy, environment};
 
@@ -29,7 +29,7 @@ pub(in crate::supervisor) struct Order {
     /// The response, which is stored under the key.
     pub(in crate::supervisor) respond: Respond,
     /// An environment for the agent, in case that the worker's is not kept any more.
-    pub(in crate::supervisor) environment: Option<Variables>,
+    pub(in crate::supervisor) environment: Option<Kept>,
     /// Where the response goes.
     pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
 }
@@ -48,7 +48,7 @@ impl Actor {
         key: Option<(String, String)>,
         input: Input,
         respond: Respond,
-        environment: Option<Variables>,
+        environment: Option<Kept>,
     ) -> Result<Value> {
         let (before, after) = points(&input);
         subagent_failpoint::hit(before);
@@ -59,12 +59,15 @@ impl Actor {
             _ => None,
         };
         let given = match (&lacking, environment) {
-            (Some(_), Some(variables)) => Some((self.spec.with_environment(&variables), variables)),
+            // Without its servers the agent would not be what was started.
+            (Some(_), Some(kept)) if kept.mcp_servers.names() == self.spec.mcp_servers => {
+                Some((self.spec.with_environment(&kept.variables), kept))
+            }
             _ => None,
         };
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
         let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
-        let now = entropy::now();
+        let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
         let next =
             step.as_ref().ok().map(|step| (step.worker.clone(), step.facts.clone(), step.actions.clone()));
         let (response, added, once) = self
@@ -78,8 +81,9 @@ impl Actor {
                     }
                     let step = step?;
                     match (given, lacking) {
-                        (Some((spec, variables)), _) => restore(tx, id, &spec, &file, &variables)?,
-                        (None, Some(required)) => return Err(required),
+                        (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
+                        (None, Some(required)) if servers.is_empty() => return Err(required),
+                        (None, Some(required)) => return Err(required.with("mcpServers", servers)),
                         (None, None) => {}
                     }
                     added = tx.store_facts(id, &step.facts, None, now)?;
@@ -108,9 +112,9 @@ fn needs_runtime(next: &Worker) -> bool {
 
 /// Keeps an environment again. The values go into the file only; a change that fails afterwards leaves it there, where it
 /// is right for the next.
-fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, variables: &Variables) -> Result<()> {
+fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) -> Result<()> {
     let names = serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
-    environment::write(file, variables)?;
+    environment::write(file, kept)?;
     tx.update_spec(id, &names)
 }
 

@@ -45,6 +45,7 @@ pub(super) struct Runtime {
     greeted: bool,
     /// What it said in its hello.
     pub(super) version: Option<String>,
+    pub(super) capabilities: Vec<String>,
     /// Commands without an answer.
     unanswered: HashMap<u64, Asked>,
     answer_by: Option<Instant>,
@@ -58,7 +59,15 @@ enum Asked {
     Prompt { turn: u64 },
     Cancel { turn: u64 },
     Answer { request_id: RequestId },
+    Set { request: String },
     Terminate,
+}
+
+impl Runtime {
+    /// Whether a command that is sent now is heard.
+    pub(super) fn listens(&self) -> bool {
+        self.link.is_some() && self.greeted && !self.unresponsive
+    }
 }
 
 impl Actor {
@@ -74,6 +83,7 @@ impl Actor {
             child,
             greeted: false,
             version: None,
+            capabilities: Vec::new(),
             unanswered: HashMap::new(),
             answer_by: None,
             reconnect_at: None,
@@ -95,6 +105,9 @@ impl Actor {
         let Some(runtime) = &mut self.runtime else { return };
         runtime.unanswered.clear();
         runtime.greeted = false;
+        let broken = "the connection to the worker's runtime broke; what the agent took is stored. Try again";
+        self.fail_settings(&Error::new(Code::BackendSocketUnreachable, broken).retryable());
+        let Some(runtime) = &mut self.runtime else { return };
         match link {
             Ok(link) => {
                 runtime.link = Some(link);
@@ -119,12 +132,14 @@ impl Actor {
             Command::Prompt { turn, .. } => Asked::Prompt { turn: *turn },
             Command::Answer { request_id, .. } => Asked::Answer { request_id: request_id.clone() },
             Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
+            Command::SetOptions { request, .. } => Asked::Set { request: request.clone() },
             Command::Terminate { .. } => Asked::Terminate,
         };
         subagent_failpoint::hit(match &command {
             Command::Prompt { .. } => "dispatch.before_send",
             Command::Answer { .. } => "answer.before_send",
             Command::Cancel { .. } => "cancel.before_send",
+            Command::SetOptions { .. } => "options.before_send",
             Command::Terminate { .. } => "terminate.before_send",
         });
         let id = link.send(command);
@@ -186,6 +201,7 @@ impl Actor {
         if let Some(runtime) = &mut self.runtime {
             runtime.greeted = true;
             runtime.version = Some(hello.version.clone());
+            runtime.capabilities.clone_from(&hello.capabilities);
             if runtime.exit.is_none() {
                 runtime.exit = exit;
             }
@@ -286,11 +302,15 @@ impl Actor {
                         .retryable();
                 self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
             }
+            (Asked::Prompt { turn }, Refusal::NotSupported { error }) => {
+                self.apply(Input::PromptRefused { turn, error: Some(*error) }).await;
+            }
             (Asked::Prompt { turn }, refusal) => {
                 let message = format!("the worker's runtime did not take the prompt: {refusal:?}");
                 let error = Error::new(Code::BackendRuntimeError, message);
                 self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
             }
+            (Asked::Set { request }, refusal) => self.setting_refused(&request, &refusal),
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
             // Its end is missing in the journal, or it was begun after this was said. A hello tells which.

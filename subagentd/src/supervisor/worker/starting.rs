@@ -165,9 +165,9 @@ impl Actor {
         let guard_lock = locks::lock_within(&self.directory, locks::GUARD, LEFTOVERS_TIMEOUT).await?;
         let guard_lock = guard_lock.ok_or_else(|| held("what an earlier agent left"))?;
         self.end_strays().await;
-        let env = environment::read(&self.environment)?;
-        let program = program::find(&self.spec.launcher, &self.cwd, &env)?;
-        let start = self.begin_incarnation(program, env).await?;
+        let kept = environment::read(&self.environment)?;
+        let program = program::find(&self.spec.launcher, &self.cwd, &kept.variables)?;
+        let start = self.begin_incarnation(program, kept).await?;
         let failed = |error: std::io::Error| {
             Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
                 .with("reasonCategory", "worker")
@@ -216,11 +216,7 @@ impl Actor {
     }
 
     /// Stores that a runtime may live from now on, and says what it must know.
-    async fn begin_incarnation(
-        &mut self,
-        program: String,
-        env: environment::Variables,
-    ) -> Result<RuntimeStart> {
+    async fn begin_incarnation(&mut self, program: String, kept: environment::Kept) -> Result<RuntimeStart> {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
         let (id, boot_id) = (self.id, self.shared.boot_id.clone());
@@ -259,18 +255,21 @@ impl Actor {
                 program,
                 args: launcher.args.clone(),
                 cwd: self.cwd.clone(),
-                env,
+                env: kept.variables,
                 umask: self.spec.umask,
                 nofile: self.spec.nofile,
             },
             session: self.session_id.clone(),
             timeouts: launcher.timeouts,
             limits: Limits::default(),
-            roots: vec![self.cwd.clone()],
+            roots: [&self.cwd].into_iter().chain(&self.spec.additional_directories).cloned().collect(),
             private: vec![
                 self.shared.setup.state_dir.clone(),
                 self.shared.setup.runtime_dir.path().to_owned(),
             ],
+            options: self.spec.options.clone(),
+            mcp_servers: kept.mcp_servers,
+            additional_directories: self.spec.additional_directories.clone(),
         })
     }
 }

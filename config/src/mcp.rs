@@ -1,0 +1,213 @@
+//! MCP servers that an agent gets for its sessions, in the shape that `.mcp.json` files have. Pure, but for reading such a
+//! file.
+//!
+//! `Debug` and errors show names alone: commands, addresses and values may hold secrets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::error::{ConfigError, Place};
+use crate::file;
+use crate::validate::{Checked, args, env, mapping, named, object, refuse, required_string, string};
+
+/// How a server is reached. Texts may hold `${NAME}` and `${NAME:-default}`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum McpServer {
+    /// A program that the agent starts.
+    Stdio {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables for it.
+        env: BTreeMap<String, String>,
+    },
+    /// A server that runs already.
+    Remote {
+        /// `http` or `sse`.
+        transport: &'static str,
+        /// Its address.
+        url: String,
+        /// What is sent with every request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, names) = match self {
+            Self::Stdio { env, .. } => ("stdio", env),
+            Self::Remote { transport, headers, .. } => (*transport, headers),
+        };
+        write!(f, "{kind} {:?}", names.keys().collect::<Vec<_>>())
+    }
+}
+
+impl McpServer {
+    /// The same with all variables replaced.
+    ///
+    /// # Errors
+    /// The name of one that is not set.
+    pub fn expanded(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let one = |text: &String| expand(text, lookup);
+        let all = |map: &BTreeMap<String, String>| {
+            map.iter().map(|(name, value)| Ok((name.clone(), one(value)?))).collect::<Result<_, String>>()
+        };
+        Ok(match self {
+            Self::Stdio { command, args, env } => Self::Stdio {
+                command: one(command)?,
+                args: args.iter().map(one).collect::<Result<_, _>>()?,
+                env: all(env)?,
+            },
+            Self::Remote { transport, url, headers } => {
+                Self::Remote { transport, url: one(url)?, headers: all(headers)? }
+            }
+        })
+    }
+}
+
+/// Reads a file with the key `mcpServers`.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR`, as for a config file.
+pub fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
+    file::load_with(path, |document| match document.get("mcpServers") {
+        None => refuse(Place::Field("mcpServers".to_owned()), "is missing"),
+        Some(_) => servers(document.as_object().unwrap_or(&Map::new()), ""),
+    })
+}
+
+/// The key `mcpServers` of a launcher, or, with an empty `field`, of a whole document.
+pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, McpServer>> {
+    let field = if field.is_empty() { "mcpServers".to_owned() } else { format!("{field}.mcpServers") };
+    named(holder, "mcpServers", &field, |name, value| server(&format!("{field}.{name}"), value))
+}
+
+fn server(field: &str, value: &Value) -> Checked<McpServer> {
+    let server = mapping(value, || field.to_owned())?;
+    let text = |key: &str| {
+        let place = || Place::Field(format!("{field}.{key}"));
+        match string(server.get(key), place)? {
+            Some(text) if !text.trim().is_empty() && !text.contains('\0') => Ok(text.to_owned()),
+            Some(_) => refuse(place(), "must not be blank or contain a NUL character"),
+            None => refuse(place(), "is missing"),
+        }
+    };
+    let kind = || Place::Field(format!("{field}.type"));
+    let transport = match string(server.get("type"), kind)? {
+        None | Some("stdio") => {
+            let args = args(server, &format!("{field}.args"))?;
+            let env = env(server, &format!("{field}.env"))?;
+            return Ok(McpServer::Stdio { command: text("command")?, args, env });
+        }
+        Some("http") => "http",
+        Some("sse") => "sse",
+        Some(_) => return refuse(kind(), "must be stdio, http or sse"),
+    };
+    Ok(McpServer::Remote { transport, url: text("url")?, headers: headers(server, field)? })
+}
+
+fn headers(server: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
+    let field = format!("{field}.headers");
+    let mut headers = BTreeMap::new();
+    for (name, value) in object(server.get("headers"), || field.clone())?.into_iter().flatten() {
+        let place = || Place::Entry { field: field.clone(), key: name.clone() };
+        let value = required_string(value, place)?;
+        if name.is_empty() || [name, value].iter().any(|text| text.contains(['\r', '\n', '\0'])) {
+            return refuse(place(), "is no header of one line");
+        }
+        headers.insert(name.clone(), value.to_owned());
+    }
+    Ok(headers)
+}
+
+/// Replaces `${NAME}` and `${NAME:-default}`. What is no such thing stays as it is.
+fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        expanded.push_str(before);
+        let Some((inner, behind)) = after.split_once('}') else {
+            expanded.push_str("${");
+            rest = after;
+            continue;
+        };
+        let (name, default) = inner.split_once(":-").map_or((inner, None), |(name, text)| (name, Some(text)));
+        let is_name =
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_name {
+            expanded.push_str("${");
+            rest = after;
+            continue;
+        }
+        match lookup(name)
+            .filter(|value| !value.is_empty() || default.is_none())
+            .or_else(|| default.map(str::to_owned))
+        {
+            Some(value) => expanded.push_str(&value),
+            None => return Err(name.to_owned()),
+        }
+        rest = behind;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checked(server: Value) -> Checked<BTreeMap<String, McpServer>> {
+        let holder = json!({"mcpServers": {"a": server}});
+        servers(holder.as_object().unwrap(), "launchers.x")
+    }
+
+    #[test]
+    fn servers_have_the_usual_shape() {
+        let stdio = checked(json!({"command": "c", "args": ["-x"], "env": {"K": "v"}, "later": 1})).unwrap();
+        assert_eq!(format!("{stdio:?}"), r#"{"a": stdio ["K"]}"#);
+        let http = checked(json!({"type": "http", "url": "https://x", "headers": {"A": "b"}})).unwrap();
+        assert_eq!(format!("{http:?}"), r#"{"a": http ["A"]}"#);
+    }
+
+    #[test]
+    fn what_is_no_server_is_located() {
+        for (server, place) in [
+            (json!("x"), "launchers.x.mcpServers.a"),
+            (json!({}), "launchers.x.mcpServers.a.command"),
+            (json!({"command": " "}), "launchers.x.mcpServers.a.command"),
+            (json!({"type": "pigeon", "url": "x"}), "launchers.x.mcpServers.a.type"),
+            (json!({"type": "sse"}), "launchers.x.mcpServers.a.url"),
+        ] {
+            assert_eq!(checked(server).unwrap_err().place, Place::Field(place.to_owned()));
+        }
+        let place =
+            checked(json!({"type": "http", "url": "x", "headers": {"A": "b\r\nC: d"}})).unwrap_err().place;
+        let field = "launchers.x.mcpServers.a.headers".to_owned();
+        assert_eq!(place, Place::Entry { field, key: "A".to_owned() });
+        assert!(checked(json!({"command": "x", "env": {"A": 1}})).is_err());
+    }
+
+    #[test]
+    fn variables_are_replaced_and_what_is_none_stays() {
+        let lookup = |name: &str| match name {
+            "A" => Some("1".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("${A}-${A}", Ok("1-1")),
+            ("${B:-x y}", Ok("x y")),
+            ("${EMPTY}${EMPTY:-d}", Ok("d")),
+            ("$A ${ ${} ${a b} ${A", Ok("$A ${ ${} ${a b} ${A")),
+            ("x${B}", Err("B")),
+        ] {
+            assert_eq!(expand(text, &lookup), expected.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What a user chooses of an agent's session: its mode, its model, values of its config options.
+//!
+//! What was chosen is applied to every session that the worker's agent opens. What was not chosen is the agent's own
+//! business, and is never touched.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How long an agent may take to set one option.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The value of a config option.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum OptionValue {
+    /// On or off.
+    Flag(bool),
+    /// The id of one of the values that are offered.
+    Text(String),
+}
+
+impl std::fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// What was chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Options {
+    /// The id of a session mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// The id of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Values of config options, by the options' ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config_options: BTreeMap<String, OptionValue>,
+}
+
+impl Options {
+    /// Whether nothing was chosen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self == &Self::default()
+    }
+
+    /// One by one, in the order in which they are applied: other options may depend on the model.
+    #[must_use]
+    pub fn choices(&self) -> Vec<Choice> {
+        let model = self.model.iter().map(|value| Choice::Model { value: value.clone() });
+        let mode = self.mode.iter().map(|value| Choice::Mode { value: value.clone() });
+        let config = self
+            .config_options
+            .iter()
+            .map(|(id, value)| Choice::ConfigOption { config_id: id.clone(), value: value.clone() });
+        model.chain(mode).chain(config).collect()
+    }
+
+    /// How long an agent may take to set all of them.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        PATIENCE.saturating_mul(u32::try_from(self.choices().len()).unwrap_or(u32::MAX))
+    }
+
+    /// Adds a choice, or puts it in the place of an earlier one.
+    pub fn choose(&mut self, choice: Choice) {
+        match choice {
+            Choice::Mode { value } => self.mode = Some(value),
+            Choice::Model { value } => self.model = Some(value),
+            Choice::ConfigOption { config_id, value } => {
+                self.config_options.insert(config_id, value);
+            }
+        }
+    }
+}
+
+/// One thing that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "option", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Choice {
+    /// The session's mode.
+    Mode {
+        /// Its id.
+        value: String,
+    },
+    /// The model.
+    Model {
+        /// Its id.
+        value: String,
+    },
+    /// A config option.
+    ConfigOption {
+        /// Its id.
+        config_id: String,
+        /// What it is to be.
+        value: OptionValue,
+    },
+}
+
+impl Choice {
+    /// The name of what is set: `mode`, `model`, or the id of the config option.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Mode { .. } => "mode",
+            Self::Model { .. } => "model",
+            Self::ConfigOption { config_id, .. } => config_id,
+        }
+    }
+
+    /// What it is to be.
+    #[must_use]
+    pub fn value(&self) -> OptionValue {
+        match self {
+            Self::Mode { value } | Self::Model { value } => OptionValue::Text(value.clone()),
+            Self::ConfigOption { value, .. } => value.clone(),
+        }
+    }
+}
+
+/// What the agent says that is set now; what it does not say is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Current {
+    /// The mode.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The model.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The config options, by their ids.
+    #[serde(default)]
+    pub config_options: BTreeMap<String, OptionValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_spelled_as_in_a_journal_and_the_model_comes_first() {
+        let text = r#"{"mode":"plan","model":"opus","configOptions":{"effort":"high","fast":true}}"#;
+        let options: Options = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&options).unwrap(), text);
+        assert_eq!(
+            serde_json::to_string(&options.choices()).unwrap(),
+            r#"[{"option":"model","value":"opus"},{"option":"mode","value":"plan"},{"option":"configOption","configId":"effort","value":"high"},{"option":"configOption","configId":"fast","value":true}]"#
+        );
+        let mut again = Options::default();
+        options.choices().into_iter().for_each(|choice| again.choose(choice));
+        assert_eq!(again, options);
+        again.choose(Choice::Model { value: "haiku".to_owned() });
+        assert_eq!(again.model.as_deref(), Some("haiku"));
+        assert_eq!(serde_json::to_string(&Options::default()).unwrap(), "{}");
+    }
+}

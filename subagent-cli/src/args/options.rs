@@ -1,0 +1,51 @@
+//! Flags that choose options of an agent's session, and `worker set`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{CwdFlag, JsonFlag, path};
+
+/// `--mode`, `--model` and `--set`.
+#[derive(Debug, Clone, Args)]
+pub struct OptionFlags {
+    /// A session mode that the agent offers
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// A model that the agent offers
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// A config option of the agent and its value; can be repeated
+    #[arg(id = "set", long = "set", value_name = "ID=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Choose mode, model and config options of a worker's agent
+///
+/// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
+/// runs, the next one is told when it starts: `applied` is false. What is not chosen is the agent's own business;
+/// `--set ID=` makes it that again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker set --worker-id w_0123456789 --model opus
+  subagent worker set --worker-id w_0123456789 --mode plan --set effort=high
+  echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
+      subagent worker set --input - --json")]
+pub struct WorkerSet {
+    /// The worker's id
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// What is chosen.
+    #[command(flatten)]
+    pub options: OptionFlags,
+    /// Read workerId, mode, model, configOptions from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

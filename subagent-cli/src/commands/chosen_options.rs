@@ -1,0 +1,109 @@
+//! What somebody chooses of an agent's session: by flags, by `--input`, or in the launcher's config.
+
+use serde_json::Value;
+use subagent_config::session::SessionOptions;
+use subagent_protocol::api::SetOptions;
+use subagent_protocol::options::{OptionValue, Options};
+
+use crate::args::options::OptionFlags;
+use crate::context::present;
+use crate::failure::{Failure, Result};
+use crate::input::Input;
+
+/// What flags and `--input` say. An empty value, or null, takes a choice back.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a `--set` that is no `ID=VALUE`, or names an option twice.
+pub(super) fn typed(flags: OptionFlags, input: &Input) -> Result<SetOptions> {
+    let mut chosen = SetOptions {
+        options: Options {
+            mode: present(flags.mode).or_else(|| input.text("mode")),
+            model: present(flags.model).or_else(|| input.text("model")),
+            ..Options::default()
+        },
+        forget: Vec::new(),
+    };
+    for pair in flags.set {
+        let (id, value) = pair.split_once('=').filter(|(id, _)| !id.is_empty()).ok_or_else(|| {
+            Failure::argument(format!("--set takes ID=VALUE, not `{pair}`")).with("set", pair.as_str())
+        })?;
+        add(&mut chosen, id, Value::from(value))?;
+    }
+    for (id, value) in input.object("configOptions").into_iter().flatten() {
+        add(&mut chosen, &id, value)?;
+    }
+    Ok(chosen)
+}
+
+fn add(chosen: &mut SetOptions, id: &str, value: Value) -> Result<()> {
+    let known = &mut chosen.options.config_options;
+    if known.contains_key(id) || chosen.forget.iter().any(|other| other == id) {
+        return Err(
+            Failure::argument(format!("the config option {id} is set twice; set it once")).with("option", id)
+        );
+    }
+    match value_of(value) {
+        Some(value) => drop(known.insert(id.to_owned(), value)),
+        None => chosen.forget.push(id.to_owned()),
+    }
+    Ok(())
+}
+
+fn value_of(value: Value) -> Option<OptionValue> {
+    match value {
+        Value::Bool(flag) => Some(OptionValue::Flag(flag)),
+        Value::String(text) if !text.is_empty() => Some(OptionValue::Text(text)),
+        _ => None,
+    }
+}
+
+/// What a worker is started with: what was typed, and of the launcher's config what was not.
+pub(super) fn of_start(typed: SetOptions, configured: &SessionOptions) -> Options {
+    let SetOptions { mut options, forget } = typed;
+    options.mode = options.mode.or_else(|| configured.mode.clone());
+    options.model = options.model.or_else(|| configured.model.clone());
+    for (id, value) in &configured.config_options {
+        if let Some(value) = value_of(value.clone()).filter(|_| !forget.contains(id)) {
+            options.config_options.entry(id.clone()).or_insert(value);
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn flags(mode: &str, set: &[&str]) -> OptionFlags {
+        let set = set.iter().map(|&pair| pair.to_owned()).collect();
+        OptionFlags { mode: Some(mode.to_owned()), model: None, set }
+    }
+
+    #[test]
+    fn flags_win_over_the_config_and_an_empty_value_takes_it_back() {
+        let typed = typed(flags("", &["a=1=2", "b="]), &Input::default()).unwrap();
+        assert_eq!((typed.options.mode.clone(), &typed.forget[..]), (None, &["b".to_owned()][..]));
+        let config_options = [("a", json!("x")), ("b", json!("y")), ("c", json!(true))];
+        let configured = SessionOptions {
+            mode: Some("plan".to_owned()),
+            model: None,
+            config_options: config_options.into_iter().map(|(id, value)| (id.to_owned(), value)).collect(),
+        };
+        let text = |text: &str| OptionValue::Text(text.to_owned());
+        let expected = [("a".to_owned(), text("1=2")), ("c".to_owned(), OptionValue::Flag(true))];
+        let options = of_start(typed, &configured);
+        assert_eq!(options.mode.as_deref(), Some("plan"));
+        assert_eq!(options.config_options, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_is_no_pair_and_what_is_there_twice_is_refused() {
+        for set in [&["a"][..], &["=1"], &["a=1", "a=2"], &["a=", "a=2"]] {
+            assert!(typed(flags("", set), &Input::default()).is_err(), "{set:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The MCP servers of a worker's agent: from the config and from `--mcp-config`, with the caller's variables in them, in
+//! the form that ACP has.
+//!
+//! Must not show to anybody what is in them: they go to the daemon and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use subagent_config::mcp::{self, McpServer};
+use subagent_config::model::{Config, Launcher};
+use subagent_config::{Environment, launcher};
+use subagent_protocol::mcp::McpServers;
+
+use crate::failure::{Failure, Result};
+
+/// All servers, by name; of the same name the one that is nearest to the worker.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR` for a file that is none, `INVALID_ARGUMENT{mcpServer,variable}` for a variable that is not set.
+pub(super) fn of(
+    config: &Config,
+    launcher: &Launcher,
+    file: Option<&Path>,
+    cwd: &Path,
+    env: &Environment,
+) -> Result<McpServers> {
+    let mut all: BTreeMap<String, McpServer> = config.mcp_servers.clone();
+    all.extend(launcher.mcp_servers.clone());
+    if let Some(file) = file {
+        all.extend(mcp::load(&env.cwd.join(file))?);
+    }
+    let lookup = |name: &str| env.vars.get(std::ffi::OsStr::new(name))?.to_str().map(str::to_owned);
+    let servers = all.into_iter().map(|(name, server)| {
+        let server = server.expanded(&lookup).map_err(|variable| {
+            let message = format!("MCP server {name} needs the variable {variable}, which is not set");
+            Failure::argument(message)
+                .with("mcpServer", name.as_str())
+                .with("variable", variable.as_str())
+                .recommend(format!("set {variable}, or give a default: ${{{variable}:-...}}"))
+        })?;
+        Ok(wire(&name, server, cwd, env))
+    });
+    servers.collect::<Result<_>>().map(McpServers)
+}
+
+fn wire(name: &str, server: McpServer, cwd: &Path, env: &Environment) -> Value {
+    let pairs = |map: BTreeMap<String, String>| -> Vec<Value> {
+        map.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+    };
+    match server {
+        McpServer::Stdio { command, args, env: variables } => {
+            // Where it is not found, the agent may still find it.
+            let found = launcher::find_program(&command, cwd, env).ok();
+            let command = found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(command);
+            json!({"name": name, "command": command, "args": args, "env": pairs(variables)})
+        }
+        McpServer::Remote { transport, url, headers } => {
+            json!({"type": transport, "name": name, "url": url, "headers": pairs(headers)})
+        }
+    }
+}

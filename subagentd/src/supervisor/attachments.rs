@@ -1,0 +1,52 @@
+//! Files that go along with a message: what is taken of them, and what is kept.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use subagent_protocol::attachment::Attachment;
+use subagent_protocol::{Code, Error, Result};
+
+/// More files do not go along with one message.
+const MOST: usize = 64;
+/// A longer name, place or type is none.
+const MOST_BYTES: usize = 32 * 1024;
+
+/// Whether attachments can be meant like this.
+///
+/// # Errors
+/// `INVALID_INPUT`.
+pub(super) fn check(attachments: &[Attachment]) -> Result<()> {
+    let refused = |message: String| Err(Error::new(Code::InvalidInput, message));
+    if attachments.len() > MOST {
+        return refused(format!(
+            "at most {MOST} files can be attached to a message, not {}",
+            attachments.len()
+        ));
+    }
+    for attachment in attachments {
+        let Attachment { name, uri, mime_type, size, content } = attachment;
+        let texts = [Some(name), Some(uri), mime_type.as_ref()];
+        if texts.into_iter().flatten().any(|text| text.is_empty() || text.len() > MOST_BYTES) {
+            return refused(format!("name, uri and mimeType of an attachment have 1 to {MOST_BYTES} bytes"));
+        }
+        if !uri.starts_with("file:///") {
+            return refused(format!("the uri of an attachment begins with file:///, not as {uri:.100}"));
+        }
+        if content.bytes().is_some_and(|bytes| bytes.len() as u64 != *size) {
+            return refused(format!("the size of attachment {name:.100} is not that of its content"));
+        }
+    }
+    Ok(())
+}
+
+/// What is stored of them: everything, with a digest in place of what is not shown.
+pub(super) fn stored(attachments: &[Attachment]) -> Value {
+    let stored = attachments.iter().map(|attachment| {
+        let mut stored = json!(attachment);
+        if let Some(bytes) = attachment.content.bytes() {
+            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            stored["sha256"] = digest.into();
+        }
+        stored
+    });
+    stored.collect()
+}

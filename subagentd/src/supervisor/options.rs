@@ -1,0 +1,101 @@
+//! Choosing options of a worker's session: mode, model, values of config options.
+
+use std::time::Duration;
+
+use subagent_protocol::api::{SetOptions, WorkerSet};
+use subagent_protocol::options::Options;
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::oneshot;
+
+use super::orders::{Reached, read_response};
+use super::worker::{Message, SetOrder};
+use super::{Caller, Supervisor};
+use crate::core::worker::{State, stopped_for_good};
+
+/// Beyond the time that the agent has.
+const MARGIN: Duration = Duration::from_secs(10);
+/// More options are not set at once, and a longer text is the id of none.
+const MOST_OPTIONS: usize = 64;
+const MOST_BYTES: usize = 1024;
+
+impl Supervisor {
+    /// Chooses options. A living agent is told at once and must have taken them; else they are stored, for its next
+    /// start.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `WORKER_BUSY` while an agent is being started, `INVALID_INPUT`,
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `OPTION_NOT_AVAILABLE{option,value,available}`,
+    /// `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT` of the agent.
+    pub async fn set_options(&self, caller: Caller, worker: &str, request: SetOptions) -> Result<WorkerSet> {
+        let row = self.row(worker).await?;
+        if request.options.is_empty() && request.forget.is_empty() {
+            return Err(Error::new(Code::InvalidInput, "nothing to set: give mode, model or configOptions"));
+        }
+        if let Some(both) = request.forget.iter().find(|id| request.options.config_options.contains_key(*id))
+        {
+            let message = format!("config option {both} cannot be set and forgotten at the same time");
+            return Err(Error::new(Code::InvalidInput, message));
+        }
+        check(&request.options)?;
+        check_count(request.forget.len())?;
+        let (owner, key) = self.guarded(caller, &format!("options {worker}"), &request)?;
+        let handle = match self.reach(&row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        let limit = request.options.patience() + MARGIN;
+        let (reply, answer) = oneshot::channel();
+        let order = SetOrder { owner: owner.clone(), key: key.clone(), request, reply };
+        let sent = handle.send(Message::Set(Box::new(order)));
+        let answer = match tokio::time::timeout(limit, answer).await {
+            Ok(Ok(answer)) => answer,
+            // Its actor has returned.
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
+                match self.recall(&key).await? {
+                    Some(response) => Ok(response),
+                    None => {
+                        self.check_owner_of(&owner, &row).await?;
+                        Err(stopped_for_good(WorkerState::Stopped))
+                    }
+                }
+            }
+            Ok(Err(_)) => Err(sent.err().unwrap_or_else(|| self.abandoned())),
+            Err(_) => {
+                let message =
+                    "it is not known in time what became of the options; the agent may still take them";
+                Err(Error::new(Code::BackendTimeout, message).retryable())
+            }
+        };
+        answer.map_err(|error| error.with("workerId", worker)).and_then(read_response)
+    }
+}
+
+/// Whether options can be meant like this.
+///
+/// # Errors
+/// `INVALID_INPUT`.
+pub(super) fn check(options: &Options) -> Result<()> {
+    let choices = options.choices();
+    check_count(choices.len())?;
+    for choice in choices {
+        for (what, text) in [("id", choice.name()), ("value", &choice.value().to_string())] {
+            if text.is_empty() || text.len() > MOST_BYTES {
+                let message = format!(
+                    "the {what} of an option has 1 to {MOST_BYTES} bytes, not {} (option {:.200})",
+                    text.len(),
+                    choice.name()
+                );
+                return Err(Error::new(Code::InvalidInput, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_count(count: usize) -> Result<()> {
+    if count <= MOST_OPTIONS {
+        return Ok(());
+    }
+    Err(Error::new(Code::InvalidInput, format!("at most {MOST_OPTIONS} options can be set at once")))
+}

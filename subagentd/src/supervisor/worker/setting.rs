@@ -1,0 +1,241 @@
+//! Options of the session that somebody chooses. Without an agent they are stored, for its next start; a living one is
+//! told, and they are stored with the record that says that it took them.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{SetOptions, WorkerSet};
+use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::record::OptionSet;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::oneshot;
+
+use super::actor::Actor;
+use crate::core::worker::{Link, State, stopped_for_good};
+use crate::store::{Durability, Once, OwnerCheck, Tx};
+use crate::supervisor::entropy;
+use crate::supervisor::spec::Spec;
+
+/// What a runtime says in its hello that can set options.
+const CAPABILITY: &str = "options";
+
+/// Somebody chooses options.
+pub(in crate::supervisor) struct SetOrder {
+    /// The owner handle that came along.
+    pub(in crate::supervisor) owner: OwnerCheck,
+    /// The idempotency key, with what tells this request from another one.
+    pub(in crate::supervisor) key: Option<(String, String)>,
+    /// What is chosen.
+    pub(in crate::supervisor) request: SetOptions,
+    /// Where the response goes.
+    pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
+}
+
+/// A command that the runtime is carrying out, and who waits for it.
+pub(super) struct Setting {
+    request: String,
+    key: Option<(String, String)>,
+    replies: Vec<oneshot::Sender<Result<Value>>>,
+}
+
+/// What comes of an order at first.
+enum Begun {
+    Done(Value),
+    Told(String),
+}
+
+impl Actor {
+    pub(super) async fn set(&mut self, order: SetOrder) {
+        self.settings.retain(|setting| setting.replies.iter().any(|reply| !reply.is_closed()));
+        let SetOrder { owner, key, request, reply } = order;
+        let under_way = |setting: &&mut Setting| key.is_some() && setting.key == key;
+        if let Some(setting) = self.settings.iter_mut().find(under_way) {
+            // The same request, on its way a second time.
+            return setting.replies.push(reply);
+        }
+        let response = match self.begin_set(owner, key.clone(), &request).await {
+            Ok(Begun::Told(request)) => {
+                return self.settings.push(Setting { request, key, replies: vec![reply] });
+            }
+            Ok(Begun::Done(response)) => Ok(response),
+            Err(error) => Err(error),
+        };
+        // Whoever asked may have gone.
+        let _ = reply.send(response);
+    }
+
+    async fn begin_set(
+        &mut self,
+        owner: OwnerCheck,
+        key: Option<(String, String)>,
+        request: &SetOptions,
+    ) -> Result<Begun> {
+        let tells = self.tells();
+        let only_forgets = request.options.is_empty();
+        let stores = only_forgets || matches!(tells, Ok(false));
+        let mut spec = self.spec.clone();
+        request.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
+        if stores {
+            request.options.choices().into_iter().for_each(|choice| spec.options.choose(choice));
+        }
+        let response = self.response(&spec, None)?;
+        let (text, next) = (as_text(&spec)?, spec);
+        let (id, controller, now) = (self.id, self.controller.clone(), entropy::now());
+        subagent_failpoint::hit("options.before_commit");
+        let stored = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| {
+                let change = |tx: &mut Tx<'_>| {
+                    tx.check_owner(&owner, &controller)?;
+                    tells?;
+                    tx.update_spec(id, &text)
+                };
+                if stores {
+                    let stored = |tx: &mut Tx<'_>| change(tx).map(|()| response);
+                    return tx.once(key.as_ref(), now, stored).map(|(response, once)| (Some(response), once));
+                }
+                if let Some((key, fingerprint)) = &key
+                    && let Some(earlier) = tx.recall(key, fingerprint)?
+                {
+                    return Ok((serde_json::from_str(&earlier).ok(), Once::Before));
+                }
+                change(tx).map(|()| (None, Once::Now))
+            })
+            .await?;
+        subagent_failpoint::hit("options.after_commit");
+        let (response, once) = stored;
+        if once == Once::Now {
+            self.spec = next;
+        }
+        if let Some(response) = response {
+            return Ok(Begun::Done(response));
+        }
+        let name: String = entropy::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.command(Command::SetOptions { request: name.clone(), options: request.options.clone() });
+        Ok(Begun::Told(name))
+    }
+
+    /// Whether an agent is there to be told; if not, the next one is.
+    ///
+    /// # Errors
+    /// Neither is certain now.
+    fn tells(&self) -> Result<bool> {
+        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+            return Err(stopped_for_good(self.worker.public_state()));
+        }
+        match self.worker.link {
+            Link::None | Link::Ending => Ok(false),
+            Link::Starting => {
+                let message = "the worker's agent is being started; try again when it is ready";
+                Err(Error::new(Code::WorkerBusy, message)
+                    .retryable()
+                    .with("state", self.worker.public_state().as_str()))
+            }
+            Link::Ready | Link::Adopted => match &self.runtime {
+                Some(runtime) if !runtime.listens() => {
+                    let message = "the worker's runtime lives and cannot be reached just now; try again";
+                    Err(Error::new(Code::BackendSocketUnreachable, message).retryable())
+                }
+                Some(runtime) if !runtime.capabilities.iter().any(|known| known == CAPABILITY) => {
+                    let message =
+                        "the worker's runtime is of an older version that cannot set options while it runs";
+                    let advice = format!("run `subagent worker restart {}` first", self.worker_id);
+                    Err(Error::new(Code::InvalidWorkerState, message).recommend(advice))
+                }
+                Some(_) => Ok(true),
+                None => Ok(false),
+            },
+        }
+    }
+
+    fn response(&self, spec: &Spec, current: Option<subagent_protocol::options::Current>) -> Result<Value> {
+        let set = WorkerSet {
+            worker_id: self.worker_id.clone(),
+            applied: current.is_some(),
+            chosen: spec.options.clone(),
+            current,
+        };
+        serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))
+    }
+
+    /// The spec with what the agent has taken; `None` when that changes nothing.
+    pub(super) fn spec_with(&self, outcomes: &[OptionSet]) -> Result<Option<(Spec, String)>> {
+        let mut spec = self.spec.clone();
+        // What was set before the session was ready came from there.
+        for outcome in outcomes.iter().filter(|outcome| outcome.request.is_some() && outcome.error.is_none())
+        {
+            spec.options.choose(outcome.choice.clone());
+        }
+        if spec.options == self.spec.options {
+            return Ok(None);
+        }
+        let text = as_text(&spec)?;
+        Ok(Some((spec, text)))
+    }
+
+    /// Tells those who wait. The outcomes are stored.
+    pub(super) async fn answer_settings(&mut self, outcomes: Vec<OptionSet>) {
+        for outcome in outcomes.into_iter().filter(|outcome| outcome.last) {
+            let Some(place) =
+                self.settings.iter().position(|setting| outcome.request.as_ref() == Some(&setting.request))
+            else {
+                continue;
+            };
+            let setting = self.settings.swap_remove(place);
+            let response = match outcome.error {
+                None => self.response(&self.spec, Some(outcome.current)),
+                Some(error) => Err(error.with("current", json!(outcome.current))),
+            };
+            if let (Ok(response), Some((key, fingerprint))) = (&response, setting.key.clone()) {
+                let (text, now) = (response.to_string(), entropy::now());
+                let kept = self
+                    .shared
+                    .store
+                    .write(Durability::Full, 1, move |tx| tx.remember(&key, &fingerprint, &text, now));
+                if let Err(error) = kept.await {
+                    // A repetition sets the same once more.
+                    tracing::warn!(worker = %self.worker_id, %error, "a result is not kept for repetitions");
+                }
+            }
+            for reply in setting.replies {
+                let _ = reply.send(response.clone());
+            }
+        }
+    }
+
+    /// Nothing more will be heard of what the runtime was told.
+    pub(super) fn fail_settings(&mut self, error: &Error) {
+        for reply in self.settings.drain(..).flat_map(|setting| setting.replies) {
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+
+    /// The runtime did not take the command.
+    pub(super) fn setting_refused(&mut self, request: &str, refusal: &Refusal) {
+        let Some(place) = self.settings.iter().position(|setting| setting.request == request) else { return };
+        let error = match refusal {
+            Refusal::NotReady | Refusal::TooMany => {
+                let message = "the worker's agent is being started, or too many options wait for it already";
+                Error::new(Code::WorkerBusy, message).retryable()
+            }
+            Refusal::StorageFull => {
+                Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")
+                    .retryable()
+            }
+            Refusal::Ending => {
+                Error::new(Code::BackendUnavailable, "the worker's agent is being ended; try again")
+                    .retryable()
+            }
+            other => {
+                let message = format!("the worker's runtime did not take the options: {other:?}");
+                Error::new(Code::BackendRuntimeError, message)
+            }
+        };
+        for reply in self.settings.swap_remove(place).replies {
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+}
+
+fn as_text(spec: &Spec) -> Result<String> {
+    serde_json::to_string(spec).map_err(|error| Error::new(Code::Internal, error.to_string()))
+}

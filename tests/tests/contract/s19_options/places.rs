@@ -1,0 +1,114 @@
+//! MCP servers and additional directories: what an agent's sessions are asked for with.
+
+use std::fs;
+
+use serde_json::json;
+use subagent_tests::harness::Sandbox;
+
+const SECRET: &str = "s3cr3t-of-this-test";
+
+/// A world with a launcher `sdk` that takes these things and has a server in its config.
+fn taking(what: &str) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    let servers = json!({
+        "one": {"command": "sh", "args": ["-c", "${NAME:-x}"], "env": {"KEY": "${SECRET}"}},
+        "two": {"command": "no-such-program"},
+    });
+    let state = sandbox.file_name("sdk-sessions");
+    let agent =
+        sandbox.test_agent("sdk-agent", &["--state", &state, "--takes", what]).key("mcpServers", servers);
+    sandbox.launcher("sdk", agent);
+    sandbox.set_env("SECRET", SECRET);
+    sandbox.recorder().keep_secret(SECRET);
+    sandbox.init();
+    sandbox
+}
+
+fn start(sandbox: &Sandbox, flags: &[&str]) -> String {
+    let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
+    sandbox.run(&args).data_of("worker.started")["workerId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn servers_and_folders_are_there_for_every_session_of_the_worker() {
+    let sandbox = taking("http,directories");
+    let file = json!({"mcpServers": {
+        "two": {"type": "http", "url": "http://127.0.0.1/${SECRET:-}", "headers": {"Authorization": "Bearer ${SECRET}"}},
+    }});
+    // The address would be shown by the agent.
+    let file = file.to_string().replace("/${SECRET:-}", "/mcp");
+    fs::write(sandbox.workspace().join("mcp.json"), file).unwrap();
+    fs::create_dir(sandbox.workspace().join("more")).unwrap();
+    let worker = start(&sandbox, &["--mcp-config", "mcp.json", "--add-dir", "more"]);
+    let more = sandbox.workspace().join("more");
+    let says = |place: &serde_json::Value| {
+        let text = place["assistantText"].as_str().unwrap().to_owned();
+        assert!(text.contains(&format!("sh [\"-c\", \"x\"] KEY:{}", SECRET.len())), "{text}");
+        assert!(text.starts_with("one /"), "the program was found: {text}");
+        let two = format!("two http http://127.0.0.1/mcp Authorization:{}", SECRET.len() + "Bearer ".len());
+        assert!(text.contains(&two), "{text}");
+        assert!(text.contains(more.to_str().unwrap()), "{text}");
+    };
+    says(&sandbox.send(&worker, "place"));
+    sandbox.kill(&sandbox.runtime(&worker));
+    sandbox.kill_daemon();
+    // Whoever comes next needs neither the file nor the variable.
+    fs::remove_file(sandbox.workspace().join("mcp.json")).unwrap();
+    says(
+        &sandbox
+            .command("subagent")
+            .args(["send", "--worker-id", &worker, "--text", "place", "--json"])
+            .without_env("SECRET")
+            .run()
+            .data(),
+    );
+    let shown = sandbox.run(&["launcher", "show", "sdk"]).data_of("launcher.shown");
+    assert_eq!(shown["mcpServers"], json!(["one", "two"]));
+    sandbox.finish();
+}
+
+#[test]
+fn what_an_agent_cannot_use_fails_its_start() {
+    let sandbox = taking("nothing");
+    fs::write(
+        sandbox.workspace().join("mcp.json"),
+        r#"{"mcpServers": {"far": {"type": "http", "url": "http://x"}}}"#,
+    )
+    .unwrap();
+    for (flags, capability) in [
+        (["--mcp-config", "mcp.json"], "mcpCapabilities.http"),
+        (["--add-dir", "."], "sessionCapabilities.additionalDirectories"),
+    ] {
+        let args = [&["worker", "start", "--launcher", "sdk"][..], &flags[..]].concat();
+        let error = sandbox.run(&args).error("CAPABILITY_NOT_SUPPORTED");
+        assert_eq!(error["details"]["capability"], capability);
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn bad_servers_and_folders_are_told_before_anything_is_started() {
+    let sandbox = taking("nothing");
+    let fails = |flags: &[&str], code: &str| {
+        let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
+        sandbox.run(&args).error(code)["details"].clone()
+    };
+    for (text, field) in [
+        ("{}", "mcpServers"),
+        (r#"{"mcpServers": {"a": {"type": "pigeon"}}}"#, "mcpServers.a.type"),
+        (r#"{"mcpServers": {"a": {"command": 1}}}"#, "mcpServers.a.command"),
+    ] {
+        fs::write(sandbox.workspace().join("bad.json"), text).unwrap();
+        assert_eq!(fails(&["--mcp-config", "bad.json"], "CONFIG_PARSE_ERROR")["field"], field);
+    }
+    fails(&["--mcp-config", "none.json"], "CONFIG_PARSE_ERROR");
+    fs::write(sandbox.workspace().join("unset.json"), r#"{"mcpServers": {"a": {"command": "${UNSET}"}}}"#)
+        .unwrap();
+    let details = fails(&["--mcp-config", "unset.json"], "INVALID_ARGUMENT");
+    assert_eq!((&details["mcpServer"], &details["variable"]), (&json!("a"), &json!("UNSET")));
+    for folder in ["none", "unset.json"] {
+        assert_eq!(fails(&["--add-dir", folder], "INVALID_ARGUMENT")["additionalDirectory"], folder);
+    }
+    assert_eq!(sandbox.run(&["worker", "list"]).data_of("worker.listed")["count"], 0);
+    sandbox.finish();
+}

@@ -1,0 +1,130 @@
+//! What cannot be chosen gets an error that says what can.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, assert_shape};
+
+use super::{offering, says, set, started, told};
+
+fn start_fails(sandbox: &Sandbox, flags: &[&str]) -> Value {
+    let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
+    sandbox.run(&args).error("OPTION_NOT_AVAILABLE")
+}
+
+fn set_fails(sandbox: &Sandbox, worker: &str, flags: &[&str], code: &str) -> Value {
+    let args = [&["worker", "set", "--worker-id", worker], flags].concat();
+    sandbox.run(&args).error(code)
+}
+
+#[test]
+fn a_start_with_what_is_not_there_fails_and_says_what_is() {
+    let sandbox = offering("config", |agent| agent);
+    for (flags, option, value, available) in [
+        (["--mode", "yolo"], "mode", "yolo", json!(["ask", "plan"])),
+        (["--model", "huge"], "model", "huge", json!(["small", "large"])),
+        (["--set", "effort=high"], "effort", "high", json!(["access", "llm", "fast"])),
+        (["--set", "fast=maybe"], "fast", "maybe", json!(["true", "false"])),
+    ] {
+        let error = start_fails(&sandbox, &flags);
+        let details = &error["details"];
+        assert_eq!((&details["option"], &details["value"]), (&json!(option), &json!(value)), "{error}");
+        assert_eq!(
+            (&details["available"], &details["availableCount"]),
+            (&available, &json!(available.as_array().unwrap().len()))
+        );
+        assert!(error["message"].as_str().unwrap().starts_with("the agent"), "{error}");
+        assert_eq!(error["retryable"], false);
+        let worker = details["workerId"].as_str().unwrap();
+        assert_eq!(sandbox.show(worker)["state"], "error");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_worker_whose_start_failed_gets_what_there_is_and_starts() {
+    let sandbox = offering("config", |agent| agent);
+    let error = start_fails(&sandbox, &["--mode", "yolo"]);
+    let worker = error["details"]["workerId"].as_str().unwrap();
+    let data = set(&sandbox, worker, &["--mode", "plan"]);
+    assert_eq!(data["applied"], false);
+    sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted");
+    assert_eq!(says(&sandbox, worker), "plan/small/low/false");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_without_options_says_so() {
+    let sandbox = offering("nothing", |agent| agent);
+    for (flags, message) in [
+        (["--mode", "plan"], "the agent has no mode to choose"),
+        (["--model", "large"], "the agent has no model to choose"),
+        (["--set", "fast=true"], "the agent has no config option fast"),
+    ] {
+        let error = start_fails(&sandbox, &flags);
+        assert_eq!((&error["message"], &error["details"]["available"]), (&json!(message), &json!([])));
+    }
+    sandbox.finish();
+    let sandbox = offering("modes", |agent| agent);
+    let worker = started(&sandbox, &[]);
+    let error = set_fails(&sandbox, &worker, &["--model", "large"], "OPTION_NOT_AVAILABLE");
+    assert_eq!(error["message"], "the agent has no model to choose");
+    sandbox.finish();
+}
+
+#[test]
+fn what_a_living_agent_does_not_have_changes_nothing() {
+    let sandbox = offering("config", |agent| agent);
+    let worker = started(&sandbox, &["--mode", "plan"]);
+    let error = set_fails(&sandbox, &worker, &["--model", "huge", "--mode", "ask"], "OPTION_NOT_AVAILABLE");
+    assert_shape(
+        &error["details"],
+        &json!({
+            "workerId": "w", "option": "=model", "value": "=huge", "available": ["=small", "=large"],
+            "availableCount": 2, "current": {"mode": "=plan", "model": "=small", "configOptions": "object"},
+            "recommendedAction!": "str", "recommendedCommand!": "str",
+        }),
+    );
+    assert_eq!(says(&sandbox, &worker), "plan/small/low/false");
+    sandbox.kill(&sandbox.runtime(&worker));
+    assert_eq!(says(&sandbox, &worker), "plan/small/low/false", "what was refused is not tried again");
+    let failed = told(&sandbox, &worker).into_iter().filter(|(option, _)| option == "model").count();
+    assert_eq!(failed, 1);
+    sandbox.finish();
+}
+
+#[test]
+fn bad_input_is_told_before_anybody_is_asked() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let long = format!("a={}", "x".repeat(1025));
+    for (flags, code) in [
+        (&[][..], "INVALID_INPUT"),
+        (&["--set", "fast"], "INVALID_ARGUMENT"),
+        (&["--set", "=1"], "INVALID_ARGUMENT"),
+        (&["--set", "a=1", "--set", "a=2"], "INVALID_ARGUMENT"),
+        (&["--set", &long], "INVALID_INPUT"),
+    ] {
+        set_fails(&sandbox, &worker, flags, code);
+    }
+    let many: Vec<String> = (0..65).flat_map(|n| ["--set".to_owned(), format!("o{n}=1")]).collect();
+    set_fails(&sandbox, &worker, &many.iter().map(String::as_str).collect::<Vec<_>>(), "INVALID_INPUT");
+    for input in [
+        json!({"workerId": worker, "configOptions": {"a": 1}}),
+        json!({"workerId": worker, "configOptions": ["a"]}),
+        json!({"workerId": worker, "mode": 1}),
+        json!({"workerId": worker, "modes": "x"}),
+        json!({"mode": "x"}),
+    ] {
+        let set = sandbox.subagent(&["worker", "set", "--input", "-"]).stdin(input.to_string()).run();
+        set.error("INVALID_INPUT");
+    }
+    let both = ["worker", "set", "--worker-id", &worker, "--mode", "x", "--input", "-"];
+    let error = sandbox.subagent(&both).stdin("{\"mode\": \"y\"}").run().error("INVALID_INPUT");
+    assert_eq!(error["details"], json!({"field": "mode", "flag": "mode"}));
+    set_fails(&sandbox, "w_0000000000", &["--mode", "x"], "WORKER_NOT_FOUND");
+    sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    let error = set_fails(&sandbox, &worker, &["--mode", "x"], "WORKER_STOPPED");
+    assert_eq!(
+        (&error["details"]["workerId"], &error["details"]["state"]),
+        (&json!(worker), &json!("stopped"))
+    );
+    sandbox.finish();
+}

@@ -1,0 +1,373 @@
+//! What an agent offers of modes, models and config options, and how one of them is asked for.
+//!
+//! Pure and lenient: what is not understood is not known, and what is not known is left to the agent to judge. Must not
+//! keep more of it than a person could choose from.
+
+use serde_json::Value;
+use subagent_protocol::options::{Choice, Current, OptionValue};
+
+/// A longer id or name is none that somebody would type.
+const MAX_TEXT_BYTES: usize = 1024;
+/// More options than these, or values of one, are not looked at: then the agent judges.
+const MOST_OPTIONS: usize = 256;
+const MOST_VALUES: usize = 4096;
+
+/// One thing out of a list, with a name for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+}
+
+/// One of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Select {
+    current: Option<String>,
+    /// `None`: which ones there are is not known.
+    values: Option<Vec<Named>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Select(Select),
+    Boolean(Option<bool>),
+    /// Of a kind that is not known.
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ConfigOption {
+    id: String,
+    category: Option<String>,
+    kind: Kind,
+}
+
+/// What is offered, as far as the agent has said it so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    modes: Option<Select>,
+    models: Option<Select>,
+    config: Option<Vec<ConfigOption>>,
+    /// Whether what was not said is not there. A session that was restored need not say anything.
+    complete: bool,
+}
+
+/// How an option is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Setter {
+    /// `session/set_mode`
+    Mode(String),
+    /// `session/set_model`, of agents from before there were config options.
+    Model(String),
+    /// `session/set_config_option`
+    Config(String, OptionValue),
+}
+
+impl Setter {
+    pub(crate) const fn method(&self) -> &'static str {
+        match self {
+            Self::Mode(_) => "session/set_mode",
+            Self::Model(_) => "session/set_model",
+            Self::Config(..) => "session/set_config_option",
+        }
+    }
+}
+
+/// Why an option cannot be set: what there is instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// There is no such option at all; these are the config options there are.
+    Option(Vec<String>),
+    /// The option does not take this value; it takes these.
+    Value(Vec<Named>),
+}
+
+impl Offer {
+    /// What the answer to `session/new` says, or, not `complete`, that to `session/load` or `session/resume`. What was
+    /// said before it stays known.
+    pub(crate) fn opened(&mut self, result: &Value, complete: bool) {
+        self.complete |= complete;
+        if let Some(modes) = select(&result["modes"], "availableModes", "currentModeId", "id") {
+            self.modes = Some(modes);
+        }
+        if let Some(models) = select(&result["models"], "availableModels", "currentModelId", "modelId") {
+            self.models = Some(models);
+        }
+        self.config_options(result);
+    }
+
+    /// An update of kind `mode` or `config_option`.
+    pub(crate) fn updated(&mut self, update: &Value) {
+        if let Some(id) = text(&update["currentModeId"]) {
+            self.modes.get_or_insert(Select { current: None, values: None }).current = Some(id);
+        }
+        self.config_options(update);
+    }
+
+    /// The agent has answered well.
+    pub(crate) fn set(&mut self, setter: &Setter, result: &Value) {
+        match setter {
+            Setter::Mode(id) => {
+                self.modes.get_or_insert(Select { current: None, values: None }).current = Some(id.clone());
+            }
+            Setter::Model(id) => {
+                self.models.get_or_insert(Select { current: None, values: None }).current = Some(id.clone());
+            }
+            Setter::Config(id, value) => {
+                if self.config_options(result) {
+                    return;
+                }
+                let option = self.config.iter_mut().flatten().find(|option| option.id == *id);
+                match (option.map(|option| &mut option.kind), value) {
+                    (Some(Kind::Select(select)), OptionValue::Text(text)) => {
+                        select.current = Some(text.clone())
+                    }
+                    (Some(Kind::Boolean(current)), OptionValue::Flag(flag)) => *current = Some(*flag),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// How a choice is set.
+    ///
+    /// # Errors
+    /// It is known that the agent does not have it.
+    pub(crate) fn setter(&self, choice: &Choice) -> Result<Setter, Unavailable> {
+        match choice {
+            Choice::Mode { value } => match (self.of_category("mode"), &self.modes) {
+                (Some(option), _) => self.config_setter(&option.id, &OptionValue::Text(value.clone())),
+                (None, Some(modes)) => of(modes, value).map(Setter::Mode),
+                (None, None) if self.complete => Err(self.no_option()),
+                (None, None) => Ok(Setter::Mode(value.clone())),
+            },
+            Choice::Model { value } => match (self.of_category("model"), &self.models) {
+                (Some(option), _) => self.config_setter(&option.id, &OptionValue::Text(value.clone())),
+                (None, Some(models)) => of(models, value).map(Setter::Model),
+                (None, None) if self.complete => Err(self.no_option()),
+                (None, None) => Ok(Setter::Model(value.clone())),
+            },
+            Choice::ConfigOption { config_id, value } => self.config_setter(config_id, value),
+        }
+    }
+
+    fn config_setter(&self, id: &str, value: &OptionValue) -> Result<Setter, Unavailable> {
+        let found = self.config.iter().flatten().find(|option| option.id == id);
+        let value = match (found.map(|option| &option.kind), value) {
+            (None, _) if self.config.is_some() || self.complete => return Err(self.no_option()),
+            (Some(Kind::Select(select)), value) => OptionValue::Text(of(select, &value.to_string())?),
+            (Some(Kind::Boolean(_)), OptionValue::Text(text)) => match text.as_str() {
+                "true" => OptionValue::Flag(true),
+                "false" => OptionValue::Flag(false),
+                _ => {
+                    let both = ["true", "false"].map(|id| Named { id: id.to_owned(), name: None });
+                    return Err(Unavailable::Value(both.to_vec()));
+                }
+            },
+            (None | Some(Kind::Boolean(_) | Kind::Other), value) => value.clone(),
+        };
+        Ok(Setter::Config(id.to_owned(), value))
+    }
+
+    fn no_option(&self) -> Unavailable {
+        Unavailable::Option(self.config.iter().flatten().map(|option| option.id.clone()).collect())
+    }
+
+    /// What is set now.
+    pub(crate) fn current(&self) -> Current {
+        let selected = |category: &str, list: &Option<Select>| {
+            let option = self.of_category(category).and_then(|option| match &option.kind {
+                Kind::Select(select) => select.current.clone(),
+                _ => None,
+            });
+            option.or_else(|| list.as_ref().and_then(|list| list.current.clone()))
+        };
+        let config = self.config.iter().flatten().filter_map(|option| {
+            let value = match &option.kind {
+                Kind::Select(select) => OptionValue::Text(select.current.clone()?),
+                Kind::Boolean(current) => OptionValue::Flag((*current)?),
+                Kind::Other => return None,
+            };
+            Some((option.id.clone(), value))
+        });
+        Current {
+            mode: selected("mode", &self.modes),
+            model: selected("model", &self.models),
+            config_options: config.collect(),
+        }
+    }
+
+    /// The first option of a category; where none says its category, that with the category's name as its id.
+    fn of_category(&self, category: &str) -> Option<&ConfigOption> {
+        let all = || self.config.iter().flatten();
+        let named = || all().find(|option| option.category.is_none() && option.id == category);
+        all().find(|option| option.category.as_deref() == Some(category)).or_else(named)
+    }
+
+    /// Whether there was a list of options; it is always all of them.
+    fn config_options(&mut self, holder: &Value) -> bool {
+        let Some(options) =
+            holder["configOptions"].as_array().filter(|options| options.len() <= MOST_OPTIONS)
+        else {
+            return false;
+        };
+        self.config = Some(options.iter().filter_map(config_option).collect());
+        true
+    }
+}
+
+fn config_option(option: &Value) -> Option<ConfigOption> {
+    let kind = match option["type"].as_str() {
+        Some("select") => Kind::Select(Select {
+            current: text(&option["currentValue"]),
+            values: values(&option["options"]),
+        }),
+        Some("boolean") => Kind::Boolean(option["currentValue"].as_bool()),
+        _ => Kind::Other,
+    };
+    Some(ConfigOption { id: text(&option["id"])?, category: text(&option["category"]), kind })
+}
+
+/// The values of a select, which may stand in groups.
+fn values(options: &Value) -> Option<Vec<Named>> {
+    let mut found = Vec::new();
+    for entry in options.as_array()? {
+        let group = entry["options"].as_array();
+        for value in group.into_iter().flatten().chain(group.is_none().then_some(entry)) {
+            found.extend(named(value, "value"));
+            if found.len() > MOST_VALUES {
+                return None;
+            }
+        }
+    }
+    Some(found)
+}
+
+fn select(holder: &Value, list: &str, current: &str, id: &str) -> Option<Select> {
+    let list = holder[list].as_array()?;
+    let values =
+        (list.len() <= MOST_VALUES).then(|| list.iter().filter_map(|value| named(value, id)).collect());
+    Some(Select { current: text(&holder[current]), values })
+}
+
+fn named(value: &Value, id: &str) -> Option<Named> {
+    Some(Named { id: text(&value[id])?, name: text(&value["name"]) })
+}
+
+fn of(select: &Select, value: &str) -> Result<String, Unavailable> {
+    match &select.values {
+        Some(values) if !values.iter().any(|known| known.id == value) => {
+            Err(Unavailable::Value(values.clone()))
+        }
+        _ => Ok(value.to_owned()),
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| text.len() <= MAX_TEXT_BYTES).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mode(value: &str) -> Choice {
+        Choice::Mode { value: value.to_owned() }
+    }
+
+    fn model(value: &str) -> Choice {
+        Choice::Model { value: value.to_owned() }
+    }
+
+    fn config(id: &str, value: OptionValue) -> Choice {
+        Choice::ConfigOption { config_id: id.to_owned(), value }
+    }
+
+    fn words(text: &str) -> OptionValue {
+        OptionValue::Text(text.to_owned())
+    }
+
+    fn opened(result: &Value) -> Offer {
+        let mut offer = Offer::default();
+        offer.opened(result, true);
+        offer
+    }
+
+    /// Everything, in both ways at the same time, as some agents have it.
+    fn everything() -> Value {
+        json!({
+            "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "legacy"}]},
+            "models": {"currentModelId": "old", "availableModels": [{"modelId": "old"}]},
+            "configOptions": [
+                {"id": "permissions", "category": "mode", "type": "select", "currentValue": "ask",
+                 "options": [{"value": "ask", "name": "Ask"}, {"value": "plan", "name": "Plan"}]},
+                {"id": "llm", "category": "model", "type": "select", "currentValue": "a", "options": [
+                    {"group": "one", "name": "One", "options": [{"value": "a", "name": "A"}]},
+                    {"group": "two", "name": "Two", "options": [{"value": "b", "name": "B"}]}]},
+                {"id": "fast", "type": "boolean", "currentValue": false},
+                {"id": "depth", "type": "slider", "currentValue": 7},
+                {"type": "select"}, 5,
+            ],
+        })
+    }
+
+    #[test]
+    fn a_config_option_of_the_category_wins_over_the_older_list() {
+        let mut offer = opened(&everything());
+        assert_eq!(offer.setter(&mode("plan")), Ok(Setter::Config("permissions".into(), words("plan"))));
+        assert_eq!(offer.setter(&model("b")), Ok(Setter::Config("llm".into(), words("b"))));
+        let Err(Unavailable::Value(values)) = offer.setter(&mode("legacy")) else { panic!() };
+        assert_eq!(values.iter().map(|value| value.id.as_str()).collect::<Vec<_>>(), ["ask", "plan"]);
+        let current = offer.current();
+        assert_eq!((current.mode.as_deref(), current.model.as_deref()), (Some("ask"), Some("a")));
+        assert_eq!(current.config_options["fast"], OptionValue::Flag(false));
+        offer.set(&Setter::Config("llm".into(), words("b")), &Value::Null);
+        assert_eq!(offer.current().model.as_deref(), Some("b"));
+        // The complete list of the answer counts.
+        offer.set(&Setter::Config("llm".into(), words("b")), &json!({"configOptions": []}));
+        assert_eq!(offer.current().model.as_deref(), Some("old"));
+    }
+
+    #[test]
+    fn older_agents_have_modes_and_models_alone() {
+        let all = everything();
+        let mut offer = opened(&json!({"modes": all["modes"], "models": all["models"]}));
+        assert_eq!(offer.setter(&mode("legacy")), Ok(Setter::Mode("legacy".into())));
+        assert_eq!(offer.setter(&model("old")), Ok(Setter::Model("old".into())));
+        assert!(matches!(offer.setter(&model("new")), Err(Unavailable::Value(_))));
+        assert_eq!(offer.setter(&config("fast", words("true"))), Err(Unavailable::Option(vec![])));
+        offer.updated(&json!({"currentModeId": "legacy"}));
+        assert_eq!(offer.current().mode.as_deref(), Some("legacy"));
+    }
+
+    #[test]
+    fn values_take_the_form_that_the_option_has() {
+        let offer = opened(&everything());
+        let fast = |value| offer.setter(&config("fast", value));
+        assert_eq!(fast(words("true")), Ok(Setter::Config("fast".into(), OptionValue::Flag(true))));
+        assert_eq!(fast(OptionValue::Flag(true)), Ok(Setter::Config("fast".into(), OptionValue::Flag(true))));
+        assert!(matches!(fast(words("yes")), Err(Unavailable::Value(_))));
+        assert_eq!(
+            offer.setter(&config("depth", words("9"))),
+            Ok(Setter::Config("depth".into(), words("9")))
+        );
+        let Err(Unavailable::Option(known)) = offer.setter(&config("none", words("x"))) else { panic!() };
+        assert_eq!(known, ["permissions", "llm", "fast", "depth"]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_to_the_agent() {
+        let mut offer = Offer::default();
+        offer.opened(&Value::Null, false);
+        assert_eq!(offer.setter(&mode("x")), Ok(Setter::Mode("x".into())));
+        assert_eq!(offer.setter(&model("x")), Ok(Setter::Model("x".into())));
+        assert_eq!(offer.setter(&config("a", words("x"))), Ok(Setter::Config("a".into(), words("x"))));
+        offer.opened(&json!({}), true);
+        assert_eq!(offer.setter(&mode("x")), Err(Unavailable::Option(vec![])));
+        let many: Vec<Value> = (0..=MOST_VALUES).map(|n| json!({"value": n.to_string()})).collect();
+        offer.updated(&json!({"configOptions": [{"id": "a", "type": "select", "options": many}]}));
+        assert!(offer.setter(&config("a", words("anything"))).is_ok());
+    }
+}

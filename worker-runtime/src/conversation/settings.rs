@@ -1,0 +1,183 @@
+//! The options of the session that somebody chose: set one after the other, before a new session counts as ready, and
+//! later when the daemon says so. Each outcome is written down.
+
+use std::collections::VecDeque;
+
+use serde_json::value::RawValue;
+use subagent_protocol::error::{Code, Error};
+use subagent_protocol::frame::Refusal;
+use subagent_protocol::options::{Choice, Options, PATIENCE};
+use subagent_protocol::record::{OptionSet, RecordType};
+
+use super::handshake::Opened;
+use super::{Conversation, Cx, State, Storage, Timer, errors};
+use crate::acp::message::Outcome;
+use crate::acp::options::{Offer, Setter};
+use crate::acp::outgoing::Kind;
+use crate::acp::{requests, results};
+
+/// More options may not wait.
+const MOST_WAITING: usize = 256;
+/// A longer answer is not kept; what is set then is in the record all the same.
+const MOST_RESULT_BYTES: usize = 1024 * 1024;
+
+/// An option that is to be set.
+struct Wish {
+    choice: Choice,
+    /// For which command; `None` before the session is ready.
+    request: Option<String>,
+}
+
+/// The one that the agent was asked to set.
+struct Asked {
+    rpc: u64,
+    wish: Wish,
+    setter: Setter,
+}
+
+/// All of them, and what the agent offers.
+#[derive(Default)]
+pub(super) struct Settings {
+    pub(super) offer: Offer,
+    waiting: VecDeque<Wish>,
+    asked: Option<Asked>,
+}
+
+impl Conversation {
+    /// There is a session; what was chosen of it is set before it is ready.
+    pub(super) fn session_opened(&mut self, opened: Opened, cx: &mut Cx<'_>) {
+        cx.clear_timer(Timer::Startup);
+        let wishes = self.config.options.choices().into_iter().map(|choice| Wish { choice, request: None });
+        self.settings.waiting.extend(wishes);
+        self.state = State::Applying(opened);
+        self.next_setting(cx);
+    }
+
+    /// The daemon wants options set.
+    pub(super) fn set_options(&mut self, request: &str, options: &Options) -> Result<(), Refusal> {
+        let choices = options.choices();
+        if !matches!(self.state, State::Ready { .. }) {
+            return Err(Refusal::NotReady);
+        }
+        if self.storage == Storage::Full {
+            return Err(Refusal::StorageFull);
+        }
+        if self.settings.waiting.len() + choices.len() > MOST_WAITING {
+            return Err(Refusal::TooMany);
+        }
+        let wishes = choices.into_iter().map(|choice| Wish { choice, request: Some(request.to_owned()) });
+        self.settings.waiting.extend(wishes);
+        Ok(())
+    }
+
+    /// Has the next option set, unless one is on its way.
+    pub(super) fn next_setting(&mut self, cx: &mut Cx<'_>) {
+        while self.settings.asked.is_none() {
+            let session = match &self.state {
+                State::Ready { session, .. } => session.id.clone(),
+                State::Applying(opened) => opened.id.clone(),
+                _ => return,
+            };
+            let Some(wish) = self.settings.waiting.pop_front() else {
+                return self.ready(cx);
+            };
+            match self.settings.offer.setter(&wish.choice) {
+                Ok(setter) => {
+                    let rpc = self.rpc();
+                    cx.send(Kind::Plain, requests::set(rpc, &session, &setter));
+                    cx.set_timer_to(Timer::Option, PATIENCE);
+                    self.settings.asked = Some(Asked { rpc, wish, setter });
+                }
+                Err(unavailable) => {
+                    let error = errors::option_unavailable(&wish.choice, &unavailable);
+                    self.not_set(wish, None, error, cx);
+                }
+            }
+        }
+    }
+
+    /// Whether this request is the one that is waited for.
+    pub(super) fn awaits_option(&self) -> Option<u64> {
+        self.settings.asked.as_ref().map(|asked| asked.rpc)
+    }
+
+    pub(super) fn option_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let Some(Asked { wish, setter, .. }) = self.settings.asked.take() else { return };
+        cx.clear_timer(Timer::Option);
+        match outcome {
+            Outcome::Result(raw) => {
+                self.settings.offer.set(&setter, &results::value(raw));
+                self.record_option(&wish, Some(&setter), Ok(raw), cx);
+            }
+            Outcome::Error(error) => {
+                let error = errors::option_rejected(&wish.choice, setter.method(), &results::value(error));
+                self.not_set(wish, Some(&setter), error, cx);
+            }
+        }
+        self.next_setting(cx);
+    }
+
+    pub(super) fn option_timeout(&mut self, cx: &mut Cx<'_>) {
+        let Some(Asked { wish, setter, .. }) = self.settings.asked.take() else { return };
+        let error =
+            errors::option_timeout(&wish.choice, setter.method(), PATIENCE.as_secs(), &cx.tail.text());
+        self.not_set(wish, Some(&setter), error, cx);
+        self.next_setting(cx);
+    }
+
+    /// What the agent says of the worker's session of its own accord.
+    pub(super) fn option_updated(&mut self, params: &RawValue) {
+        self.settings.offer.updated(&results::value(params)["update"]);
+    }
+
+    /// What waits for an agent that is being ended is not set any more.
+    pub(super) fn drop_settings(&mut self, cx: &mut Cx<'_>) {
+        cx.clear_timer(Timer::Option);
+        let asked = self.settings.asked.take();
+        let mut open: Vec<Wish> = asked.into_iter().map(|asked| asked.wish).collect();
+        open.extend(std::mem::take(&mut self.settings.waiting));
+        let mut told: Vec<String> = Vec::new();
+        for wish in open {
+            let Some(request) = wish.request.clone().filter(|request| !told.contains(request)) else {
+                continue;
+            };
+            told.push(request);
+            let error =
+                Error::new(Code::BackendUnavailable, "the agent was ended before it had set the option");
+            self.record_option(&wish, None, Err(errors::of_option(error.retryable(), &wish.choice)), cx);
+        }
+    }
+
+    /// An option was not set: the rest of what was wanted with it is not tried.
+    fn not_set(&mut self, wish: Wish, setter: Option<&Setter>, error: Error, cx: &mut Cx<'_>) {
+        self.settings.waiting.retain(|other| other.request != wish.request);
+        self.record_option(&wish, setter, Err(error.clone()), cx);
+        if wish.request.is_none() {
+            self.fail_start(error, cx);
+        }
+    }
+
+    fn record_option(
+        &self,
+        wish: &Wish,
+        setter: Option<&Setter>,
+        outcome: Result<&RawValue, Error>,
+        cx: &mut Cx<'_>,
+    ) {
+        let more = self.settings.waiting.iter().any(|other| other.request == wish.request);
+        let (result, error) = match outcome {
+            Ok(raw) => (Some(raw).filter(|raw| raw.get().len() <= MOST_RESULT_BYTES), None),
+            Err(error) => (None, Some(error)),
+        };
+        let body = OptionSet {
+            choice: wish.choice.clone(),
+            method: setter.map(|setter| setter.method().to_owned()),
+            request: wish.request.clone(),
+            last: error.is_some() || !more,
+            result: result.map(ToOwned::to_owned),
+            error,
+            current: self.settings.offer.current(),
+        };
+        cx.record(RecordType::OptionSet, None, &body);
+    }
+}
