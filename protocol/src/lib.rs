@@ -5,6 +5,7 @@
 //! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
 
 pub mod api;
+pub mod ask;
 pub mod bytes64;
 pub mod clean;
 pub mod codec;

@@ -21,6 +21,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerNotFound
         | Code::EventNotFound
         | Code::ApprovalNotFound
+        | Code::SessionNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -44,6 +45,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BackendPermissionDenied
         | Code::BackendProtocolError
         | Code::BackendRpcError
+        | Code::AuthRequired
+        | Code::AgentMethodUnsupported
         | Code::BackendRuntimeError
         | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
         Code::DaemonNotRunning => StatusCode::SERVICE_UNAVAILABLE,

@@ -95,7 +95,8 @@ pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
 }
 
-fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
+/// Any request.
+pub(crate) fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
     line(&Request { jsonrpc: "2.0", id, method, params })
 }
 

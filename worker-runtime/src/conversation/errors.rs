@@ -22,7 +22,7 @@ const NOT_FOUND: i32 = 127;
 /// Exit status of a shell or of `env` that may not run the program.
 const NOT_EXECUTABLE: i32 = 126;
 
-pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
+pub(crate) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
     use nix::libc::{E2BIG, EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM};
     let (code, category, action) = match errno {
         ENOENT | ENOTDIR | ENOEXEC | ELOOP | E2BIG => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
@@ -36,7 +36,7 @@ pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Err
 
 /// What every failed start tells, as far as the error does not say it better. Nothing was asked of the agent yet, so
 /// trying again can repeat nothing.
-pub(super) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
+pub(crate) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
     for (key, value) in [
         ("command", shorten::value(&json!(command), MOST_BYTES)),
         ("error", shorten::text(&error.message, MOST_BYTES).into()),
@@ -53,7 +53,7 @@ pub(super) fn at_start(mut error: Error, command: &[String], tail: &str) -> Erro
     error
 }
 
-pub(super) fn exited_at_start(command: &[String], exit: Exit) -> Error {
+pub(crate) fn exited_at_start(command: &[String], exit: Exit) -> Error {
     let (code, category, action) = match exit.code {
         Some(NOT_FOUND) => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
         Some(NOT_EXECUTABLE) => (Code::BackendPermissionDenied, "permission", CHECK_PERMISSION),
@@ -73,7 +73,18 @@ pub(super) fn startup_timeout(command: &[String], method: &str, phase: &str, sec
         .with("phase", phase)
 }
 
-pub(super) fn foreign_version(version: &Value) -> Error {
+/// A request of its own deadline was not answered; `phase` is what it was part of.
+pub(crate) fn no_answer(command: &[String], method: &str, phase: &str, seconds: f64) -> Error {
+    let message = format!("the agent did not answer {method} within {seconds} s (phase {phase})");
+    let action = "Read the agent's last lines in logTail, and run the launcher's command by hand: it must speak ACP on \
+                  standard input and output. If it only needs longer, raise the launcher's timeouts.";
+    started(Error::new(Code::BackendTimeout, message), command, "timeout", action)
+        .with("method", method)
+        .with("timeoutSeconds", seconds)
+        .with("phase", phase)
+}
+
+pub(crate) fn foreign_version(version: &Value) -> Error {
     let version = &shorten::value(version, 256);
     Error::new(
         Code::BackendProtocolError,
@@ -86,14 +97,14 @@ pub(super) fn foreign_version(version: &Value) -> Error {
     .recommend("Use a version of the agent that speaks ACP version 1.")
 }
 
-pub(super) fn no_session_id(response: &str) -> Error {
+pub(crate) fn no_session_id(response: &str) -> Error {
     Error::new(Code::BackendProtocolError, "the agent answered session/new without a usable sessionId")
         .with("method", "session/new")
         .with("response", excerpt(response))
         .recommend("Report this to the agent's authors: ACP requires sessionId, a text; here it may have 4,096 bytes.")
 }
 
-pub(super) fn rpc(method: &str, error: &Value) -> Error {
+pub(crate) fn rpc(method: &str, error: &Value) -> Error {
     Error::new(Code::BackendRpcError, format!("the agent rejected {method}: {}", results::error_text(error)))
         .with("method", method)
         .with("error", shorten::value(error, MOST_BYTES))
@@ -114,7 +125,7 @@ pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
 }
 
-pub(super) fn pipe_closed_at_start() -> Error {
+pub(crate) fn pipe_closed_at_start() -> Error {
     pipe_closed("initialize").recommend(READ_STDERR)
 }
 

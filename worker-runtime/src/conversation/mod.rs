@@ -8,7 +8,7 @@ mod approvals;
 mod commands;
 mod effects;
 mod ending;
-mod errors;
+pub(crate) mod errors;
 mod handshake;
 mod inbound;
 mod turn;
