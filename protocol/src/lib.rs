@@ -14,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod fields;
 pub mod frame;
+pub mod handshake;
 pub mod ids;
 pub mod json;
 #[cfg(feature = "openapi")]

@@ -143,7 +143,7 @@ fn choose<'a>(
 }
 
 /// The same, if it can be started here.
-fn runnable(
+pub(super) fn runnable(
     (launcher, resolved): (&model::Launcher, ResolvedLauncher),
 ) -> Result<(&model::Launcher, ResolvedLauncher)> {
     let name = &resolved.name;
@@ -197,6 +197,8 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timeouts = Timeouts {
         startup_ms: millis(launcher.timeouts.startup),
+        initialize_ms: launcher.timeouts.initialize.map(millis),
+        session_ms: launcher.timeouts.session.map(millis),
         turn_ms: launcher.timeouts.turn.map(millis),
         cancel_grace_ms: millis(launcher.timeouts.cancel_grace),
         ..Timeouts::default()
@@ -212,7 +214,7 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
 }
 
 /// What an agent of this launcher inherits from the caller.
-pub(super) fn environment(
+pub(crate) fn environment(
     context: &Context,
     launcher: &model::Launcher,
     cwd: &Path,
@@ -225,7 +227,7 @@ pub(super) fn environment(
 }
 
 /// The file mode creation mask. It can only be read by setting it; nothing else runs here that makes files meanwhile.
-fn current_umask() -> Mode {
+pub(crate) fn current_umask() -> Mode {
     let mask = umask(Mode::from_bits_truncate(0o077));
     umask(mask);
     mask

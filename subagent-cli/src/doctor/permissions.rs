@@ -19,7 +19,7 @@ const PARENTS: &str = "permissions.parents";
 const GITIGNORE: &str = "permissions.gitignore";
 
 /// What is ours in a state dir; a user's own folder may hold more.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "state.db",
     "state.db-wal",
     "state.db-shm",
@@ -30,6 +30,7 @@ const OURS: [&str; 10] = [
     "logs",
     "runtimes",
     "handoffs",
+    "launchers",
 ];
 const OTHERS: u32 = 0o077;
 const OTHERS_MAY_WRITE: u32 = 0o002;
@@ -171,7 +172,8 @@ fn files(facts: &Facts) -> Vec<Finding> {
 fn kind(path: &Path) -> Option<Finding> {
     let meta = fs::symlink_metadata(path).ok().filter(|meta| !meta.is_symlink())?;
     let name = path.file_name()?.to_string_lossy();
-    let folder = ["logs", "runtimes", "handoffs"].contains(&&*name) || name.starts_with(REPLACED_RUNTIMES);
+    let folder = ["logs", "runtimes", "handoffs", "launchers"].contains(&&*name)
+        || name.starts_with(REPLACED_RUNTIMES);
     let fits = if folder { meta.is_dir() } else { meta.is_file() };
     let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
     let seen = format!("{} is not a {}", path.display(), if folder { "folder" } else { "file" });

@@ -7,6 +7,7 @@ use subagent_protocol::Code;
 pub(super) const fn status(code: Code) -> StatusCode {
     match code {
         Code::InvalidInput
+        | Code::TerminalRequired
         | Code::InvalidArgument
         | Code::InvalidApprovalDecision
         | Code::ConfigParseError

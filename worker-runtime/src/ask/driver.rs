@@ -398,7 +398,8 @@ impl Driver {
     }
 
     fn deliver_if_drained(&mut self) {
-        let drained = self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
+        let drained =
+            self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
         match self.exit {
             Some(exit) if drained => {
                 self.exit = None;

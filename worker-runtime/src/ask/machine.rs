@@ -301,7 +301,8 @@ impl Machine {
         let line = match line {
             Line::Whole(line) => line,
             Line::TooLong { bytes, crc, head } => {
-                let described = noise::describe(subagent_protocol::record::NoiseReason::TooLong, bytes, crc, head);
+                let described =
+                    noise::describe(subagent_protocol::record::NoiseReason::TooLong, bytes, crc, head);
                 self.first_noise.get_or_insert(described.head);
                 return;
             }
@@ -374,7 +375,8 @@ impl Machine {
     }
 
     fn initialized(&mut self, result: Value, cx: &mut Cx<'_>) {
-        let foreign = (!results::speaks_v1(&result)).then(|| errors::foreign_version(&result["protocolVersion"]));
+        let foreign =
+            (!results::speaks_v1(&result)).then(|| errors::foreign_version(&result["protocolVersion"]));
         self.capabilities = result["agentCapabilities"].clone();
         self.answer.initialize = Some(result);
         if let Some(error) = foreign {
@@ -421,11 +423,15 @@ impl Machine {
         match (method, named) {
             (Some(method), _) if LoginKind::of(method).is_some() => Ok((*method).clone()),
             (Some(method), _) => Err(wrong(
-                format!("the way to log in {} is of a type that is not known: {}", method["id"], method["type"]),
+                format!(
+                    "the way to log in {} is of a type that is not known: {}",
+                    method["id"], method["type"]
+                ),
                 "Choose another one with --method, or log in with the agent's own command.",
             )),
-            (None, _) if methods.is_empty() => Err(unsupported("authenticate")
-                .recommend("Log in with the agent's own command, or put its API key into the launcher's env.")),
+            (None, _) if methods.is_empty() => Err(unsupported("authenticate").recommend(
+                "Log in with the agent's own command, or put its API key into the launcher's env.",
+            )),
             (None, Some(named)) => Err(wrong(
                 format!("the agent offers no way to log in with the id {:?}", shorten::text(named, 200)),
                 "Choose one of those in authMethods with --method.",

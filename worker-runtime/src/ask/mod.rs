@@ -37,7 +37,10 @@ fn read() -> io::Result<Ask> {
     let ask: Ask = serde_json::from_slice(&line)
         .map_err(|error| invalid(format!("standard input is no question (column {})", error.column())))?;
     if ask.protocol < OLDEST_PROTOCOL {
-        return Err(invalid(format!("the command line speaks protocol {}: use binaries of one version", ask.protocol)));
+        return Err(invalid(format!(
+            "the command line speaks protocol {}: use binaries of one version",
+            ask.protocol
+        )));
     }
     Ok(ask)
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-use subagent_protocol::ask::{Answer, Deadlines, Question};
 use subagent_protocol::Code;
+use subagent_protocol::ask::{Answer, Deadlines, Question};
 
 use super::machine::{Action, Cx, Input, Machine};
 use crate::acp::lines::Line;
