@@ -46,6 +46,13 @@ pub struct RuntimeStart {
     pub agent: AgentCommand,
     /// The session to restore.
     pub session: Option<String>,
+    /// Whether the start fails when it cannot be restored, instead of going on with a new one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume_only: bool,
+    /// What the last starts came to that failed while they restored it. After one, an agent that does not answer is
+    /// asked for a new session in the same start; after more, it is asked for a new one at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restore_failures: Vec<String>,
     /// Deadlines.
     pub timeouts: Timeouts,
     /// Limits.

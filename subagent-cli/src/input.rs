@@ -80,6 +80,7 @@ pub const WORKER_START: &[Field] = &[
     field("label", &["label"], Shape::Text),
     field("controllerId", &["controller_id"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
+    field("resume", &["resume"], Shape::Text),
 ];
 
 /// A checked object: every key that is left holds what its shape says.

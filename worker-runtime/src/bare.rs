@@ -112,6 +112,8 @@ impl Runtime {
     ) -> (Self, Work) {
         let config = Config {
             session: setup.session.clone(),
+            resume_only: false,
+            restore_failures: Vec::new(),
             cwd: "/workspace".to_owned(),
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,

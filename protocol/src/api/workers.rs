@@ -60,6 +60,9 @@ pub struct StartWorker {
     /// Start no agent: the worker is idle at once. Its first message that is not simulated starts one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_mode: bool,
+    /// A session of the agent to take up; the start fails if the agent cannot or does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
 }
 
 /// A worker, as `worker.started`, `worker.listed` and `worker.shown` have it.

@@ -37,6 +37,8 @@ pub(super) struct Wanted {
     pub(super) label: String,
     pub(super) controller_id: Option<String>,
     pub(super) debug_mode: bool,
+    /// The session to take up.
+    pub(super) resume: Option<String>,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -49,6 +51,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
+        resume: either(args.resume, "resume"),
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -75,8 +78,26 @@ impl Prepared {
 
     /// Starts the worker and gives the data of `worker.started`.
     pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
-        client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await
+        let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
+        match &self.request.resume {
+            Some(session) if data["sessionId"] != *session => Err(not_resumed(client, &data).await),
+            _ => Ok(data),
+        }
     }
+}
+
+/// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one:
+/// nobody has asked for such a worker.
+async fn not_resumed(client: &mut Client, data: &Value) -> Failure {
+    let worker = data["workerId"].as_str().unwrap_or_default();
+    let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
+        Ok(stop) => client.ask(&stop).await.is_ok(),
+        Err(_) => false,
+    };
+    Failure::new(Code::DaemonTooOld, "the daemon is older than this command and cannot take up a session")
+        .with("workerId", worker)
+        .with("stopped", stopped)
+        .recommend("restart the daemon with `subagent daemon restart`, then start the worker again")
 }
 
 /// Chooses and checks what a worker of this workspace is started with.
@@ -119,6 +140,7 @@ pub(super) async fn prepare(
         umask: current_umask().bits(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
+        resume: wanted.resume,
     };
     Ok(Prepared { request, limit: launcher.timeouts.startup + GRACE })
 }

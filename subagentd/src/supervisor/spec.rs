@@ -16,6 +16,9 @@ pub(super) struct Spec {
     pub(super) umask: u32,
     pub(super) nofile: Option<u64>,
     pub(super) environment: Vec<String>,
+    /// The session that its first agent takes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) resume: Option<String>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -32,6 +35,7 @@ impl Spec {
             umask: request.umask,
             nofile: request.nofile,
             environment: names(&request.env),
+            resume: request.resume.clone(),
         }
     }
 

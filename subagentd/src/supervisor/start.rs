@@ -20,6 +20,9 @@ pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
 /// The runtime's own steps, the guard's proof, and the kill of a runtime that does neither.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// The longest id of a session, as a runtime takes it from an agent.
+const MOST_SESSION_BYTES: usize = 4096;
+
 impl Supervisor {
     /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
     ///
@@ -201,6 +204,19 @@ fn check(request: &StartWorker) -> Result<()> {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
     }
+    if let Some(session) = &request.resume {
+        let wrong = match () {
+            () if session.trim().is_empty() => Some("an empty text names no session"),
+            () if session.len() > MOST_SESSION_BYTES => Some("no session has an id as long as that"),
+            () if request.debug_mode => {
+                Some("a worker in debug mode has no agent that could take up a session")
+            }
+            () => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(Error::new(Code::InvalidArgument, wrong).with("field", "resume"));
+        }
+    }
     if !request.cwd.is_absolute() || !request.cwd.is_dir() {
         return Err(Error::new(
             Code::InvalidArgument,
@@ -251,6 +267,7 @@ mod tests {
             umask: 0o77,
             nofile: None,
             debug_mode: false,
+            resume: None,
         }
     }
 

@@ -15,6 +15,7 @@ pub struct Launcher {
     startup_seconds: f64,
     cancel_grace_seconds: f64,
     turn_seconds: Option<f64>,
+    phase_seconds: Option<f64>,
 }
 
 impl Launcher {
@@ -27,6 +28,7 @@ impl Launcher {
             startup_seconds: 30.0,
             cancel_grace_seconds: 1.0,
             turn_seconds: None,
+            phase_seconds: None,
         }
     }
 
@@ -39,6 +41,12 @@ impl Launcher {
     /// From the start to a session (30 s without).
     pub const fn startup_seconds(mut self, seconds: f64) -> Self {
         self.startup_seconds = seconds;
+        self
+    }
+
+    /// For `initialize`, and for each request for a session (as long as the start without).
+    pub const fn phase_seconds(mut self, seconds: f64) -> Self {
+        self.phase_seconds = Some(seconds);
         self
     }
 
@@ -59,6 +67,10 @@ impl Launcher {
         let command = format!("'{}'", self.command);
         let mut timeouts =
             json!({"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds});
+        if let Some(seconds) = self.phase_seconds {
+            timeouts["initializeSeconds"] = seconds.into();
+            timeouts["sessionSeconds"] = seconds.into();
+        }
         if let Some(seconds) = self.turn_seconds {
             timeouts["turnSeconds"] = seconds.into();
         }

@@ -81,6 +81,11 @@ pub(crate) fn cancel(session: &str) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}))
 }
 
+/// `$/cancel_request`: the answer to a request of ours is not wanted any more.
+pub(crate) fn cancel_request(id: u64) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}))
+}
+
 /// The answer to a permission request; `None` says `cancelled`.
 pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     let outcome = match option {

@@ -7,7 +7,7 @@ use subagent_protocol::error::{Code, Error};
 
 use super::Exit;
 use super::handshake::excerpt;
-use crate::acp::results;
+use crate::acp::{requests, results};
 use crate::shorten;
 
 /// At most so much of each thing that the agent or the user chose is in an error, in bytes of JSON: the record of an
@@ -110,9 +110,30 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
         .with("error", shorten::value(error, MOST_BYTES))
 }
 
+/// A session that somebody named was not taken up.
+pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Error {
+    let refused = rpc(method, error);
+    let unsupported = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
+    let code = if unsupported { Code::AgentMethodUnsupported } else { Code::SessionNotFound };
+    let session = shorten::text(session, 200);
+    let message = format!("the agent did not take up the session {session}: {}", results::error_text(error));
+    Error { code, message, ..refused }
+        .with("sessionId", session)
+        .recommend("`subagent session list` shows the sessions of an agent that can list them.")
+}
+
+/// A session that somebody named cannot be taken up by this agent.
+pub(super) fn cannot_resume(session: &str) -> Error {
+    let message = "the agent cannot take up a session: it offers neither session/resume nor session/load";
+    Error::new(Code::AgentMethodUnsupported, message)
+        .with("sessionId", shorten::text(session, 200))
+        .with("method", "session/resume")
+        .recommend("Start the worker without --resume, or use an agent that keeps sessions.")
+}
+
 pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
-    let action = "Log in with the agent's own command, or put its API key into the environment or the launcher's env, \
-                  then start the worker again.";
+    let action = "Log in with `subagent launcher login` or the agent's own command, or put its API key into the \
+                  environment or the launcher's env, then start the worker again.";
     rpc(method, error)
         .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
         .with("reasonCategory", "auth")

@@ -38,6 +38,10 @@ pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 pub(crate) struct Config {
     /// The session to restore.
     pub(crate) session: Option<String>,
+    /// Whether nothing else will do.
+    pub(crate) resume_only: bool,
+    /// What the last starts came to that failed while they restored it.
+    pub(crate) restore_failures: Vec<String>,
     /// Where the agent works.
     pub(crate) cwd: String,
     /// Program and arguments, for errors.
@@ -126,7 +130,7 @@ impl Conversation {
     /// Takes one input.
     pub(crate) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
         match input {
-            Input::Begin => cx.set_timer(Timer::Startup, self.config.timeouts.startup_ms),
+            Input::Begin => self.begin(cx),
             Input::AgentStarted(started) => self.agent_started(&started, cx),
             Input::SpawnFailed { errno, message } => self.spawn_failed(errno, &message, cx),
             Input::Line(line) => self.line(line, cx),
@@ -143,6 +147,7 @@ impl Conversation {
     fn timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Startup => self.startup_timeout(cx),
+            Timer::Phase => self.phase_timeout(cx),
             Timer::Replay => self.replay_paused(cx),
             Timer::Turn => self.turn_timeout(cx),
             Timer::CancelGrace => self.cancel_ignored(cx),

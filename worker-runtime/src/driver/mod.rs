@@ -165,6 +165,8 @@ impl Driver {
         watch.add_folders_of(&start.directory);
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
+            resume_only: start.resume_only,
+            restore_failures: start.restore_failures.clone(),
             cwd: start.agent.cwd.to_string_lossy().into_owned(),
             command: std::iter::once(&start.agent.program).chain(&start.agent.args).cloned().collect(),
             timeouts: start.timeouts,

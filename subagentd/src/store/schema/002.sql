@@ -17,3 +17,6 @@ INSERT INTO meta SELECT 'worker_key', coalesce(max(id), 0) FROM workers;
 -- What is deleted is found by these.
 CREATE INDEX approvals_of_worker ON approvals (worker);
 CREATE INDEX requests_by_age ON requests (created_at);
+
+-- What the last starts came to that failed while they restored the session, as a list in JSON; none since the last session.
+ALTER TABLE workers ADD COLUMN restore_failures TEXT;

@@ -2,6 +2,7 @@
 
 mod login;
 mod probe;
+mod resume;
 mod sessions;
 
 use serde_json::Value;
