@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use subagent_protocol::ask::{Answer, Deadlines, LoginKind, PhaseTime, Question};
 use subagent_protocol::{Code, Error};
 
+use super::methods::unsupported;
 use super::requests as ask_requests;
 use crate::acp::lines::Line;
 use crate::acp::message::{self, Message, Outcome};
@@ -21,8 +22,6 @@ const MOST_PAGES: usize = 100;
 const MOST_SESSIONS: usize = 10_000;
 /// So much of what an agent says of its sessions is kept, in bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// More ways to log in are not quoted in an error.
-const MOST_METHODS: usize = 50;
 
 /// What happened.
 #[derive(Debug)]
@@ -124,7 +123,7 @@ pub(super) struct Machine {
     /// Program and arguments, for errors.
     command: Vec<String>,
     state: State,
-    answer: Answer,
+    pub(super) answer: Answer,
     capabilities: Value,
     next_rpc: u64,
     /// When the present phase began, in milliseconds.
@@ -407,60 +406,6 @@ impl Machine {
         }
     }
 
-    /// The way to log in that was named, or the only one.
-    fn choose(&self, named: Option<&str>) -> Result<Value, Error> {
-        let methods = self.methods();
-        let method = match named {
-            Some(named) => methods.iter().find(|method| method["id"] == named),
-            None if methods.len() == 1 => methods.first(),
-            None => None,
-        };
-        let wrong = |message: String, action: &str| {
-            Error::new(Code::InvalidArgument, message)
-                .with("authMethods", self.methods_told())
-                .recommend(action)
-        };
-        match (method, named) {
-            (Some(method), _) if LoginKind::of(method).is_some() => Ok((*method).clone()),
-            (Some(method), _) => Err(wrong(
-                format!(
-                    "the way to log in {} is of a type that is not known: {}",
-                    method["id"], method["type"]
-                ),
-                "Choose another one with --method, or log in with the agent's own command.",
-            )),
-            (None, _) if methods.is_empty() => Err(unsupported("authenticate").recommend(
-                "Log in with the agent's own command, or put its API key into the launcher's env.",
-            )),
-            (None, Some(named)) => Err(wrong(
-                format!("the agent offers no way to log in with the id {:?}", shorten::text(named, 200)),
-                "Choose one of those in authMethods with --method.",
-            )),
-            (None, None) => Err(wrong(
-                format!("the agent offers {} ways to log in", methods.len()),
-                "Choose one of those in authMethods with --method.",
-            )),
-        }
-    }
-
-    fn methods(&self) -> Vec<&Value> {
-        let list = self.answer.initialize.as_ref().and_then(|result| result["authMethods"].as_array());
-        list.into_iter().flatten().filter(|method| method["id"].is_string()).collect()
-    }
-
-    /// The ways to log in, short enough for an error.
-    fn methods_told(&self) -> Value {
-        let told = |method: &&Value| {
-            let text = |key: &str| match method[key].as_str() {
-                Some(text) => Value::from(shorten::text(text, 500)),
-                None => Value::Null,
-            };
-            let kind = if method["type"].is_null() { "agent".into() } else { text("type") };
-            json!({"id": text("id"), "name": text("name"), "description": text("description"), "type": kind})
-        };
-        self.methods().iter().take(MOST_METHODS).map(told).collect()
-    }
-
     fn session_made(&mut self, result: Value, raw: &str, cx: &mut Cx<'_>) {
         let id = results::session_id(&result).map(str::to_owned);
         self.answer.session = Some(result);
@@ -550,10 +495,4 @@ const NOT_FOUND: i64 = -32002;
 /// An object, or anything that says more than no.
 fn offered(capability: &Value) -> bool {
     !matches!(capability, Value::Null | Value::Bool(false))
-}
-
-fn unsupported(method: &str) -> Error {
-    Error::new(Code::AgentMethodUnsupported, format!("the agent does not offer {method}"))
-        .with("method", method)
-        .recommend("Use the agent's own command for it, or a version of the agent that offers it.")
 }

@@ -5,6 +5,7 @@
 
 mod driver;
 mod machine;
+mod methods;
 mod requests;
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,5 @@
+//! Single questions to an agent, without any process.
+
 use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{Answer, Deadlines, Question};

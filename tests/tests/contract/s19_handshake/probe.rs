@@ -236,7 +236,7 @@ fn nothing_is_left_of_a_probe_that_is_killed() {
     for method in ["initialize", "session/new"] {
         let sandbox = scripted(&["--hang", method]);
         for victim in ["subagent", "subagent-runtime"] {
-            let mut running = sandbox.subagent(&PROBE).spawn();
+            let running = sandbox.subagent(&PROBE).spawn();
             let agent = || {
                 sandbox
                     .processes()
