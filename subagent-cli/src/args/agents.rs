@@ -23,10 +23,16 @@ pub struct LauncherProbe {
     #[arg(long)]
     pub handshake: bool,
     /// How long each phase of the handshake may take [default: the launcher's]
-    #[arg(long, alias = "timeout", value_name = "SECONDS", value_parser = numbers::seconds)]
+    #[arg(
+        long,
+        alias = "timeout",
+        value_name = "SECONDS",
+        requires = "handshake",
+        value_parser = numbers::seconds
+    )]
     pub timeout_seconds: Option<f64>,
     /// Where the agent makes its session [default: an empty folder]
-    #[arg(long, value_name = "PATH", value_parser = path())]
+    #[arg(long, value_name = "PATH", requires = "handshake", value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Which config file.
     #[command(flatten)]

@@ -259,7 +259,11 @@ fn an_environment_without_what_the_launcher_sets_is_not_sent() {
     reboot(&sandbox);
     let config = fs::read_to_string(sandbox.config_file()).unwrap();
     fs::write(sandbox.config_file(), "{}").unwrap();
-    let events = sandbox.events(&worker);
+    // As above: the loss is told at some time after the start.
+    let events = wait_until("the loss to be told", Duration::from_secs(20), || {
+        let events = sandbox.events(&worker);
+        events.last().is_some_and(|event| event["type"] == "worker.lost").then_some(events)
+    });
     for args in [vec!["send", "--worker-id", &worker, "--text", "hello"], vec!["worker", "restart", &worker]]
     {
         let error = sandbox.run(&args).error("ENV_REQUIRED");
