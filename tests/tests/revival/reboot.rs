@@ -12,10 +12,16 @@ use super::agent::{of_type, sandbox, say, works};
 
 /// As if the machine had been started anew.
 fn reboot(sandbox: &Sandbox) {
-    let running = sandbox.processes();
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        running.iter().for_each(|process| process.signal(signal));
-    }
+    // Who is stopped starts nothing any more; what it started a moment before is found by the next look.
+    let pids = |running: &[subagent_tests::harness::process::Process]| {
+        running.iter().map(|process| process.pid).collect::<Vec<_>>()
+    };
+    let running = wait_until("everything to stand still", Duration::from_secs(20), || {
+        let running = sandbox.processes();
+        running.iter().for_each(|process| process.signal(Signal::SIGSTOP));
+        (pids(&running) == pids(&sandbox.processes())).then_some(running)
+    });
+    running.iter().for_each(|process| process.signal(Signal::SIGKILL));
     wait_until("everything to be gone", Duration::from_secs(20), || {
         sandbox.processes().is_empty().then_some(())
     });
