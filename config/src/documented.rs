@@ -21,6 +21,8 @@ const KEYS: &[&str] = &[
     "launchers.*.env",
     "launchers.*.timeouts",
     "launchers.*.timeouts.startupSeconds",
+    "launchers.*.timeouts.initializeSeconds",
+    "launchers.*.timeouts.sessionSeconds",
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
     "mcpServers",

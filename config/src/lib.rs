@@ -12,6 +12,7 @@ pub mod environment;
 pub mod error;
 pub mod file;
 mod file_system;
+pub mod handshakes;
 pub mod init;
 pub mod launcher;
 mod markers;

@@ -104,6 +104,10 @@ impl fmt::Debug for Launcher {
 pub struct Timeouts {
     /// From the start of the process to a session; at least a second.
     pub startup: Duration,
+    /// From the start of the process to its answer to `initialize`; `None` is as long as `startup`.
+    pub initialize: Option<Duration>,
+    /// One request for a session; `None` is as long as `startup`.
+    pub session: Option<Duration>,
     /// Longest turn; `None` is no limit.
     pub turn: Option<Duration>,
     /// How long a cancelled turn may take to end by itself.
@@ -112,7 +116,13 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { startup: Duration::from_secs(60), turn: None, cancel_grace: Duration::from_secs(10) }
+        Self {
+            startup: Duration::from_secs(60),
+            initialize: None,
+            session: None,
+            turn: None,
+            cancel_grace: Duration::from_secs(10),
+        }
     }
 }
 

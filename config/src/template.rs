@@ -9,6 +9,7 @@ mod tests {
     use crate::file;
     use crate::model::{Config, Launcher, Timeouts};
     use std::path::Path;
+    use std::time::Duration;
 
     fn template() -> Config {
         file::parse(Path::new("template.yaml"), TEMPLATE.as_bytes()).unwrap()
@@ -22,12 +23,12 @@ mod tests {
             "roleHints:",
             "defaults:",
             "command: npx",
-            "@zed-industries/codex-acp",
-            "@zed-industries/claude-agent-acp",
+            "\"@zed-industries/codex-acp\"",
+            "\"@zed-industries/claude-agent-acp\"",
             "@google/gemini-cli",
-            "@github/copilot-language-server",
-            "@kirodotdev/cli",
-            "--experimental-acp",
+            "\"@github/copilot-language-server\"",
+            "\"@kirodotdev/cli\"",
+            "\"--experimental-acp\"",
             "command: opencode",
             "- acp",
             "- \"cline\"",
@@ -38,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launchers_are_the_contracts() {
+    fn the_launchers_are_the_contracts_by_their_names_of_today() {
         let lines: Vec<String> = template()
             .launchers
             .iter()
@@ -47,19 +48,34 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "claude-code: npx -y @zed-industries/claude-agent-acp",
+                "claude-code: npx -y @agentclientprotocol/claude-agent-acp",
                 "cline: npx -y cline --acp",
-                "codex: npx -y @zed-industries/codex-acp",
-                "gemini: npx -y @google/gemini-cli --experimental-acp",
-                "github-copilot: npx -y @github/copilot-language-server --acp",
-                "kiro: npx -y @kirodotdev/cli acp",
+                "codex: npx -y @agentclientprotocol/codex-acp",
+                "gemini: npx -y @google/gemini-cli --acp",
+                "github-copilot: npx -y @github/copilot --acp",
+                "kiro: kiro-cli acp",
                 "opencode: opencode acp",
             ]
         );
         for launcher in template().launchers.values() {
-            let bare = Launcher { args: launcher.args.clone(), ..Launcher::new(&launcher.command) };
+            let (args, timeouts) = (launcher.args.clone(), launcher.timeouts);
+            let bare = Launcher { args, timeouts, ..Launcher::new(&launcher.command) };
             assert_eq!(launcher, &bare);
-            assert_eq!(launcher.timeouts, Timeouts::default());
+            // Each phase has a deadline, and the whole start time for both.
+            let (Some(initialize), Some(session)) = (timeouts.initialize, timeouts.session) else {
+                panic!("{launcher:?}")
+            };
+            assert!(initialize < timeouts.startup && session < timeouts.startup, "{launcher:?}");
+            assert!(initialize >= Duration::from_secs(30), "{launcher:?}");
+            assert_eq!(
+                Timeouts {
+                    startup: timeouts.startup,
+                    initialize: Some(initialize),
+                    session: Some(session),
+                    ..Timeouts::default()
+                },
+                timeouts
+            );
         }
     }
 
@@ -83,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_examples_in_its_comments_are_valid_too() {
-        let uncommented = TEMPLATE.replace("    # | ", "    ");
+        let uncommented = TEMPLATE.replace(" # | ", " ");
         assert_ne!(uncommented, TEMPLATE);
         let config = file::parse(Path::new("template.yaml"), uncommented.as_bytes()).unwrap();
         assert!(config.launchers.values().any(|launcher| launcher.timeouts.turn.is_some()));

@@ -103,6 +103,8 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     let Some(given) = object(launcher.get("timeouts"), || field.to_owned())? else { return Ok(timeouts) };
     let get = |key: &str, least: f64| seconds(given.get(key), &format!("{field}.{key}"), least);
     timeouts.startup = get("startupSeconds", 1.0)?.unwrap_or(timeouts.startup);
+    timeouts.initialize = get("initializeSeconds", 1.0)?;
+    timeouts.session = get("sessionSeconds", 1.0)?;
     timeouts.turn = get("turnSeconds", 0.0)?;
     timeouts.cancel_grace = get("cancelGraceSeconds", 0.0)?.unwrap_or(timeouts.cancel_grace);
     Ok(timeouts)

@@ -85,6 +85,14 @@ words! {
         CapabilityNotSupported = "CAPABILITY_NOT_SUPPORTED",
         /// The worker's runtime failed.
         BackendRuntimeError = "BACKEND_RUNTIME_ERROR",
+        /// The agent wants somebody to log in first.
+        AuthRequired = "AUTH_REQUIRED",
+        /// The agent does not offer this method of ACP.
+        AgentMethodUnsupported = "AGENT_METHOD_UNSUPPORTED",
+        /// The agent knows no such session.
+        SessionNotFound = "SESSION_NOT_FOUND",
+        /// An agent's login needs a terminal.
+        TerminalRequired = "TERMINAL_REQUIRED",
         /// The runtime of a turn died.
         RuntimeLost = "RUNTIME_LOST",
         /// Processes of a worker could not be ended in time.

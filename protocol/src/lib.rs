@@ -5,6 +5,7 @@
 //! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
 
 pub mod api;
+pub mod ask;
 pub mod attachment;
 pub mod bytes64;
 pub mod clean;
@@ -17,6 +18,7 @@ pub mod error;
 pub mod event;
 pub mod fields;
 pub mod frame;
+pub mod handshake;
 pub mod ids;
 pub mod json;
 pub mod mcp;

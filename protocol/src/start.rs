@@ -48,6 +48,13 @@ pub struct RuntimeStart {
     pub agent: AgentCommand,
     /// The session to restore.
     pub session: Option<String>,
+    /// Whether the start fails when it cannot be restored, instead of going on with a new one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume_only: bool,
+    /// What the last starts came to that failed while they restored it. After one, an agent that does not answer is
+    /// asked for a new session in the same start; after more, it is asked for a new one at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restore_failures: Vec<String>,
     /// Deadlines.
     pub timeouts: Timeouts,
     /// Limits.
@@ -94,6 +101,12 @@ pub struct AgentCommand {
 pub struct Timeouts {
     /// From the agent's start to its session.
     pub startup_ms: u64,
+    /// From the agent's start to its answer to `initialize`; none means as long as the whole start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize_ms: Option<u64>,
+    /// One request for a session; none means as long as the whole start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_ms: Option<u64>,
     /// A turn; none means that it may take for ever.
     pub turn_ms: Option<u64>,
     /// From `session/cancel` to the end of the turn, before the agent is killed.
@@ -104,7 +117,14 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { startup_ms: 60_000, turn_ms: None, cancel_grace_ms: 10_000, stop_grace_ms: 2_000 }
+        Self {
+            startup_ms: 60_000,
+            initialize_ms: None,
+            session_ms: None,
+            turn_ms: None,
+            cancel_grace_ms: 10_000,
+            stop_grace_ms: 2_000,
+        }
     }
 }
 

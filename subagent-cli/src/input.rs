@@ -90,6 +90,7 @@ pub const WORKER_START: &[Field] = &[
     field("mode", &["mode"], Shape::Text),
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
+    field("resume", &["resume"], Shape::Text),
 ];
 
 /// The keys of `worker set`.

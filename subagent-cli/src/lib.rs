@@ -4,6 +4,7 @@
 //! crate writes to a terminal.
 
 pub mod args;
+mod ask;
 pub mod client;
 pub mod commands;
 pub mod context;

@@ -151,7 +151,7 @@ fn launcher_show_hides_the_values_of_variables() {
     assert!(!shown.stdout.contains("very-secret"));
     let expected = json!({
         "name": "shell", "backend": {"kind": "acp-stdio"}, "command": "sh -c", "args": ["exit 0"],
-        "env": {"ABC": "<set>", "TOKEN": "<set>"},
+        "env": {"ABC": "<set>", "TOKEN": "<set>"}, "handshake": null,
     });
     assert_eq!(shown.data("launcher.shown"), expected);
     let text = place.run(&["launcher", "show", "shell", "--config", &config]);

@@ -112,6 +112,8 @@ impl Runtime {
     ) -> (Self, Work) {
         let config = Config {
             session: setup.session.clone(),
+            resume_only: false,
+            restore_failures: Vec::new(),
             place: crate::acp::requests::Place { cwd: "/workspace".to_owned(), ..Default::default() },
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,

@@ -16,8 +16,12 @@
 //!
 //! It exits with 0 after an ordinary end, whose proof is the journal's last record, and with 2 when it could not
 //! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
+//!
+//! `subagent-runtime ask` is started by the command line instead, to ask an agent something without a worker: see
+//! [`subagent_protocol::ask`].
 
 mod acp;
+mod ask;
 #[cfg(feature = "testing")]
 pub mod bare;
 mod client;
@@ -39,15 +43,19 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, or `guard ...`.
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, or `guard ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        Some("ask") => match ask::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("guard") => guard::main(args),
-        _ => fail("this program is started by subagentd; expected `run` or `guard`"),
+        _ => fail("this program is started by subagentd; expected `run`, `ask` or `guard`"),
     }
 }
 

@@ -36,13 +36,7 @@ pub(crate) struct Startup {
 pub(crate) fn take() -> io::Result<Startup> {
     let lock = own(LOCK_FD, "lock")?;
     let guard_lock = own(GUARD_LOCK_FD, "guard.lock")?;
-    reset_signals()?;
-    // Fails only for the leader of a process group, which has left its starter's terminal already.
-    let _ = nix::unistd::setsid();
-    umask(Mode::from_bits_truncate(0o077));
-    nix::unistd::chdir("/")?;
-    #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_child_subreaper(true)?;
+    become_own_process()?;
     let start = parse(&read_input()?)?;
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
     let lock = File::from(lock);
@@ -51,6 +45,21 @@ pub(crate) fn take() -> io::Result<Startup> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(Startup { start, lock, guard_lock })
+}
+
+/// Leaves the starter's session, folder, mask and signals, and takes over what its descendants leave orphaned.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn become_own_process() -> io::Result<()> {
+    reset_signals()?;
+    // Fails only for the leader of a process group, which has left its starter's terminal already.
+    let _ = nix::unistd::setsid();
+    umask(Mode::from_bits_truncate(0o077));
+    nix::unistd::chdir("/")?;
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
+    Ok(())
 }
 
 /// Tells the starter that the command socket listens, and lets go of the pipe to it.

@@ -73,6 +73,9 @@ pub struct StartWorker {
     /// What is chosen of the agent's session.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub options: Options,
+    /// A session of the agent to take up; the start fails if the agent cannot or does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

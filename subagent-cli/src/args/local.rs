@@ -46,12 +46,11 @@ pub struct LauncherList {
     pub json: JsonFlag,
 }
 
-/// Show or probe one launcher
+/// Show one launcher
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Examples:
-  subagent launcher show codex
-  subagent launcher probe codex --json")]
+Example:
+  subagent launcher show codex --json")]
 pub struct LauncherName {
     /// Its name in the config file
     pub name: String,

@@ -3,6 +3,7 @@
 //! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
+pub mod agents;
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
@@ -26,6 +27,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
@@ -103,6 +105,9 @@ pub enum Command {
     /// Start, list, show, stop and remove workers
     #[command(subcommand)]
     Worker(WorkerCommand),
+    /// The sessions that an agent has kept by itself
+    #[command(subcommand)]
+    Session(SessionCommand),
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
@@ -137,8 +142,9 @@ pub enum LauncherCommand {
     List(LauncherList),
     /// Show one launcher (values of its variables are hidden)
     Show(LauncherName),
-    /// Find out whether a launcher's command is installed
-    Probe(LauncherName),
+    Probe(LauncherProbe),
+    Login(LauncherLogin),
+    Logout(LauncherLogout),
 }
 
 /// `subagent controller ...`

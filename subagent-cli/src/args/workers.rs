@@ -47,6 +47,9 @@ pub struct WorkerStart {
     /// A label for people [default: worker]
     #[arg(long)]
     pub label: Option<String>,
+    /// Take up this session of the agent (see session list), or fail
+    #[arg(long, value_name = "SESSION")]
+    pub resume: Option<String>,
     /// Whose worker it will be [default: the workspace's controller]
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,

@@ -1,14 +1,18 @@
-//! `launcher probe`: whether a launcher's command can be started here and now. Nothing is started.
+//! `launcher probe`: whether a launcher's command can be started here and now. Without `--handshake` nothing is started.
 
 use serde_json::{Value, json};
-use subagent_config::launcher;
+use subagent_config::{handshakes, launcher, state_dir};
+use subagent_protocol::Code;
+use subagent_protocol::ask::{Answer, Question};
 
-use crate::args::local::LauncherName;
-use crate::context::{Context, path_value};
-use crate::failure::Result;
-use crate::output::{Outcome, json as one_line};
+use super::agent_asked::{Agent, workspace_of};
+use crate::args::agents::LauncherProbe;
+use crate::ask::{Patience, Place};
+use crate::context::{Context, path_value, present_path};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, complain, json as one_line};
 
-pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
+pub(super) fn run(args: &LauncherProbe, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let launcher = loaded.config.launcher(&args.name)?;
     let found = launcher::resolve(&args.name, launcher, &context.env.cwd, &context.env);
@@ -36,5 +40,74 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
         lines.push(format!("problem: {problem}"));
         data["problem"] = problem.to_string().into();
     }
+    if args.handshake {
+        let agent = Agent::of(&loaded.config, &args.name, args.cwd.as_deref(), context)?;
+        let (told, answer) = handshake(&agent, args)?;
+        note(&agent, &told, context);
+        lines.extend(shown(&told));
+        data["handshake"] = told;
+        data["handshake"]["raw"] = json!({"initialize": answer.initialize, "session": answer.session});
+    }
     Ok(Outcome::report("launcher.probed", data, lines.join("\n")))
+}
+
+/// What the agent says of itself. That it wants a login first is an answer, everything else that goes wrong is an error.
+fn handshake(agent: &Agent<'_>, args: &LauncherProbe) -> Result<(Value, Answer)> {
+    let place = match present_path(args.cwd.clone()) {
+        Some(_) => Place::Folder(agent.cwd().to_owned()),
+        None => Place::Empty,
+    };
+    let all = args.timeout_seconds.map(patience).transpose()?;
+    let answer = agent.ask_in(place, Question::Handshake, Patience::of(agent.launcher, all))?;
+    match &answer.error {
+        Some(error) if error.code != Code::AuthRequired => Err(agent.failure(answer)),
+        _ => Ok((agent.told(&answer), answer)),
+    }
+}
+
+/// A time that was typed.
+pub(super) fn patience(seconds: f64) -> Result<std::time::Duration> {
+    let time = std::time::Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| Failure::argument("--timeout-seconds must be more than 0, and a time that can come"))
+}
+
+/// Keeps it for later looks. What cannot be kept is told all the same.
+fn note(agent: &Agent<'_>, told: &Value, context: &Context) {
+    let Some(workspace) = workspace_of(context) else { return };
+    let kept = state_dir::prepare(&workspace.state_dir).map_err(|error| error.message()).and_then(|()| {
+        handshakes::write(&workspace.state_dir, agent.name, agent.launcher, told)
+            .map_err(|error| format!("{}: {error}", workspace.state_dir.join(handshakes::FOLDER).display()))
+    });
+    if let Err(why) = kept {
+        complain(&format!("warning: what the agent said of itself is not kept: {why}"));
+    }
+}
+
+/// The lines about a handshake.
+fn shown(told: &Value) -> Vec<String> {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let ids = |value: &Value| {
+        let ids = value.as_array().into_iter().flatten().filter_map(|entry| entry["id"].as_str());
+        ids.collect::<Vec<_>>().join(", ")
+    };
+    let phases = told["phases"].as_array().into_iter().flatten();
+    let phases: Vec<_> =
+        phases.map(|phase| format!("{} {} ms", word(&phase["phase"]), phase["millis"])).collect();
+    let code = told["error"]["code"].as_str().unwrap_or("ok");
+    let mut lines = vec![
+        format!("handshake: {code}"),
+        format!("agent: {} {}", word(&told["agent"]["name"]), word(&told["agent"]["version"]))
+            .trim_end()
+            .to_owned(),
+        format!("protocolVersion: {}", told["protocolVersion"]),
+        format!("authMethods: {}", ids(&told["authMethods"])).trim_end().to_owned(),
+        format!("modes: {}", ids(&told["modes"]["availableModes"])).trim_end().to_owned(),
+        format!("models: {}", ids(&told["models"]["availableModels"])).trim_end().to_owned(),
+        format!("configOptions: {}", ids(&told["configOptions"])).trim_end().to_owned(),
+        format!("phases: {}", phases.join(", ")),
+    ];
+    if let Some(command) = told["error"]["details"]["recommendedCommand"].as_str() {
+        lines.push(format!("recommendedCommand: {command}"));
+    }
+    lines
 }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::agent_asked::{noted, workspace_of};
 use crate::args::local::LauncherName;
 use crate::context::Context;
 use crate::failure::Result;
@@ -23,6 +24,7 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
         "command": launcher.command,
         "args": launcher.args,
         "env": env,
+        "handshake": noted(workspace_of(context).as_ref(), &args.name, launcher),
     });
     let options = &launcher.options;
     for (key, value) in [("mode", &options.mode), ("model", &options.model)] {
@@ -36,6 +38,10 @@ pub(super) fn run(args: &LauncherName, context: &Context) -> Result<Outcome> {
     if !options.config_options.is_empty() {
         data["configOptions"] = json!(options.config_options);
     }
-    let shown = text::fields(&data, &["name", "backend", "command", "args", "env"]);
+    let mut keys = vec!["name", "backend", "command", "args", "env"];
+    if !data["handshake"].is_null() {
+        keys.push("handshake");
+    }
+    let shown = text::fields(&data, &keys);
     Ok(Outcome::report("launcher.shown", data, shown))
 }

@@ -2,6 +2,7 @@
 //!
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
+mod agent_asked;
 mod approve;
 mod attachments;
 mod backup;
@@ -20,6 +21,7 @@ mod doctor;
 mod environment_again;
 mod git_status;
 mod launcher_list;
+mod launcher_login;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
@@ -30,6 +32,8 @@ mod restore;
 mod role_list;
 mod role_show;
 mod send;
+mod session_delete;
+mod session_list;
 mod text_risk;
 mod text_source;
 mod wait;
@@ -43,12 +47,13 @@ mod worker_restart;
 mod worker_rm;
 mod worker_set;
 mod worker_show;
-mod worker_start;
+pub(crate) mod worker_start;
 mod worker_stop;
 
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
+use crate::args::agents::SessionCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::roles::RoleCommand;
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
@@ -62,7 +67,12 @@ pub fn format(command: &Command) -> Format {
     Format::of(match command {
         Command::Config(ConfigCommand::Init(args)) => args.json.json,
         Command::Launcher(LauncherCommand::List(args)) => args.json.json,
-        Command::Launcher(LauncherCommand::Show(args) | LauncherCommand::Probe(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::Show(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::Probe(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::Login(args)) => args.json.json,
+        Command::Launcher(LauncherCommand::Logout(args)) => args.json.json,
+        Command::Session(SessionCommand::List(args)) => args.json.json,
+        Command::Session(SessionCommand::Delete(args)) => args.json.json,
         Command::Role(RoleCommand::List(args)) => args.json.json,
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
@@ -107,6 +117,10 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Launcher(LauncherCommand::List(args)) => launcher_list::run(&args, context),
         Command::Launcher(LauncherCommand::Show(args)) => launcher_show::run(&args, context),
         Command::Launcher(LauncherCommand::Probe(args)) => launcher_probe::run(&args, context),
+        Command::Launcher(LauncherCommand::Login(args)) => launcher_login::login(&args, context),
+        Command::Launcher(LauncherCommand::Logout(args)) => launcher_login::logout(&args, context),
+        Command::Session(SessionCommand::List(args)) => session_list::run(&args, context),
+        Command::Session(SessionCommand::Delete(args)) => session_delete::run(&args, context),
         Command::Role(RoleCommand::List(args)) => role_list::run(&args, context),
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),

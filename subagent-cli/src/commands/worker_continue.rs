@@ -101,6 +101,7 @@ async fn prepare(
     context: &Context,
 ) -> Result<Prepared> {
     let wanted = Wanted {
+        resume: None,
         launcher: present(args.launcher.clone()).or_else(|| source.launcher.clone()),
         role: present(args.role.clone()).or_else(|| source.role.clone()),
         cwd: args.cwd.clone().or_else(|| source.cwd.clone()),

@@ -42,6 +42,8 @@ pub(super) struct Wanted {
     /// A file of MCP servers.
     pub(super) mcp_config: Option<PathBuf>,
     pub(super) add_dirs: Vec<PathBuf>,
+    /// The session to take up.
+    pub(super) resume: Option<String>,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
@@ -60,6 +62,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
             true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
             false => args.add_dir,
         },
+        resume: either(args.resume, "resume"),
     };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
@@ -86,8 +89,26 @@ impl Prepared {
 
     /// Starts the worker and gives the data of `worker.started`.
     pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
-        client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await
+        let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
+        match &self.request.resume {
+            Some(session) if data["sessionId"] != *session => Err(not_resumed(client, &data).await),
+            _ => Ok(data),
+        }
     }
+}
+
+/// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one:
+/// nobody has asked for such a worker.
+async fn not_resumed(client: &mut Client, data: &Value) -> Failure {
+    let worker = data["workerId"].as_str().unwrap_or_default();
+    let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
+        Ok(stop) => client.ask(&stop).await.is_ok(),
+        Err(_) => false,
+    };
+    Failure::new(Code::DaemonTooOld, "the daemon is older than this command and cannot take up a session")
+        .with("workerId", worker)
+        .with("stopped", stopped)
+        .recommend("restart the daemon with `subagent daemon restart`, then start the worker again")
 }
 
 /// Chooses and checks what a worker of this workspace is started with.
@@ -136,6 +157,7 @@ pub(super) async fn prepare(
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
         options: chosen_options::of_start(wanted.options, &launcher.options),
+        resume: wanted.resume,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })
@@ -175,7 +197,7 @@ fn choose<'a>(
 }
 
 /// The same, if it can be started here.
-fn runnable(
+pub(super) fn runnable(
     (launcher, resolved): (&model::Launcher, ResolvedLauncher),
 ) -> Result<(&model::Launcher, ResolvedLauncher)> {
     let name = &resolved.name;
@@ -229,6 +251,8 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timeouts = Timeouts {
         startup_ms: millis(launcher.timeouts.startup),
+        initialize_ms: launcher.timeouts.initialize.map(millis),
+        session_ms: launcher.timeouts.session.map(millis),
         turn_ms: launcher.timeouts.turn.map(millis),
         cancel_grace_ms: millis(launcher.timeouts.cancel_grace),
         ..Timeouts::default()
@@ -244,7 +268,7 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
 }
 
 /// What an agent of this launcher inherits from the caller.
-pub(super) fn environment(
+pub(crate) fn environment(
     context: &Context,
     launcher: &model::Launcher,
     cwd: &Path,
@@ -257,7 +281,7 @@ pub(super) fn environment(
 }
 
 /// The file mode creation mask. It can only be read by setting it; nothing else runs here that makes files meanwhile.
-fn current_umask() -> Mode {
+pub(crate) fn current_umask() -> Mode {
     let mask = umask(Mode::from_bits_truncate(0o077));
     umask(mask);
     mask

@@ -7,6 +7,7 @@ use subagent_protocol::Code;
 pub(super) const fn status(code: Code) -> StatusCode {
     match code {
         Code::InvalidInput
+        | Code::TerminalRequired
         | Code::InvalidArgument
         | Code::InvalidApprovalDecision
         | Code::ConfigParseError
@@ -21,6 +22,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerNotFound
         | Code::EventNotFound
         | Code::ApprovalNotFound
+        | Code::SessionNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -47,6 +49,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BackendPermissionDenied
         | Code::BackendProtocolError
         | Code::BackendRpcError
+        | Code::AuthRequired
+        | Code::AgentMethodUnsupported
         | Code::BackendRuntimeError
         | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
         Code::DaemonNotRunning => StatusCode::SERVICE_UNAVAILABLE,

@@ -37,7 +37,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Stop => next.stop(),
         Input::Retire => next.retire()?,
         Input::Restart { force } => next.restart(force)?,
-        Input::Session { origin, context_lost } => {
+        Input::Session { origin, context_lost, context_lost_reason } => {
+            // Who is starting has never had a session: whatever was taken up then, it is his first.
+            let first =
+                next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
             if next.worker.state == State::Starting {
                 next.worker.state = State::Idle;
             }
@@ -45,9 +48,12 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             if next.worker.restart != Restart::Wanted {
                 next.worker.link = Link::Ready;
                 next.worker.restart = Restart::None;
-                let first = origin == SessionOrigin::New && !context_lost;
                 let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
-                next.event(event_type, json!({"session": origin, "contextLost": context_lost}), None);
+                let mut data = json!({"session": origin, "contextLost": context_lost});
+                if let Some(reason) = context_lost_reason {
+                    data["contextLostReason"] = reason.into();
+                }
+                next.event(event_type, data, None);
             }
             next.prompt_if_waiting();
         }

@@ -185,6 +185,8 @@ pub enum Input {
         origin: SessionOrigin,
         /// Whether an earlier one was lost.
         context_lost: bool,
+        /// Why it was.
+        context_lost_reason: Option<String>,
     },
     /// Journal: the agent could not be brought to a session.
     StartFailed {

@@ -126,6 +126,8 @@ pub struct WorkerRow {
     pub restart: Restart,
     /// Events up to this one were deleted, but those that are still needed.
     pub expired_seq: i64,
+    /// What the last starts came to that failed while they restored the session.
+    pub restore_failures: Vec<String>,
 }
 
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \
@@ -133,7 +135,7 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
-     w.expired_seq";
+     w.expired_seq, w.restore_failures";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -171,6 +173,10 @@ impl WorkerRow {
                 Restart::WORDS.iter().find(|(_, word)| *word == text).map(|(restart, _)| *restart)
             })?,
             expired_seq: row.get(30)?,
+            restore_failures: row
+                .get::<_, Option<String>>(31)?
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
         })
     }
 }

@@ -142,6 +142,16 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Writes what the last starts came to that failed while they restored the session.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn update_restore_failures(&self, id: RowId, failures: &[String]) -> Result<()> {
+        let text = (!failures.is_empty()).then(|| serde_json::json!(failures).to_string());
+        self.execute("UPDATE workers SET restore_failures = ?2 WHERE id = ?1", params![id.0, text])?;
+        Ok(())
+    }
+
     /// Stores what follows from a step of the rules. `asked_seq` is the event of the record that the step was for.
     /// Gives the sequence numbers of the events that it added.
     ///

@@ -26,6 +26,9 @@ pub(super) struct Spec {
     pub(super) additional_directories: Vec<PathBuf>,
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub(super) options: Options,
+    /// The session that its first agent takes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) resume: Option<String>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -52,6 +55,7 @@ impl Spec {
             mcp_servers: request.mcp_servers.names(),
             additional_directories: request.additional_directories.clone(),
             options: request.options.clone(),
+            resume: request.resume.clone(),
         }
     }
 

@@ -24,6 +24,9 @@ pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(25);
 /// What takes longer may be in vain: something else than a lock is in the place of one.
 const LOCKS_LOOKED_AT: Duration = Duration::from_secs(5);
 
+/// The longest id of a session, as a runtime takes it from an agent.
+const MOST_SESSION_BYTES: usize = 4096;
+
 impl Supervisor {
     /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
     ///
@@ -224,6 +227,19 @@ fn check(request: &StartWorker) -> Result<()> {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
     }
+    if let Some(session) = &request.resume {
+        let wrong = match () {
+            () if session.trim().is_empty() => Some("an empty text names no session"),
+            () if session.len() > MOST_SESSION_BYTES => Some("no session has an id as long as that"),
+            () if request.debug_mode => {
+                Some("a worker in debug mode has no agent that could take up a session")
+            }
+            () => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err(Error::new(Code::InvalidArgument, wrong).with("field", "resume"));
+        }
+    }
     if !request.cwd.is_absolute() || !request.cwd.is_dir() {
         return Err(Error::new(
             Code::InvalidArgument,
@@ -277,6 +293,7 @@ mod tests {
             options: subagent_protocol::options::Options::default(),
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
+            resume: None,
         }
     }
 

@@ -5,9 +5,11 @@
 //! `--at-initialize NAME` and `--at-session-new NAME` play a case just before that answer, `--bytes N` is the
 //! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
 //! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
+//! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` say what becomes of a request
+//! instead; `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
 //! It shares no code with the peer that it tests.
 
-use std::io::{self, BufRead, StdinLock, Write};
+use std::io::{self, BufRead, IsTerminal, StdinLock, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -68,7 +70,16 @@ enum Answer {
     Cancelled,
 }
 
+/// What becomes of a request.
+enum Script {
+    Answer(Value),
+    Refuse(i64),
+    Hang,
+    Die,
+}
+
 struct Hostile {
+    scripts: Vec<(String, Script)>,
     input: StdinLock<'static>,
     long_line: usize,
     /// Whether it says that it can load sessions.
@@ -92,6 +103,7 @@ fn main() -> ExitCode {
 
 fn start() -> io::Result<()> {
     let mut agent = Hostile {
+        scripts: Vec::new(),
         input: io::stdin().lock(),
         long_line: 100 * 1024 * 1024,
         loads: true,
@@ -108,6 +120,23 @@ fn start() -> io::Result<()> {
                 return write(names.as_bytes());
             }
             "--no-load" => agent.loads = false,
+            "--answer" => {
+                let (method, text) = (value()?, args.next().unwrap_or_default());
+                let answer = serde_json::from_str(&text).map_err(io::Error::other)?;
+                agent.scripts.push((method, Script::Answer(answer)));
+            }
+            "--refuse" => {
+                let (method, code) = (value()?, args.next().unwrap_or_default());
+                agent.scripts.push((method, Script::Refuse(code.parse().map_err(io::Error::other)?)));
+            }
+            "--hang" => agent.scripts.push((value()?, Script::Hang)),
+            "--die" => agent.scripts.push((value()?, Script::Die)),
+            "--log-in" => {
+                let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+                let found = std::env::var("LOGIN_WORD").unwrap_or_default();
+                std::fs::write(value()?, format!("{terminal} {found}\n"))?;
+                return Ok(());
+            }
             // A process of a tree that this agent has started: it does not return.
             "--tree" => {
                 let (registry, shape) = (value()?, args.next().unwrap_or_default());
@@ -144,6 +173,21 @@ impl Hostile {
             return Ok(());
         };
         self.current = id.clone();
+        match self.scripts.iter().find(|(scripted, _)| scripted == method) {
+            Some((_, Script::Answer(result))) => return answer(id, result),
+            Some((_, Script::Refuse(code))) => {
+                return line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no"}}));
+            }
+            Some((_, Script::Hang)) => {
+                io::stderr().write_all(b"hostile-agent: last words\n")?;
+                return Ok(());
+            }
+            Some((_, Script::Die)) => {
+                io::stderr().write_all(b"hostile-agent: last words\n")?;
+                std::process::exit(3);
+            }
+            None => {}
+        }
         match method {
             "initialize" => {
                 self.turn_hostile(self.at_initialize.clone())?;

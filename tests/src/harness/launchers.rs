@@ -16,6 +16,7 @@ pub struct Launcher {
     cancel_grace_seconds: f64,
     turn_seconds: Option<f64>,
     more: serde_json::Map<String, Value>,
+    phase_seconds: Option<f64>,
 }
 
 impl Launcher {
@@ -29,6 +30,7 @@ impl Launcher {
             cancel_grace_seconds: 1.0,
             turn_seconds: None,
             more: serde_json::Map::new(),
+            phase_seconds: None,
         }
     }
 
@@ -50,6 +52,12 @@ impl Launcher {
         self
     }
 
+    /// For `initialize`, and for each request for a session (as long as the start without).
+    pub const fn phase_seconds(mut self, seconds: f64) -> Self {
+        self.phase_seconds = Some(seconds);
+        self
+    }
+
     /// From a cancel to the end of an agent that ignores it (1 s without).
     pub const fn cancel_grace_seconds(mut self, seconds: f64) -> Self {
         self.cancel_grace_seconds = seconds;
@@ -67,6 +75,10 @@ impl Launcher {
         let command = format!("'{}'", self.command);
         let mut timeouts =
             json!({"startupSeconds": self.startup_seconds, "cancelGraceSeconds": self.cancel_grace_seconds});
+        if let Some(seconds) = self.phase_seconds {
+            timeouts["initializeSeconds"] = seconds.into();
+            timeouts["sessionSeconds"] = seconds.into();
+        }
         if let Some(seconds) = self.turn_seconds {
             timeouts["turnSeconds"] = seconds.into();
         }

@@ -20,6 +20,8 @@ const SCREEN_DEADLINE: Duration = Duration::from_secs(5);
 /// What of a command is on the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
+    /// Stdin, stdout and stderr.
+    All,
     /// Stdout and stderr.
     Both,
     /// Stderr alone; stdout is a pipe that is not read.
@@ -57,8 +59,8 @@ impl Command {
         let pty = openpty(&size, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = self.env_default("TERM", "xterm-256color").process();
-        command.stdin(Stdio::null()).stderr(side());
-        command.stdout(if on == On::Both { side() } else { Stdio::null() });
+        command.stdin(if on == On::All { side() } else { Stdio::null() }).stderr(side());
+        command.stdout(if on == On::Stderr { Stdio::null() } else { side() });
         let child = command.spawn().unwrap();
         drop(command);
         AtTerminal { child: Some(child), screen: Said::collect(File::from(pty.master)), _side: pty.slave }

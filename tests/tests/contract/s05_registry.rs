@@ -49,9 +49,9 @@ fn launchers_are_listed_by_name() {
     let data = sandbox.run(&["launcher", "list"]).data_of("launcher.listed");
     let expected = json!({
         "items": [
-            {"name": "odd", "backendKind": "telepathy", "command": "x"},
-            {"name": "tool", "backendKind": "acp-stdio", "command": "sh -c 'exit 0'"},
-            {"name": "zed", "backendKind": "acp-stdio", "command": "/nonexistent/zed"},
+            {"name": "odd", "backendKind": "telepathy", "command": "x", "handshake": null},
+            {"name": "tool", "backendKind": "acp-stdio", "command": "sh -c 'exit 0'", "handshake": null},
+            {"name": "zed", "backendKind": "acp-stdio", "command": "/nonexistent/zed", "handshake": null},
         ],
         "count": 3, "configPath": path, "configLoaded": true,
     });
@@ -69,7 +69,7 @@ fn a_launcher_is_shown_without_the_values_of_its_variables() {
     assert!(!shown.stdout.contains("secret"), "{shown}");
     let expected = json!({
         "name": "tool", "backend": {"kind": "acp-stdio"}, "command": "sh -c 'exit 0'", "args": ["a b", "c"],
-        "env": {"AKEY": "<set>", "ZKEY": "<set>"},
+        "env": {"AKEY": "<set>", "ZKEY": "<set>"}, "handshake": null,
     });
     assert_eq!(shown.data_of("launcher.shown"), expected);
     let expected = "name: tool\nbackend: {\"kind\": \"acp-stdio\"}\ncommand: sh -c 'exit 0'\nargs: [\"a b\", \"c\"]\nenv: {\"AKEY\": \"<set>\", \"ZKEY\": \"<set>\"}\n";

@@ -93,7 +93,14 @@ impl Scene<'_> {
             "subagent controller attach" => (words(&["--takeover"]), &[]),
             "subagent controller release" => (words(&["--force"]), &[]),
             "subagent config init" => (words(&["--path", &file, "--force"]), &[]),
-            "subagent launcher show" | "subagent launcher probe" => (words(&["demo"]), &[]),
+            "subagent launcher show" => (words(&["demo"]), &[]),
+            "subagent launcher probe" => (words(&["demo", "--handshake"]), &[]),
+            "subagent launcher login" => (words(&["asks"]), &[]),
+            "subagent launcher logout" => (words(&["demo"]), &["AGENT_METHOD_UNSUPPORTED"]),
+            "subagent session list" => (words(&["--launcher", "demo"]), &[]),
+            "subagent session delete" => {
+                (words(&["--launcher", "demo", "none"]), &["AGENT_METHOD_UNSUPPORTED"])
+            }
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent worker list"
@@ -182,7 +189,9 @@ fn every_command_can_be_killed_at_any_moment_and_given_again() {
 
 /// Kills each of these while it runs, and gives it again; gives the number of kills.
 fn kill_each(commands: &[&String], random: &mut Random) -> usize {
-    let sandbox = Sandbox::new();
+    let mut sandbox = Sandbox::new();
+    let asks = sandbox.demo_agent(&["--needs-auth"]);
+    sandbox.launcher("asks", asks);
     sandbox.recorder().knows_all_decisions();
     sandbox.init();
     let worker = sandbox.start("demo");

@@ -11,6 +11,12 @@ pub(crate) const DIFFERENCES: &[[&str; 4]] = &[
     ],
     ["registry", "launcher show agent", ".data.env.DEMO", "the value may be a secret"],
     ["registry", "launcher probe missing", "text", "None is a word of Python; the line is empty"],
+    [
+        "registry",
+        "launcher list --config $ROOT/new.yaml",
+        ".data.items[5].command",
+        "there is no such package any more",
+    ],
     ["debug", "worker show $W", "text", "None is a word of Python; the line is empty"],
     [
         "strict",

@@ -12,10 +12,16 @@ use super::agent::{of_type, sandbox, say, works};
 
 /// As if the machine had been started anew.
 fn reboot(sandbox: &Sandbox) {
-    let running = sandbox.processes();
-    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
-        running.iter().for_each(|process| process.signal(signal));
-    }
+    // Who is stopped starts nothing any more; what it started a moment before is found by the next look.
+    let pids = |running: &[subagent_tests::harness::process::Process]| {
+        running.iter().map(|process| process.pid).collect::<Vec<_>>()
+    };
+    let running = wait_until("everything to stand still", Duration::from_secs(20), || {
+        let running = sandbox.processes();
+        running.iter().for_each(|process| process.signal(Signal::SIGSTOP));
+        (pids(&running) == pids(&sandbox.processes())).then_some(running)
+    });
+    running.iter().for_each(|process| process.signal(Signal::SIGKILL));
     wait_until("everything to be gone", Duration::from_secs(20), || {
         sandbox.processes().is_empty().then_some(())
     });
@@ -259,7 +265,11 @@ fn an_environment_without_what_the_launcher_sets_is_not_sent() {
     reboot(&sandbox);
     let config = fs::read_to_string(sandbox.config_file()).unwrap();
     fs::write(sandbox.config_file(), "{}").unwrap();
-    let events = sandbox.events(&worker);
+    // As above: the loss is told at some time after the start.
+    let events = wait_until("the loss to be told", Duration::from_secs(20), || {
+        let events = sandbox.events(&worker);
+        events.last().is_some_and(|event| event["type"] == "worker.lost").then_some(events)
+    });
     for args in [vec!["send", "--worker-id", &worker, "--text", "hello"], vec!["worker", "restart", &worker]]
     {
         let error = sandbox.run(&args).error("ENV_REQUIRED");

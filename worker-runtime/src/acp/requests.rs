@@ -50,13 +50,17 @@ struct Prompt<'a> {
 /// `initialize`: version 1, and what is implemented; files are offered for reading unless `reads_files` is false.
 pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
     let files = FileSystemCapabilities::new().read_text_file(reads_files).write_text_file(true);
-    let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
-    let session = ClientSessionCapabilities::new().config_options(options);
-    let capabilities = ClientCapabilities::new().fs(files).terminal(true).session(session);
+    let capabilities = ClientCapabilities::new().fs(files).terminal(true).session(session_capabilities());
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities);
     request(id, "initialize", params)
+}
+
+/// What is understood of sessions.
+pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
+    let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
+    ClientSessionCapabilities::new().config_options(options)
 }
 
 /// What every session is asked for with.
@@ -135,6 +139,11 @@ pub(crate) fn cancel(session: &str) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}))
 }
 
+/// `$/cancel_request`: the answer to a request of ours is not wanted any more.
+pub(crate) fn cancel_request(id: u64) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}}))
+}
+
 /// The answer to a permission request; `None` says `cancelled`.
 pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     let outcome = match option {
@@ -159,7 +168,8 @@ pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
 }
 
-fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
+/// Any request.
+pub(crate) fn request<P: Serialize>(id: u64, method: &str, params: P) -> Vec<u8> {
     line(&Request { jsonrpc: "2.0", id, method, params })
 }
 

@@ -134,6 +134,8 @@ pub(crate) enum Storage {
 pub(crate) enum Timer {
     /// From the start to a session.
     Startup,
+    /// A request on the way there.
+    Phase,
     /// A pause in the replay of a session.
     Replay,
     /// One option of the session.

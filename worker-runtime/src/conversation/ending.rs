@@ -84,6 +84,7 @@ impl Conversation {
     fn enter_ending(&mut self, step: Step, reason: &str, cx: &mut Cx<'_>) {
         self.end_calls(cx);
         cx.clear_timer(Timer::Startup);
+        cx.clear_timer(Timer::Phase);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
         self.drop_settings(cx);
@@ -209,6 +210,7 @@ impl Conversation {
             return;
         }
         cx.clear_timer(Timer::Startup);
+        cx.clear_timer(Timer::Phase);
         cx.clear_timer(Timer::StopGrace);
         // The driver hands the agent's exit in before; if it could not be learnt, no turn may stay open.
         self.forget_approvals(cx);

@@ -26,7 +26,7 @@ const NOT_FOUND: i32 = 127;
 /// Exit status of a shell or of `env` that may not run the program.
 const NOT_EXECUTABLE: i32 = 126;
 
-pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
+pub(crate) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Error {
     use nix::libc::{E2BIG, EACCES, ELOOP, ENOENT, ENOEXEC, ENOTDIR, EPERM};
     let (code, category, action) = match errno {
         ENOENT | ENOTDIR | ENOEXEC | ELOOP | E2BIG => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
@@ -40,7 +40,7 @@ pub(super) fn spawn_failed(command: &[String], errno: i32, message: &str) -> Err
 
 /// What every failed start tells, as far as the error does not say it better. Nothing was asked of the agent yet, so
 /// trying again can repeat nothing.
-pub(super) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
+pub(crate) fn at_start(mut error: Error, command: &[String], tail: &str) -> Error {
     for (key, value) in [
         ("command", shorten::value(&json!(command), MOST_BYTES)),
         ("error", shorten::text(&error.message, MOST_BYTES).into()),
@@ -57,7 +57,7 @@ pub(super) fn at_start(mut error: Error, command: &[String], tail: &str) -> Erro
     error
 }
 
-pub(super) fn exited_at_start(command: &[String], exit: Exit) -> Error {
+pub(crate) fn exited_at_start(command: &[String], exit: Exit) -> Error {
     let (code, category, action) = match exit.code {
         Some(NOT_FOUND) => (Code::BackendLauncher, "launcher", CHECK_LAUNCHER),
         Some(NOT_EXECUTABLE) => (Code::BackendPermissionDenied, "permission", CHECK_PERMISSION),
@@ -77,7 +77,18 @@ pub(super) fn startup_timeout(command: &[String], method: &str, phase: &str, sec
         .with("phase", phase)
 }
 
-pub(super) fn foreign_version(version: &Value) -> Error {
+/// A request of its own deadline was not answered; `phase` is what it was part of.
+pub(crate) fn no_answer(command: &[String], method: &str, phase: &str, seconds: f64) -> Error {
+    let message = format!("the agent did not answer {method} within {seconds} s (phase {phase})");
+    let action = "Read the agent's last lines in logTail, and run the launcher's command by hand: it must speak ACP on \
+                  standard input and output. If it only needs longer, raise the launcher's timeouts.";
+    started(Error::new(Code::BackendTimeout, message), command, "timeout", action)
+        .with("method", method)
+        .with("timeoutSeconds", seconds)
+        .with("phase", phase)
+}
+
+pub(crate) fn foreign_version(version: &Value) -> Error {
     let version = &shorten::value(version, 256);
     Error::new(
         Code::BackendProtocolError,
@@ -90,22 +101,43 @@ pub(super) fn foreign_version(version: &Value) -> Error {
     .recommend("Use a version of the agent that speaks ACP version 1.")
 }
 
-pub(super) fn no_session_id(response: &str) -> Error {
+pub(crate) fn no_session_id(response: &str) -> Error {
     Error::new(Code::BackendProtocolError, "the agent answered session/new without a usable sessionId")
         .with("method", "session/new")
         .with("response", excerpt(response))
         .recommend("Report this to the agent's authors: ACP requires sessionId, a text; here it may have 4,096 bytes.")
 }
 
-pub(super) fn rpc(method: &str, error: &Value) -> Error {
+pub(crate) fn rpc(method: &str, error: &Value) -> Error {
     Error::new(Code::BackendRpcError, format!("the agent rejected {method}: {}", results::error_text(error)))
         .with("method", method)
         .with("error", shorten::value(error, MOST_BYTES))
 }
 
+/// A session that somebody named was not taken up.
+pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Error {
+    let refused = rpc(method, error);
+    let unsupported = results::error_code(error) == Some(i64::from(requests::METHOD_NOT_FOUND));
+    let code = if unsupported { Code::AgentMethodUnsupported } else { Code::SessionNotFound };
+    let session = shorten::text(session, 200);
+    let message = format!("the agent did not take up the session {session}: {}", results::error_text(error));
+    Error { code, message, ..refused }
+        .with("sessionId", session)
+        .recommend("`subagent session list` shows the sessions of an agent that can list them.")
+}
+
+/// A session that somebody named cannot be taken up by this agent.
+pub(super) fn cannot_resume(session: &str) -> Error {
+    let message = "the agent cannot take up a session: it offers neither session/resume nor session/load";
+    Error::new(Code::AgentMethodUnsupported, message)
+        .with("sessionId", shorten::text(session, 200))
+        .with("method", "session/resume")
+        .recommend("Start the worker without --resume, or use an agent that keeps sessions.")
+}
+
 pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
-    let action = "Log in with the agent's own command, or put its API key into the environment or the launcher's env, \
-                  then start the worker again.";
+    let action = "Log in with `subagent launcher login` or the agent's own command, or put its API key into the \
+                  environment or the launcher's env, then start the worker again.";
     rpc(method, error)
         .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
         .with("reasonCategory", "auth")
@@ -205,7 +237,7 @@ pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
 }
 
-pub(super) fn pipe_closed_at_start() -> Error {
+pub(crate) fn pipe_closed_at_start() -> Error {
     pipe_closed("initialize").recommend(READ_STDERR)
 }
 

@@ -12,10 +12,13 @@ use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{requests, results};
+use crate::shorten;
 
 /// So long nothing of a replay must come, before it counts as over; and so often it may go on.
 const REPLAY_PAUSE: Duration = Duration::from_millis(200);
 const MOST_REPLAY_PAUSES: u32 = 10;
+/// More of why a session was lost is not told, in bytes.
+const MOST_REASON: usize = 1000;
 
 /// How a session is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,13 @@ pub(super) struct Opened {
 }
 
 impl Conversation {
+    pub(super) fn begin(&mut self, cx: &mut Cx<'_>) {
+        cx.set_timer(Timer::Startup, self.config.timeouts.startup_ms);
+        if let Some(millis) = self.config.timeouts.initialize_ms {
+            cx.set_timer(Timer::Phase, millis);
+        }
+    }
+
     pub(super) fn agent_started(&mut self, started: &AgentStarted, cx: &mut Cx<'_>) {
         cx.record(RecordType::AgentStarted, None, started);
         // An end may have been asked for before there was an agent.
@@ -71,16 +81,61 @@ impl Conversation {
         self.tree_ended(0, 0, cx);
     }
 
+    /// What is waited for: the method, and what it is part of. Nothing once the session is there: how long its history
+    /// takes is bounded by itself.
+    fn awaited(&self) -> Option<(&'static str, &'static str)> {
+        match &self.state {
+            State::Starting => Some(("initialize", "spawn")),
+            State::Initializing { .. } => Some(("initialize", "initialize")),
+            State::Opening(opening) => Some((opening.attempt.method(), opening.attempt.method())),
+            _ => None,
+        }
+    }
+
     pub(super) fn startup_timeout(&mut self, cx: &mut Cx<'_>) {
-        let (method, phase) = match &self.state {
-            State::Starting => ("initialize", "spawn"),
-            State::Initializing { .. } => ("initialize", "initialize"),
-            State::Opening(opening) => (opening.attempt.method(), opening.attempt.method()),
-            // The session is there; how long its history takes is bounded by itself.
-            _ => return,
-        };
+        let Some((method, phase)) = self.awaited() else { return };
         let seconds = self.config.timeouts.startup_ms as f64 / 1000.0;
-        let mut error = errors::startup_timeout(&self.config.command, method, phase, seconds);
+        let error = errors::startup_timeout(&self.config.command, method, phase, seconds);
+        self.not_answered(error, cx);
+    }
+
+    /// A request was not answered within its own deadline. One that should have restored the session, and did not come
+    /// to its end in the last start either, is given up.
+    pub(super) fn phase_timeout(&mut self, cx: &mut Cx<'_>) {
+        let Some((method, phase)) = self.awaited() else { return };
+        let millis = self.phase_millis().unwrap_or(self.config.timeouts.startup_ms);
+        if let State::Opening(opening) = &mut self.state
+            && opening.attempt != Attempt::New
+            && !opening.rest.is_empty()
+            && !self.config.restore_failures.is_empty()
+        {
+            let (rest, mut lost) = (std::mem::take(&mut opening.rest), std::mem::take(&mut opening.lost));
+            let rpc = opening.rpc;
+            lost.push(format!("{method}: no answer within {} s", millis as f64 / 1000.0));
+            cx.send(Kind::Plain, requests::cancel_request(rpc));
+            return self.open_session(rest, lost, cx);
+        }
+        let error = errors::no_answer(&self.config.command, method, phase, millis as f64 / 1000.0);
+        self.not_answered(error, cx);
+    }
+
+    /// The deadline of what is waited for, if it has one of its own.
+    fn phase_millis(&self) -> Option<u64> {
+        let timeouts = &self.config.timeouts;
+        match &self.state {
+            State::Starting | State::Initializing { .. } => timeouts.initialize_ms,
+            // What hung before must leave time for a new session.
+            State::Opening(Opening { attempt: Attempt::Resume | Attempt::Load, rest, .. })
+                if !rest.is_empty() && !self.config.restore_failures.is_empty() =>
+            {
+                let third = timeouts.startup_ms / 3;
+                Some(timeouts.session_ms.map_or(third, |millis| millis.min(third)))
+            }
+            _ => timeouts.session_ms,
+        }
+    }
+
+    fn not_answered(&mut self, mut error: Error, cx: &mut Cx<'_>) {
         if let Some(noise) = &self.first_noise {
             error = error.with("stdoutHead", noise.as_str());
         }
@@ -95,8 +150,16 @@ impl Conversation {
 
     fn record_start_failure(&mut self, error: Error, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Startup);
+        cx.clear_timer(Timer::Phase);
         // A start that was called off has not failed.
         if self.is_starting() {
+            let error = match &self.state {
+                // Whoever starts the next one must know that it was about to restore the session.
+                State::Opening(Opening { attempt: attempt @ (Attempt::Resume | Attempt::Load), .. }) => {
+                    error.with("phase", attempt.method())
+                }
+                _ => error,
+            };
             let error = errors::at_start(error, &self.config.command, &cx.tail.text());
             cx.record(RecordType::StartFailed, None, &StartFailed { error: error.clone() });
             self.failed = Some(error);
@@ -128,7 +191,12 @@ impl Conversation {
         }
         let mut attempts = Vec::new();
         let mut lost = Vec::new();
-        if self.config.session.is_some() {
+        if self.config.session.is_some() && self.config.restore_failures.len() > 1 && !self.config.resume_only
+        {
+            lost.extend(
+                self.config.restore_failures.iter().map(|failure| shorten::text(failure, MOST_REASON)),
+            );
+        } else if self.config.session.is_some() {
             if capabilities.resume {
                 attempts.push(Attempt::Resume);
             }
@@ -140,7 +208,12 @@ impl Conversation {
                 lost.push("the agent offers neither session/resume nor session/load".to_owned());
             }
         }
-        attempts.push(Attempt::New);
+        if !self.config.resume_only {
+            attempts.push(Attempt::New);
+        } else if attempts.is_empty() {
+            let stored = self.config.session.as_deref().unwrap_or_default();
+            return self.fail_start(errors::cannot_resume(stored), cx);
+        }
         self.open_session(attempts, lost, cx);
     }
 
@@ -159,6 +232,10 @@ impl Conversation {
         );
         self.replaying = attempt == Attempt::Load;
         self.state = State::Opening(Opening { rpc, attempt, rest: attempts, lost });
+        match self.phase_millis() {
+            Some(millis) => cx.set_timer(Timer::Phase, millis),
+            None => cx.clear_timer(Timer::Phase),
+        }
     }
 
     /// Whether this request is the one that is waited for.
@@ -185,6 +262,10 @@ impl Conversation {
                     self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
                 let error = match results::error_code(&error) {
                     Some(requests::AUTH_REQUIRED) => errors::auth_required(attempt.method(), &error, methods),
+                    _ if attempt != Attempt::New => {
+                        let stored = self.config.session.as_deref().unwrap_or_default();
+                        errors::session_refused(stored, attempt.method(), &error)
+                    }
                     _ => errors::rpc(attempt.method(), &error),
                 };
                 self.fail_start(error, cx);
@@ -206,6 +287,7 @@ impl Conversation {
                         self.session_opened(Opened { id, attempt, lost, result }, cx);
                     }
                     (Attempt::Load, _) => {
+                        cx.clear_timer(Timer::Phase);
                         cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
                         self.state = State::Replaying { looks: 0, seen: self.replayed, result };
                     }
@@ -242,7 +324,8 @@ impl Conversation {
                 Attempt::Resume => SessionOrigin::Resumed,
             },
             context_lost,
-            context_lost_reason: (context_lost && !lost.is_empty()).then(|| lost.join("; ")),
+            context_lost_reason: (context_lost && !lost.is_empty())
+                .then(|| shorten::text(&lost.join("; "), 4 * MOST_REASON)),
             agent: agent
                 .map_or_else(|| crate::journal::batch::to_raw(&json!(null)), |agent| agent.raw.clone()),
             opened,

@@ -9,7 +9,7 @@ mod calls;
 mod commands;
 mod effects;
 mod ending;
-mod errors;
+pub(crate) mod errors;
 mod handshake;
 mod inbound;
 mod settings;
@@ -46,6 +46,10 @@ pub(crate) type MakeRequestId = Box<dyn FnMut() -> Option<RequestId>>;
 pub(crate) struct Config {
     /// The session to restore.
     pub(crate) session: Option<String>,
+    /// Whether nothing else will do.
+    pub(crate) resume_only: bool,
+    /// What the last starts came to that failed while they restored it.
+    pub(crate) restore_failures: Vec<String>,
     /// Where the agent works, and with what.
     pub(crate) place: Place,
     /// Program and arguments, for errors.
@@ -144,7 +148,7 @@ impl Conversation {
     /// Takes one input.
     pub(crate) fn handle(&mut self, input: Input<'_>, cx: &mut Cx<'_>) {
         match input {
-            Input::Begin => cx.set_timer(Timer::Startup, self.config.timeouts.startup_ms),
+            Input::Begin => self.begin(cx),
             Input::AgentStarted(started) => self.agent_started(&started, cx),
             Input::SpawnFailed { errno, message } => self.spawn_failed(errno, &message, cx),
             Input::Line(line) => self.line(line, cx),
@@ -163,6 +167,7 @@ impl Conversation {
     fn timer(&mut self, timer: Timer, cx: &mut Cx<'_>) {
         match timer {
             Timer::Startup => self.startup_timeout(cx),
+            Timer::Phase => self.phase_timeout(cx),
             Timer::Replay => self.replay_paused(cx),
             Timer::Option => self.option_timeout(cx),
             Timer::Turn => self.turn_timeout(cx),

@@ -47,6 +47,7 @@ impl Conversation {
     /// There is a session; what was chosen of it is set before it is ready.
     pub(super) fn session_opened(&mut self, opened: Opened, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Startup);
+        cx.clear_timer(Timer::Phase);
         let wishes = self.config.options.choices().into_iter().map(|choice| Wish { choice, request: None });
         self.settings.waiting.extend(wishes);
         self.state = State::Applying(opened);

@@ -33,6 +33,8 @@ impl Talk {
         });
         let config = Config {
             session: session.map(str::to_owned),
+            resume_only: false,
+            restore_failures: Vec::new(),
             place: Place { cwd: "/w".to_owned(), ..Place::default() },
             command: vec!["agent".to_owned()],
             timeouts: Timeouts { turn_ms, ..Timeouts::default() },
@@ -125,6 +127,116 @@ impl Talk {
     fn methods(&self) -> Vec<String> {
         self.sent().iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
     }
+}
+
+/// A conversation that is to restore a session, as far as the answer to `initialize`.
+fn restoring(failures: usize, only: bool, timeouts: Timeouts, capabilities: Value) -> Talk {
+    let mut talk = Talk::new(Some("old"), None);
+    talk.conversation.config.restore_failures = (0..failures).map(|n| format!("failure {n}")).collect();
+    talk.conversation.config.resume_only = only;
+    talk.conversation.config.timeouts = timeouts;
+    talk.started();
+    talk.line(json!({"id": 1, "result": {"agentCapabilities": capabilities}}));
+    talk
+}
+
+/// The body of the only record of this type.
+#[track_caller]
+fn body(talk: &Talk, t: T) -> Value {
+    let mut found = talk.records.iter().filter(|record| record.t == t);
+    found.next().expect("there is one").body.clone()
+}
+
+#[test]
+fn each_phase_may_have_a_deadline_of_its_own() {
+    let timeouts = Timeouts { initialize_ms: Some(7000), session_ms: Some(3000), ..Timeouts::default() };
+    let mut talk = Talk::new(None, None);
+    talk.conversation = Conversation::new(Config {
+        session: None,
+        resume_only: false,
+        restore_failures: Vec::new(),
+        place: Place { cwd: "/w".to_owned(), ..Place::default() },
+        options: Options::default(),
+        command: vec!["agent".to_owned()],
+        timeouts,
+        last_turn: 0,
+        make_request_id: Box::new(|| None),
+    });
+    talk.forget();
+    talk.input(Input::Begin);
+    assert!(talk.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(7))));
+    talk.started();
+    talk.line(json!({"id": 1, "result": {}}));
+    assert!(talk.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(3))));
+    talk.input(Input::Timer(Timer::Phase));
+    let error = &body(&talk, T::StartFailed)["error"];
+    assert_eq!(
+        (&error["code"], &error["details"]["phase"]),
+        (&json!("BACKEND_TIMEOUT"), &json!("session/new"))
+    );
+    assert_eq!(error["details"]["timeoutSeconds"], 3.0);
+}
+
+#[test]
+fn a_session_that_hung_before_is_given_up_in_time_for_a_new_one() {
+    let mut first = restoring(0, false, Timeouts::default(), json!({}));
+    assert!(!first.actions.iter().any(|action| matches!(action, Action::SetTimer(Timer::Phase, _))));
+    first.input(Input::Timer(Timer::Startup));
+    assert_eq!(body(&first, T::StartFailed)["error"]["details"]["phase"], "session/load");
+
+    let mut second = restoring(1, false, Timeouts::default(), json!({"sessionCapabilities": {"resume": {}}}));
+    for method in ["session/resume", "session/load"] {
+        assert_eq!(second.sent().last().unwrap()["method"], method);
+        assert!(second.actions.contains(&Action::SetTimer(Timer::Phase, Duration::from_secs(20))));
+        second.forget();
+        second.input(Input::Timer(Timer::Phase));
+        assert_eq!(second.sent()[0]["method"], "$/cancel_request");
+    }
+    // What comes late is not the answer to the new request.
+    second.line(json!({"id": 3, "result": {}}));
+    second.line(json!({"id": 4, "result": {"sessionId": "new"}}));
+    let session = body(&second, T::Session);
+    assert_eq!((&session["contextLost"], &session["sessionId"]), (&json!(true), &json!("new")));
+    let reason = session["contextLostReason"].as_str().unwrap();
+    assert_eq!(reason, "session/resume: no answer within 20 s; session/load: no answer within 20 s");
+
+    let mut third = restoring(2, false, Timeouts::default(), json!({"loadSession": true}));
+    assert_eq!(third.sent().last().unwrap()["method"], "session/new");
+    third.line(json!({"id": 2, "result": {"sessionId": "new"}}));
+    assert_eq!(body(&third, T::Session)["contextLostReason"], "failure 0; failure 1");
+}
+
+#[test]
+fn what_ended_while_a_session_was_restored_says_so() {
+    let mut talk = restoring(0, false, Timeouts::default(), json!({}));
+    talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
+    assert_eq!(body(&talk, T::StartFailed)["error"]["details"]["phase"], "session/load");
+}
+
+#[test]
+fn a_session_that_must_be_taken_up_is_never_replaced() {
+    let resume = json!({"sessionCapabilities": {"resume": {}}, "loadSession": false});
+    for (capabilities, refused, expected) in [
+        (json!({"loadSession": true}), Some(-32002), "SESSION_NOT_FOUND"),
+        (json!({"loadSession": true}), Some(-32603), "SESSION_NOT_FOUND"),
+        (json!({}), Some(-32601), "AGENT_METHOD_UNSUPPORTED"),
+        (resume, Some(-32002), "SESSION_NOT_FOUND"),
+        (json!({"loadSession": true}), Some(-32000), "BACKEND_RPC_ERROR"),
+        (json!({"loadSession": false}), None, "AGENT_METHOD_UNSUPPORTED"),
+    ] {
+        for failures in [0, 2] {
+            let mut talk = restoring(failures, true, Timeouts::default(), capabilities.clone());
+            if let Some(code) = refused {
+                talk.line(json!({"id": 2, "error": {"code": code, "message": "no"}}));
+            }
+            assert_eq!(body(&talk, T::StartFailed)["error"]["code"], expected, "{capabilities} {refused:?}");
+            assert!(!talk.methods().contains(&"session/new".to_owned()));
+        }
+    }
+    let mut talk = restoring(0, true, Timeouts::default(), json!({"sessionCapabilities": {"resume": {}}}));
+    talk.line(json!({"id": 2, "result": {}}));
+    let session = body(&talk, T::Session);
+    assert_eq!((&session["sessionId"], &session["origin"]), (&json!("old"), &json!("resumed")));
 }
 
 fn load_error() -> Value {

@@ -179,6 +179,8 @@ impl Driver {
         watch.add_folders_of(&start.directory);
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
+            resume_only: start.resume_only,
+            restore_failures: start.restore_failures.clone(),
             place: requests::Place {
                 cwd: start.agent.cwd.to_string_lossy().into_owned(),
                 additional_directories: start

@@ -93,8 +93,12 @@ impl Worker {
                 nofile: Some(512),
             },
             session: None,
+            resume_only: false,
+            restore_failures: Vec::new(),
             timeouts: Timeouts {
                 startup_ms: 20_000,
+                initialize_ms: None,
+                session_ms: None,
                 turn_ms: None,
                 cancel_grace_ms: 300,
                 stop_grace_ms: 300,

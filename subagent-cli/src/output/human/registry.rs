@@ -9,9 +9,14 @@ pub(super) fn launchers(view: &mut View, data: &Value) -> Option<()> {
     if none(view, data, items, "launchers") {
         return Some(());
     }
-    let mut table = Table::new(&["LAUNCHER", "COMMAND"]);
+    let mut table = Table::new(&["LAUNCHER", "COMMAND", "AGENT"]);
     for item in items {
-        table.row([(Style::Strong, word(item, "name")), (Style::Plain, word(item, "command"))]);
+        let agent = agent(&item["handshake"]);
+        table.row([
+            (Style::Strong, word(item, "name")),
+            (Style::Plain, word(item, "command")),
+            (Style::Plain, agent.as_str()),
+        ]);
     }
     view.put(&table);
     Some(())
@@ -59,7 +64,46 @@ pub(super) fn launcher(view: &mut View, data: &Value) -> Option<()> {
         ("command", Style::Plain, command_line(&data["command"], &data["args"])),
         ("variables", Style::Plain, env.join(", ")),
     ]);
+    handshake(view, &data["handshake"]);
     Some(())
+}
+
+/// Who an agent said to be; empty when it was not asked.
+fn agent(handshake: &Value) -> String {
+    let agent = &handshake["agent"];
+    format!("{} {}", word(agent, "name"), word(agent, "version")).trim().to_owned()
+}
+
+/// What an agent said of itself; nothing when it was not asked.
+fn handshake(view: &mut View, told: &Value) {
+    if !told.is_object() {
+        return;
+    }
+    let ids = |entries: &Value| {
+        let ids = entries.as_array().into_iter().flatten().map(|entry| word(entry, "id"));
+        ids.collect::<Vec<_>>().join(", ")
+    };
+    let current = |of: &Value, current: &str, all: &str| match of[current].as_str() {
+        Some(id) => format!("{id} (of {})", ids(&of[all])),
+        None => ids(&of[all]),
+    };
+    let phases = told["phases"].as_array().into_iter().flatten();
+    let phases: Vec<_> =
+        phases.map(|phase| format!("{} {} ms", word(phase, "phase"), phase["millis"])).collect();
+    let error = &told["error"];
+    view.facts(&[
+        ("agent", Style::Plain, agent(told)),
+        ("asked", Style::Plain, view.ago(&told["at"])),
+        ("log in by", Style::Plain, ids(&told["authMethods"])),
+        ("mode", Style::Plain, current(&told["modes"], "currentModeId", "availableModes")),
+        ("model", Style::Plain, current(&told["models"], "currentModelId", "availableModels")),
+        ("options", Style::Plain, ids(&told["configOptions"])),
+        ("phases", Style::Plain, phases.join(", ")),
+        ("error", Style::Bad, word(error, "code").to_owned()),
+    ]);
+    if let Some(command) = error["details"]["recommendedCommand"].as_str() {
+        view.next("Log in:", command);
+    }
 }
 
 pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
@@ -74,6 +118,7 @@ pub(super) fn probed(view: &mut View, data: &Value) -> Option<()> {
         ("variables", Style::Plain, list(&data["envKeys"])),
         ("problem", Style::Bad, shown(&data["problem"])),
     ]);
+    handshake(view, &data["handshake"]);
     Some(())
 }
 

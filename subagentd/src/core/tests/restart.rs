@@ -19,7 +19,7 @@ fn adopted(checker: &mut Checker) {
 }
 
 fn session() -> Input {
-    Input::Session { origin: SessionOrigin::Resumed, context_lost: false }
+    Input::Session { origin: SessionOrigin::Resumed, context_lost: false, context_lost_reason: None }
 }
 
 fn terminating() -> Input {

@@ -14,7 +14,7 @@ const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
 const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
 
 fn session() -> Input {
-    Input::Session { origin: SessionOrigin::New, context_lost: false }
+    Input::Session { origin: SessionOrigin::New, context_lost: false, context_lost_reason: None }
 }
 
 fn cancel() -> Input {

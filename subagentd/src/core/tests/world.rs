@@ -342,7 +342,11 @@ impl World {
         match op {
             Op::SessionOpens if runtime.phase == Phase::Starting => {
                 runtime.phase = Phase::Ready;
-                journal.push_back(Input::Session { origin: SessionOrigin::New, context_lost: false });
+                journal.push_back(Input::Session {
+                    origin: SessionOrigin::New,
+                    context_lost: false,
+                    context_lost_reason: None,
+                });
             }
             Op::StartFails if runtime.phase == Phase::Starting => {
                 runtime.phase = Phase::Ending;

@@ -25,3 +25,5 @@ ALTER TABLE workers ADD COLUMN details TEXT;
 
 -- The tool calls of a turn, which are looked through at its end.
 CREATE INDEX tool_calls ON events (turn, seq) WHERE kind IN ('tool_call', 'tool_call_update');
+-- What the last starts came to that failed while they restored the session, as a list in JSON; none since the last session.
+ALTER TABLE workers ADD COLUMN restore_failures TEXT;

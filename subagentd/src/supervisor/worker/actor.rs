@@ -47,6 +47,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
+    /// What the last starts came to that failed while they restored it.
+    pub(super) restore_failures: Vec<String>,
     pub(super) boot_id: Option<String>,
     /// Whether the store says that a runtime may live.
     pub(super) may_live: bool,
@@ -142,6 +144,7 @@ impl Actor {
             cursor: row.cursor,
             incarnation: row.incarnation,
             session_id: row.session_id.clone(),
+            restore_failures: row.restore_failures.clone(),
             boot_id: row.boot_id.clone(),
             may_live: row.may_live,
             stored_runtime: row.runtime,

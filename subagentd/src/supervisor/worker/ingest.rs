@@ -66,10 +66,15 @@ struct Taken {
     misread: u64,
 }
 
+/// After two the session is given up.
+const MOST_RESTORE_FAILURES: usize = 2;
+
 /// What records say of the runtime and not to the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     pub(crate) session_id: Option<String>,
+    /// Why the agent could not be brought to restore the session.
+    pub(crate) restore_failure: Option<String>,
     pub(crate) guard: Option<ProcessId>,
     /// Options that were set, or could not be.
     pub(crate) set: Vec<OptionSet>,
@@ -115,13 +120,24 @@ impl Actor {
         let taken = self.understand(&bytes, &records, next);
         let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } =
             taken;
-        let Aside { session_id, guard, set, ended } = aside;
+        let Aside { session_id, restore_failure, guard, set, ended } = aside;
         let spec = self.spec_with(&set)?;
+        let failures = match (&session_id, restore_failure) {
+            // Whatever came before it, or a start that failed after it: the next one is the first.
+            (Some(_), _) if !self.restore_failures.is_empty() => Some(Vec::new()),
+            (None, Some(failure)) => {
+                let mut failures = self.restore_failures.clone();
+                failures.truncate(MOST_RESTORE_FAILURES - 1);
+                failures.insert(0, failure);
+                Some(failures)
+            }
+            _ => None,
+        };
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
         let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
-        let begun = incarnation.clone();
+        let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
         let last_seq = self
             .shared
@@ -162,6 +178,9 @@ impl Actor {
                 if let Some(text) = &spec_text {
                     tx.update_spec(id, text)?;
                 }
+                if let Some(failures) = &stored_failures {
+                    tx.update_restore_failures(id, failures)?;
+                }
                 if guard.is_some() {
                     tx.update_processes(id, runtime, guard)?;
                 }
@@ -182,6 +201,9 @@ impl Actor {
         self.misread += misread;
         if session_id.is_some() {
             self.session_id = session_id;
+        }
+        if let Some(failures) = failures {
+            self.restore_failures = failures;
         }
         if guard.is_some() {
             self.shared.set_guard(&self.worker_id, guard);
@@ -321,10 +343,18 @@ pub(crate) fn input(
         RecordType::Session => {
             let session: Session = record.body()?;
             aside.session_id = Some(session.session_id);
-            Some(Input::Session { origin: session.origin, context_lost: session.context_lost })
+            Some(Input::Session {
+                origin: session.origin,
+                context_lost: session.context_lost,
+                context_lost_reason: session.context_lost_reason,
+            })
         }
         RecordType::StartFailed => {
-            Some(Input::StartFailed { error: located(body::<StartFailed>(record)?.error) })
+            let error = body::<StartFailed>(record)?.error;
+            let phase = error.details.get("phase").and_then(|phase| phase.as_str());
+            aside.restore_failure =
+                matches!(phase, Some("session/load" | "session/resume")).then(|| error.message.clone());
+            Some(Input::StartFailed { error: located(error) })
         }
         RecordType::Dispatching if turn > known_turn => {
             Some(Input::TurnRecovered { turn, turn_id: body::<Dispatching>(record)?.turn_id })

@@ -140,10 +140,15 @@ impl Actor {
             return error;
         }
         let permission = error.code == Code::BackendPermissionDenied;
+        let login = error.details.get("reasonCategory").is_some_and(|category| category == "auth");
         let error = error
             .with("workerId", self.worker_id.as_str())
             .with("socketPath", self.socket.display().to_string())
             .with("logPath", self.log.display().to_string());
+        if login {
+            return error
+                .with("recommendedCommand", format!("subagent launcher login {}", self.spec.launcher.name));
+        }
         if !permission {
             return error;
         }
@@ -259,7 +264,10 @@ impl Actor {
                 umask: self.spec.umask,
                 nofile: self.spec.nofile,
             },
-            session: self.session_id.clone(),
+            // Once it has had one, what it was started with counts no more.
+            session: self.session_id.clone().or_else(|| self.spec.resume.clone()),
+            resume_only: self.session_id.is_none() && self.spec.resume.is_some(),
+            restore_failures: self.restore_failures.clone(),
             timeouts: launcher.timeouts,
             limits: Limits::default(),
             roots: [&self.cwd].into_iter().chain(&self.spec.additional_directories).cloned().collect(),

@@ -3,7 +3,17 @@
 use subagent_tests::harness::Sandbox;
 
 /// Commands that are beyond the contract and have no flags to compare.
-const NOT_IN_THE_CONTRACT: &[&str] = &["worker logs", "worker restart", "worker rm", "doctor", "completions"];
+const NOT_IN_THE_CONTRACT: &[&str] = &[
+    "worker logs",
+    "worker restart",
+    "worker rm",
+    "doctor",
+    "completions",
+    "launcher login",
+    "launcher logout",
+    "session list",
+    "session delete",
+];
 
 /// A command that does something.
 #[derive(Debug)]

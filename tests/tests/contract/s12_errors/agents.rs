@@ -52,6 +52,7 @@ fn an_agent_that_is_not_logged_in_says_so_like_every_failed_start() {
     shape["authMethods"] = json!(["str"]);
     shape["error"] = "object".into();
     shape["reasonCategory"] = "=auth".into();
+    shape["recommendedCommand"] = "=subagent launcher login guest".into();
     assert_shape(&error["details"], &shape);
     sandbox.finish();
 }

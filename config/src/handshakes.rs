@@ -1,0 +1,115 @@
+//! `<state dir>/launchers/NAME.json`: what the agent of a launcher said of itself when it was last asked.
+//!
+//! A note only: whoever reads it learns what was true then. What cannot be read, or is about another command, is none.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::model::Launcher;
+use crate::regular;
+use crate::write::{self, Replace};
+
+/// The folder in the state dir.
+pub const FOLDER: &str = "launchers";
+/// A longer name of a launcher gets no file.
+const MOST_NAME_BYTES: usize = 100;
+
+/// Where the note about a launcher lies; `None` for a name that no file can have.
+#[must_use]
+pub fn path(state_dir: &Path, name: &str) -> Option<PathBuf> {
+    if name.is_empty() || name.len() > MOST_NAME_BYTES {
+        return None;
+    }
+    // Names are free words: what could lead elsewhere, or be hidden, is spelled out; at most 300 bytes never come up.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let mut file = String::new();
+    for byte in name.bytes() {
+        if plain(byte) {
+            file.push(char::from(byte));
+        } else {
+            file.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    // A name in the system has 255 bytes at most.
+    (file.len() <= 240).then(|| state_dir.join(FOLDER).join(format!("{file}.json")))
+}
+
+/// What is noted of a launcher as it is configured now.
+#[must_use]
+pub fn read(state_dir: &Path, name: &str, launcher: &Launcher) -> Option<Value> {
+    let bytes = regular::read(&path(state_dir, name)?).ok()?;
+    let mut note: Value = serde_json::from_slice(&bytes).ok()?;
+    let same = note["command"] == launcher.command && note["args"] == json!(launcher.args);
+    same.then(|| note["handshake"].take()).filter(Value::is_object)
+}
+
+/// Notes it, readable by its owner alone. The state dir must exist.
+///
+/// # Errors
+/// The system's; `InvalidFilename` for a name that no file can have.
+pub fn write(state_dir: &Path, name: &str, launcher: &Launcher, handshake: &Value) -> io::Result<()> {
+    let path = path(state_dir, name).ok_or(io::ErrorKind::InvalidFilename)?;
+    match DirBuilder::new().mode(0o700).create(state_dir.join(FOLDER)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let note = json!({
+        "schemaVersion": "v1",
+        "command": launcher.command,
+        "args": launcher.args,
+        "handshake": handshake,
+    });
+    write::atomically(&path, format!("{note}\n").as_bytes(), 0o600, Replace::Yes)
+}
+
+/// Forgets it: something has changed that it depends on.
+pub fn forget(state_dir: &Path, name: &str) {
+    if let Some(path) = path(state_dir, name) {
+        // What is not there is forgotten.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_note_is_private_and_is_of_one_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let launcher = Launcher::new("agent --acp");
+        assert_eq!(read(dir.path(), "one", &launcher), None);
+        for n in 0..2 {
+            write(dir.path(), "one", &launcher, &json!({"n": n})).unwrap();
+            assert_eq!(read(dir.path(), "one", &launcher), Some(json!({"n": n})));
+        }
+        let path = path(dir.path(), "one").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(dir.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
+        let other = Launcher { args: vec!["--x".to_owned()], ..launcher.clone() };
+        assert_eq!(read(dir.path(), "one", &other), None);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(read(dir.path(), "one", &launcher), None);
+        forget(dir.path(), "one");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_folder() {
+        let folder = Path::new("/s").join(FOLDER);
+        for name in ["..", ".", "a/../../b", "/etc/passwd", "a\0b", "é"] {
+            let path = path(Path::new("/s"), name).unwrap();
+            assert_eq!(path.parent(), Some(folder.as_path()), "{name}");
+            assert!(path.file_name().unwrap().to_str().unwrap().ends_with(".json"), "{name}");
+        }
+        assert_ne!(path(Path::new("/s"), "a/b"), path(Path::new("/s"), "a%2fb"));
+        assert_eq!(path(Path::new("/s"), ""), None);
+        assert_eq!(path(Path::new("/s"), &"é".repeat(60)), None);
+    }
+}

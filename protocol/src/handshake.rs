@@ -1,0 +1,286 @@
+//! What an agent says of itself, in one form: from the raw answers to `initialize` and `session/new`.
+//!
+//! Lenient: what is missing is unknown, what has another shape is left out, and nothing fails. The raw answers stay the
+//! truth.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// More entries of one list are not shown.
+const MOST_ENTRIES: usize = 1000;
+
+/// An agent, as far as it tells.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Handshake {
+    /// Who it is.
+    pub agent: Option<AgentInfo>,
+    /// The version of ACP that it speaks.
+    pub protocol_version: Option<u64>,
+    /// Its `agentCapabilities`, as it told them.
+    pub capabilities: Value,
+    /// The ways to log in.
+    pub auth_methods: Vec<AuthMethod>,
+    /// The modes of a session.
+    pub modes: Option<Modes>,
+    /// The models of a session.
+    pub models: Option<Models>,
+    /// What else can be chosen in a session, and once more mode and model where they are chosen like that.
+    pub config_options: Vec<ConfigOption>,
+}
+
+/// Who an agent is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentInfo {
+    /// For programs.
+    pub name: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+}
+
+/// A way to log in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthMethod {
+    /// What `authenticate` names.
+    pub id: String,
+    /// For people.
+    pub name: Option<String>,
+    /// More of it.
+    pub description: Option<String>,
+    /// `agent`, `terminal`, `env_var`, or another word.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// The modes of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Modes {
+    /// The present one.
+    pub current_mode_id: Option<String>,
+    /// All of them.
+    pub available_modes: Vec<Choice>,
+}
+
+/// The models of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Models {
+    /// The present one.
+    pub current_model_id: Option<String>,
+    /// All of them.
+    pub available_models: Vec<Choice>,
+}
+
+/// One of several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What to choose it by.
+    pub id: String,
+    /// For people.
+    pub name: Option<String>,
+    /// More of it.
+    pub description: Option<String>,
+}
+
+/// Something that can be chosen in a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigOption {
+    /// What to name it by.
+    pub id: String,
+    /// For people.
+    pub name: Option<String>,
+    /// More of it.
+    pub description: Option<String>,
+    /// `mode`, `model`, `thought_level`, or another word.
+    pub category: Option<String>,
+    /// `select`, `boolean`, or another word.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The present value.
+    pub current_value: Value,
+    /// The values to select from; those of groups one after the other.
+    pub options: Vec<Choice>,
+}
+
+impl Handshake {
+    /// Reads both answers; `session` is `None` where no session was made.
+    #[must_use]
+    pub fn of(initialize: &Value, session: Option<&Value>) -> Self {
+        let info = &initialize["agentInfo"];
+        let session = session.unwrap_or(&Value::Null);
+        let options: Vec<ConfigOption> = list(&session["configOptions"]).filter_map(config_option).collect();
+        let by_category = |category: &str| {
+            let mut options = options.iter();
+            options.find(|option| option.category.as_deref() == Some(category) && !option.options.is_empty())
+        };
+        let current = |option: &ConfigOption| option.current_value.as_str().map(str::to_owned);
+        let modes = session["modes"].is_object().then(|| Modes {
+            current_mode_id: text(&session["modes"], "currentModeId"),
+            available_modes: choices(&session["modes"]["availableModes"], "id"),
+        });
+        let models = session["models"].is_object().then(|| Models {
+            current_model_id: text(&session["models"], "currentModelId"),
+            available_models: choices(&session["models"]["availableModels"], "modelId"),
+        });
+        Self {
+            agent: info.is_object().then(|| AgentInfo {
+                name: text(info, "name"),
+                title: text(info, "title"),
+                version: text(info, "version"),
+            }),
+            protocol_version: initialize["protocolVersion"].as_u64(),
+            capabilities: initialize["agentCapabilities"].clone(),
+            auth_methods: list(&initialize["authMethods"]).filter_map(auth_method).collect(),
+            modes: modes.or_else(|| {
+                by_category("mode").map(|option| Modes {
+                    current_mode_id: current(option),
+                    available_modes: option.options.clone(),
+                })
+            }),
+            models: models.or_else(|| {
+                by_category("model").map(|option| Models {
+                    current_model_id: current(option),
+                    available_models: option.options.clone(),
+                })
+            }),
+            config_options: options,
+        }
+    }
+}
+
+/// A session of an agent's own list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedSession {
+    /// Its id.
+    pub session_id: String,
+    /// Where it works.
+    pub cwd: Option<String>,
+    /// For people.
+    pub title: Option<String>,
+    /// When something happened in it, in the agent's words.
+    pub updated_at: Option<String>,
+}
+
+impl ListedSession {
+    /// Reads one entry; `None` without an id.
+    #[must_use]
+    pub fn of(entry: &Value) -> Option<Self> {
+        Some(Self {
+            session_id: text(entry, "sessionId")?,
+            cwd: text(entry, "cwd"),
+            title: text(entry, "title"),
+            updated_at: text(entry, "updatedAt"),
+        })
+    }
+}
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value[key].as_str().map(str::to_owned)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten().take(MOST_ENTRIES)
+}
+
+fn auth_method(method: &Value) -> Option<AuthMethod> {
+    let kind = if method["type"].is_null() { Some("agent".to_owned()) } else { text(method, "type") };
+    Some(AuthMethod {
+        id: text(method, "id")?,
+        name: text(method, "name"),
+        description: text(method, "description"),
+        kind: kind.unwrap_or_else(|| "unknown".to_owned()),
+    })
+}
+
+fn choices(values: &Value, id: &str) -> Vec<Choice> {
+    let choice = |value: &Value| {
+        Some(Choice {
+            id: text(value, id)?,
+            name: text(value, "name"),
+            description: text(value, "description"),
+        })
+    };
+    list(values).filter_map(choice).collect()
+}
+
+fn config_option(option: &Value) -> Option<ConfigOption> {
+    // An entry of a list with groups has options of its own instead of a value.
+    let grouped = list(&option["options"]).any(|entry| entry["options"].is_array());
+    let options = match grouped {
+        false => choices(&option["options"], "value"),
+        true => list(&option["options"]).flat_map(|group| choices(&group["options"], "value")).collect(),
+    };
+    Some(ConfigOption {
+        id: text(option, "id")?,
+        name: text(option, "name"),
+        description: text(option, "description"),
+        category: text(option, "category"),
+        kind: text(option, "type"),
+        current_value: option["currentValue"].clone(),
+        options,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_missing_is_unknown() {
+        assert_eq!(Handshake::of(&Value::Null, None), Handshake::default());
+        let odd = json!({"agentInfo": 7, "authMethods": [7, {"name": "x"}], "protocolVersion": "1"});
+        let handshake = Handshake::of(&odd, Some(&json!({"modes": [], "models": null, "configOptions": {}})));
+        assert_eq!(handshake, Handshake::default());
+    }
+
+    #[test]
+    fn modes_and_models_are_found_where_they_are() {
+        let options = json!([
+            {"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": "ask",
+             "options": [{"value": "ask", "name": "Ask"}]},
+            {"id": "m", "category": "model", "type": "select", "currentValue": "b", "options": [
+                {"group": "g1", "name": "G1", "options": [{"value": "a", "name": "A"}]},
+                {"group": "g2", "name": "G2", "options": [{"value": "b", "description": "B"}]}]},
+            {"id": "think", "type": "boolean", "currentValue": true},
+        ]);
+        let handshake = Handshake::of(&json!({}), Some(&json!({"configOptions": options})));
+        assert_eq!(handshake.modes.unwrap().current_mode_id.as_deref(), Some("ask"));
+        let models = handshake.models.unwrap();
+        assert_eq!(models.current_model_id.as_deref(), Some("b"));
+        let ids: Vec<_> = models.available_models.iter().map(|model| model.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"]);
+        assert_eq!(handshake.config_options[2].current_value, true);
+
+        let older = json!({
+            "modes": {"currentModeId": "code", "availableModes": [{"id": "code", "name": "Code"}]},
+            "models": {"currentModelId": "x", "availableModels": [{"modelId": "x", "name": "X"}]},
+            "configOptions": options,
+        });
+        let handshake = Handshake::of(&json!({}), Some(&older));
+        assert_eq!(handshake.modes.unwrap().current_mode_id.as_deref(), Some("code"));
+        assert_eq!(handshake.models.unwrap().available_models[0].id, "x");
+    }
+
+    #[test]
+    fn a_method_without_a_type_is_the_agents() {
+        let initialize = json!({"authMethods": [{"id": "a"}, {"id": "b", "type": "terminal", "name": "B"}]});
+        let methods = Handshake::of(&initialize, None).auth_methods;
+        let kinds: Vec<_> = methods.iter().map(|method| (method.id.as_str(), method.kind.as_str())).collect();
+        assert_eq!(kinds, [("a", "agent"), ("b", "terminal")]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_too_odd(text in r#"(\{"(modes|models|configOptions|agentInfo)":(1|null|\[\]|\{\}|\[\{"id":"x","options":\[1,\{"options":\[\]\}\]\}\])\})"#) {
+            let value: Value = serde_json::from_str(&text).unwrap();
+            let _ = Handshake::of(&value, Some(&value));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the commands that ask an agent without a worker have in common: whom they ask, and what its answer means.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_config::{Config, ResolvedLauncher, Workspace, handshakes, launcher, model, workspace};
+use subagent_protocol::Code;
+use subagent_protocol::ask::{Answer, Question};
+use subagent_protocol::handshake::Handshake;
+use subagent_protocol::time::Timestamp;
+
+use super::worker_start::runnable;
+use crate::ask::{Patience, Place, ask};
+use crate::context::{Context, present_path};
+use crate::failure::{Failure, Result};
+
+/// The agent of a launcher, ready to be asked.
+pub(super) struct Agent<'a> {
+    pub(super) name: &'a str,
+    pub(super) launcher: &'a model::Launcher,
+    pub(super) resolved: ResolvedLauncher,
+    context: &'a Context,
+    /// Where it is started when nothing else is said.
+    cwd: PathBuf,
+}
+
+impl<'a> Agent<'a> {
+    /// The launcher of this name, if it can be started here.
+    ///
+    /// # Errors
+    /// `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`, `INVALID_ARGUMENT`.
+    pub(super) fn of(
+        config: &'a Config,
+        name: &'a str,
+        cwd: Option<&Path>,
+        context: &'a Context,
+    ) -> Result<Self> {
+        let found = config.launcher(name)?;
+        let cwd = workspace::resolve_cwd(present_path(cwd.map(Path::to_owned)).as_deref(), &context.env)?;
+        let (launcher, resolved) = runnable((found, launcher::resolve(name, found, &cwd, &context.env)))?;
+        Ok(Self { name, launcher, resolved, context, cwd })
+    }
+
+    /// Asks it; what the agent refused is an error.
+    ///
+    /// # Errors
+    /// Those of the agent, and those of asking.
+    pub(super) fn ask(&self, question: Question, patience: Patience) -> Result<Answer> {
+        let answer = self.ask_in(Place::Folder(self.cwd.clone()), question, patience)?;
+        match answer.error {
+            Some(_) => Err(self.failure(answer)),
+            None => Ok(answer),
+        }
+    }
+
+    /// Asks it in a place; its refusal is part of the answer.
+    ///
+    /// # Errors
+    /// Those of asking.
+    pub(super) fn ask_in(&self, place: Place, question: Question, patience: Patience) -> Result<Answer> {
+        ask(self.context, (self.launcher, &self.resolved), place, question, patience)
+    }
+
+    /// The folder that was named.
+    pub(super) fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    /// What the agent refused, with what to do about it.
+    pub(super) fn failure(&self, answer: Answer) -> Failure {
+        let phases = json!(answer.phases);
+        let failure = match answer.error {
+            Some(error) => Failure::from(error),
+            None => Failure::internal("the agent has refused nothing"),
+        };
+        self.advised(failure.with("launcher", self.name).with("phases", phases))
+    }
+
+    fn advised(&self, failure: Failure) -> Failure {
+        let login = format!("subagent launcher login {}", shell_words::quote(self.name));
+        match failure.is(Code::AuthRequired) {
+            true => failure
+                .with("recommendedCommand", login)
+                .recommend("Log in first, or put the agent's API key into the launcher's env."),
+            false => failure,
+        }
+    }
+
+    /// What the agent said of itself, for people and programs, without the raw answers.
+    pub(super) fn told(&self, answer: &Answer) -> Value {
+        let initialize = answer.initialize.as_ref().unwrap_or(&Value::Null);
+        let mut told = json!(Handshake::of(initialize, answer.session.as_ref()));
+        told["at"] = json!(now());
+        told["phases"] = json!(answer.phases);
+        told["error"] = match &answer.error {
+            None => Value::Null,
+            Some(error) => {
+                let Failure { code, message, details, .. } = self.advised(Failure::from(error.clone()));
+                json!({"code": code, "message": message, "details": details})
+            }
+        };
+        told
+    }
+
+    /// Forgets what it said of itself.
+    pub(super) fn forget(&self) {
+        if let Some(workspace) = workspace_of(self.context) {
+            handshakes::forget(&workspace.state_dir, self.name);
+        }
+    }
+}
+
+/// The workspace in which notes are kept; none where there is no workspace.
+pub(super) fn workspace_of(context: &Context) -> Option<Workspace> {
+    context.workspace(None).ok()
+}
+
+/// What is noted about a launcher, or null.
+pub(super) fn noted(workspace: Option<&Workspace>, name: &str, launcher: &model::Launcher) -> Value {
+    let note = workspace.and_then(|workspace| handshakes::read(&workspace.state_dir, name, launcher));
+    note.unwrap_or(Value::Null)
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

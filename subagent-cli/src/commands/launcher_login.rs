@@ -1,0 +1,142 @@
+//! `launcher login` and `launcher logout`: the agent's own ways, or what to do where it has none.
+
+use std::io::{IsTerminal as _, stdin, stdout};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::ask::{LoginKind, Question};
+
+use super::agent_asked::Agent;
+use super::launcher_probe::patience;
+use crate::args::agents::{LauncherLogin, LauncherLogout};
+use crate::ask::Patience;
+use crate::commands::worker_start::environment;
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = Agent::of(&loaded.config, &args.name, None, context)?;
+    let time = patience(args.timeout_seconds)?;
+    let question = Question::Login { method: present(args.method.clone()) };
+    let answer = agent.ask(question, Patience { request: time, ..Patience::of(agent.launcher, None) })?;
+    let method = answer.method.unwrap_or_default();
+    let mut data = json!({
+        "name": args.name, "method": method["id"], "methodName": method["name"], "loggedIn": true,
+    });
+    let mut keys = vec!["name", "method", "loggedIn"];
+    match LoginKind::of(&method) {
+        Some(LoginKind::EnvVar) => {
+            data["loggedIn"] = false.into();
+            data["variables"] = variables(&method);
+            data["link"] = method["link"].clone();
+            data["recommendedAction"] = format!(
+                "set these variables in the shell that starts workers, or in launchers.{}.env of the config file",
+                args.name
+            )
+            .into();
+            keys.extend(["variables", "link", "recommendedAction"]);
+        }
+        Some(LoginKind::Terminal) => at_terminal(&agent, &method, context)?,
+        _ => {}
+    }
+    agent.forget();
+    let shown = text::fields(&data, &keys);
+    Ok(Outcome::report("launcher.login", data, shown))
+}
+
+pub(super) fn logout(args: &LauncherLogout, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = Agent::of(&loaded.config, &args.name, None, context)?;
+    agent.ask(Question::Logout, Patience::of(agent.launcher, None))?;
+    agent.forget();
+    let data = json!({"name": args.name, "loggedOut": true});
+    let shown = text::fields(&data, &["name", "loggedOut"]);
+    Ok(Outcome::report("launcher.logout", data, shown))
+}
+
+/// The names of the variables that a method wants, and whether it can do without.
+fn variables(method: &Value) -> Value {
+    let vars = method["vars"].as_array().into_iter().flatten();
+    let named = vars.filter(|var| var["name"].is_string());
+    named
+        .map(|var| json!({"name": var["name"], "label": var["label"], "optional": var["optional"] == true}))
+        .collect()
+}
+
+/// Runs the agent's program with what the method adds, at the caller's terminal.
+fn at_terminal(agent: &Agent<'_>, method: &Value, context: &Context) -> Result<()> {
+    let args: Vec<&str> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let program = match &agent.resolved.exec_path {
+        Some(path) => path.clone(),
+        None => agent.resolved.effective_command.clone().into(),
+    };
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        let words = std::iter::once(program.to_string_lossy().into_owned())
+            .chain(agent.resolved.effective_args.iter().cloned())
+            .chain(args.iter().map(|arg| (*arg).to_owned()));
+        let words: Vec<String> = words.collect();
+        return Err(Failure::new(
+            Code::TerminalRequired,
+            "this way to log in asks at a terminal, and there is none",
+        )
+        .with("launcher", agent.name)
+        .with("method", method["id"].clone())
+        .with("command", shell_words::join(&words))
+        .recommend("run the same command in a terminal"));
+    }
+    let named = method["env"].as_object().into_iter().flatten();
+    let named = named.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let may = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    let inherited = environment(context, agent.launcher, agent.cwd());
+    let bytes = |bytes: Vec<u8>| <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
+    let status = Command::new(&program)
+        .args(&agent.resolved.effective_args)
+        .args(args)
+        .env_clear()
+        .envs(inherited.into_iter().map(|(name, value)| (bytes(name.0), bytes(value.0))))
+        .envs(named.filter(|(name, value)| may(name) && !value.contains('\0')))
+        .current_dir(agent.cwd())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(Failure::new(Code::BackendUnavailable, format!("the login did not succeed ({status})"))
+                .with("launcher", agent.name)
+                .with("method", method["id"].clone())
+                .with("exitCode", status.code())
+                .recommend("repeat it, or log in with the agent's own command"))
+        }
+        Err(error) => {
+            Err(Failure::new(Code::BackendLauncher, format!("the login cannot be started: {error}"))
+                .with("launcher", agent.name)
+                .with("error", error.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_named_variables_are_told() {
+        let method =
+            json!({"vars": [{"name": "KEY"}, {"name": "ORG", "optional": true, "label": "L"}, {"x": 1}, 7]});
+        let expected = json!([
+            {"name": "KEY", "label": null, "optional": false}, {"name": "ORG", "label": "L", "optional": true},
+        ]);
+        assert_eq!(variables(&method), expected);
+        assert_eq!(variables(&Value::Null), json!([]));
+    }
+
+    #[test]
+    fn a_time_must_be_one() {
+        assert_eq!(patience(600.0).unwrap().as_secs(), 600);
+        for seconds in [0.0, 1e300] {
+            assert!(patience(seconds).is_err(), "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `session list`: the sessions that an agent has kept, from its own list.
+
+use serde_json::{Value, json};
+use subagent_protocol::ask::Question;
+use subagent_protocol::handshake::ListedSession;
+
+use super::agent_asked::Agent;
+use crate::args::agents::SessionList;
+use crate::ask::Patience;
+use crate::context::{Context, path_value, present_path};
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: &SessionList, context: &Context) -> Result<Outcome> {
+    let loaded = context.config(args.config.config.as_deref(), None)?;
+    let agent = Agent::of(&loaded.config, &args.launcher, args.cwd.as_deref(), context)?;
+    let cwd = present_path(args.cwd.clone()).map(|_| path_value(agent.cwd()));
+    let question = Question::ListSessions { cwd: cwd.as_ref().and_then(Value::as_str).map(str::to_owned) };
+    let answer = agent.ask(question, Patience::of(agent.launcher, None))?;
+    let items: Vec<ListedSession> = answer.sessions.iter().filter_map(ListedSession::of).collect();
+    let data = json!({
+        "launcher": args.launcher,
+        "cwd": cwd,
+        "count": items.len(),
+        "items": items,
+        "truncated": answer.truncated,
+    });
+    let shown = text::rows(&data, &["sessionId", "updatedAt", "cwd", "title"], "(no sessions)");
+    Ok(Outcome::report("session.listed", data, shown))
+}

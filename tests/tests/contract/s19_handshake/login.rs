@@ -1,0 +1,120 @@
+//! `launcher login` and `launcher logout`.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{On, Sandbox};
+
+use super::{impatient, nothing_left, scripted};
+
+const LOGIN: [&str; 3] = ["launcher", "login", "agent"];
+
+fn initialize(methods: &Value, capabilities: &Value) -> String {
+    json!({"protocolVersion": 1, "authMethods": methods, "agentCapabilities": capabilities}).to_string()
+}
+
+#[test]
+fn the_agent_logs_in_by_itself_when_it_offers_one_way() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.demo_agent(&["--needs-auth"]);
+    sandbox.launcher("agent", agent);
+    sandbox.run(&["launcher", "probe", "agent", "--handshake"]).data_of("launcher.probed");
+    let expected =
+        json!({"name": "agent", "method": "demo-login", "methodName": "Demo login", "loggedIn": true});
+    assert_eq!(sandbox.run(&LOGIN).data_of("launcher.login"), expected);
+    assert_eq!(
+        sandbox.run(&[&LOGIN[..], &["--method", "demo-login"]].concat()).data_of("launcher.login"),
+        expected
+    );
+    let text = sandbox.command("subagent").args(LOGIN).run();
+    assert_eq!(text.text(), "name: agent\nmethod: demo-login\nloggedIn: true\n");
+    // What it said before it was logged in counts no more.
+    let data = sandbox.run(&["launcher", "show", "agent"]).data_of("launcher.shown");
+    assert_eq!(data["handshake"], Value::Null);
+    nothing_left(&sandbox);
+    sandbox.finish();
+}
+
+#[test]
+fn of_several_ways_one_is_chosen_and_the_others_are_listed() {
+    let methods = json!([
+        {"id": "a", "name": "A"},
+        {"id": "b", "name": "B", "type": "env_var", "link": "https://keys.example", "vars": [{"name": "B_KEY"}]},
+        {"id": "c", "name": "C", "type": "_telepathy"},
+    ]);
+    let sandbox = scripted(&[
+        "--answer",
+        "initialize",
+        &initialize(&methods, &json!({})),
+        "--answer",
+        "authenticate",
+        "{}",
+    ]);
+    let with = |method: &str| sandbox.run(&[&LOGIN[..], &["--method", method]].concat());
+    for output in [sandbox.run(&LOGIN), with("d"), with("c")] {
+        let error = output.error("INVALID_ARGUMENT");
+        let ids = error["details"]["authMethods"].as_array().unwrap();
+        assert_eq!(ids.iter().map(|method| &method["id"]).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert!(error["details"]["recommendedAction"].as_str().unwrap().contains("--method"), "{error}");
+    }
+    assert_eq!(with("a").data_of("launcher.login")["loggedIn"], true);
+    let data = with("b").data_of("launcher.login");
+    assert_eq!(data["loggedIn"], false);
+    assert_eq!(data["variables"], json!([{"name": "B_KEY", "label": null, "optional": false}]));
+    assert_eq!(data["link"], "https://keys.example");
+    sandbox.finish();
+}
+
+#[test]
+fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
+    let mut sandbox = Sandbox::new();
+    let file = sandbox.file_name("logged-in");
+    let methods = json!([{
+        "id": "tui", "name": "T", "type": "terminal", "args": ["--log-in", file], "env": {"LOGIN_WORD": "please"},
+    }]);
+    let agent =
+        sandbox.test_agent("hostile-agent", &["--answer", "initialize", &initialize(&methods, &json!({}))]);
+    sandbox.launcher("agent", agent.env("LOGIN_WORD", "not this"));
+    let error = sandbox.run(&LOGIN).error("TERMINAL_REQUIRED");
+    assert!(error["details"]["command"].as_str().unwrap().contains("--log-in"), "{error}");
+    assert!(!std::path::Path::new(&file).exists());
+    let screen = sandbox.command("subagent").args(LOGIN).at_terminal(80, On::All).screen();
+    assert!(screen.text().contains("loggedIn: true"), "{:?}", screen.lines());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "true please\n");
+    sandbox.finish();
+}
+
+#[test]
+fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
+    let one = initialize(&json!([{"id": "a", "name": "A"}]), &json!({}));
+    let sandbox = scripted(&["--answer", "initialize", &one, "--refuse", "authenticate", "-32603"]);
+    let error = sandbox.run(&LOGIN).error("BACKEND_RPC_ERROR");
+    assert_eq!(error["details"]["method"], "authenticate");
+    sandbox.finish();
+    let sandbox = impatient(&["--answer", "initialize", &one, "--hang", "authenticate"]);
+    let output = sandbox.run(&[&LOGIN[..], &["--timeout-seconds", "0.5"]].concat());
+    // What the agent says meanwhile may tell where to go.
+    assert!(output.stderr.contains("hostile-agent: last words"), "{output}");
+    let error: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(
+        (&error["error"]["code"], &error["error"]["details"]["phase"]),
+        (&json!("BACKEND_TIMEOUT"), &json!("authenticate"))
+    );
+    nothing_left(&sandbox);
+    sandbox.finish();
+    let sandbox = scripted(&[]);
+    sandbox.run(&LOGIN).error("AGENT_METHOD_UNSUPPORTED");
+    sandbox.finish();
+}
+
+#[test]
+fn a_logout_is_asked_for_where_it_is_offered() {
+    let offers = initialize(&json!([]), &json!({"auth": {"logout": {}}}));
+    let sandbox = scripted(&["--answer", "initialize", &offers, "--answer", "logout", "{}"]);
+    let data = sandbox.run(&["launcher", "logout", "agent"]).data_of("launcher.logout");
+    assert_eq!(data, json!({"name": "agent", "loggedOut": true}));
+    let error = sandbox.run(&["launcher", "logout", "demo"]).error("AGENT_METHOD_UNSUPPORTED");
+    assert_eq!(error["details"]["method"], "logout");
+    nothing_left(&sandbox);
+    sandbox.finish();
+}

@@ -1,0 +1,43 @@
+//! Asking an agent without a worker: what it is, logins, its sessions. Nothing is left in any case.
+
+mod login;
+mod probe;
+mod resume;
+mod sessions;
+
+use serde_json::Value;
+use subagent_tests::harness::{Launcher, Sandbox};
+
+/// A world with the hostile agent, told what becomes of its requests.
+fn scripted(flags: &[&str]) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", flags);
+    sandbox.launcher("agent", agent);
+    sandbox
+}
+
+/// The same with an agent that does not get long to answer.
+fn impatient(flags: &[&str]) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    let agent = hurried(sandbox.test_agent("hostile-agent", flags));
+    sandbox.launcher("agent", agent);
+    sandbox
+}
+
+fn hurried(agent: Launcher) -> Launcher {
+    agent.startup_seconds(1.0)
+}
+
+/// No process, and no folder for a session.
+#[track_caller]
+fn nothing_left(sandbox: &Sandbox) {
+    let left: Vec<_> =
+        std::fs::read_dir(sandbox.file("tmp")).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(sandbox.processes().is_empty(), "{:?}", sandbox.processes());
+}
+
+/// The names of the phases that were gone through.
+fn phases(value: &Value) -> Vec<&str> {
+    value["phases"].as_array().unwrap().iter().map(|phase| phase["phase"].as_str().unwrap()).collect()
+}

@@ -1,0 +1,173 @@
+//! `worker start --resume`, and sessions that cannot be restored because the agent does not answer.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::{hurried, scripted};
+
+/// `initialize` of an agent with these capabilities.
+fn offers(capabilities: &Value) -> String {
+    json!({"protocolVersion": 1, "agentCapabilities": capabilities}).to_string()
+}
+
+/// The data of all events of a type.
+fn of_type(sandbox: &Sandbox, worker: &str, kind: &str) -> Vec<Value> {
+    let events = sandbox.events(worker).into_iter().filter(|event| event["type"] == kind);
+    events.map(|mut event| event["data"].take()).collect()
+}
+
+#[test]
+fn a_worker_takes_up_a_session_that_the_agent_has_kept() {
+    let (sandbox, first) = Sandbox::with_worker();
+    let session = sandbox.show(&first)["sessionId"].as_str().unwrap().to_owned();
+    let _ = sandbox.send(&first, "hello");
+    let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
+    let args = ["worker", "start", "--launcher", "demo", "--resume", &session];
+    let started = sandbox.run(&args).data_of("worker.started");
+    assert_eq!((&started["sessionId"], &started["state"]), (&json!(session), &json!("idle")));
+    let worker = started["workerId"].as_str().unwrap();
+    // Its first session is its start, whichever way it came.
+    assert_eq!(
+        of_type(&sandbox, worker, "worker.started"),
+        [json!({"session": "resumed", "contextLost": false})]
+    );
+    let _ = sandbox.send(worker, "go on");
+    let _ = sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted");
+    assert_eq!(sandbox.show(worker)["sessionId"], session);
+    let input = json!({"resume": session}).to_string();
+    let again =
+        sandbox.subagent(&["worker", "start", "--input", "-"]).stdin(input).run().data_of("worker.started");
+    assert_eq!(again["sessionId"], session);
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_is_loaded_where_it_cannot_be_resumed() {
+    let mut sandbox = Sandbox::new();
+    sandbox.init();
+    let folder = sandbox.file_name("sdk");
+    let agent = sandbox.test_agent("sdk-agent", &["--state", &folder]);
+    sandbox.launcher("agent", agent);
+    let first = sandbox.start("agent");
+    let session = sandbox.show(&first)["sessionId"].as_str().unwrap().to_owned();
+    let _ = sandbox.send(&first, "hello");
+    let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
+    let args = ["worker", "start", "--launcher", "agent", "--resume", &session];
+    let worker = sandbox.run(&args).data_of("worker.started");
+    let worker = worker["workerId"].as_str().unwrap();
+    assert_eq!(of_type(&sandbox, worker, "worker.started")[0]["session"], "loaded");
+    let error = sandbox
+        .run(&["worker", "start", "--launcher", "agent", "--resume", "sdk-99"])
+        .error("SESSION_NOT_FOUND");
+    assert_eq!(error["details"]["sessionId"], "sdk-99");
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_that_the_agent_does_not_know_is_never_silently_another_one() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let start = ["worker", "start", "--launcher", "demo", "--resume"];
+    let error = sandbox.run(&[&start[..], &["demo-0000"]].concat()).error("SESSION_NOT_FOUND");
+    assert_eq!(error["details"]["sessionId"], "demo-0000");
+    let worker = error["details"]["workerId"].as_str().unwrap();
+    assert_eq!(sandbox.show(worker)["state"], "error");
+    // Trying again is trying the same.
+    sandbox.run(&["worker", "restart", worker]).error("SESSION_NOT_FOUND");
+    sandbox.sending(worker, "hello").run().error("SESSION_NOT_FOUND");
+    assert!(of_type(&sandbox, worker, "worker.started").is_empty());
+    // An empty one counts as not given, as everywhere.
+    assert!(sandbox.run(&[&start[..], &[""]].concat()).data_of("worker.started")["sessionId"].is_string());
+    for wrong in
+        [&[&start[..], &["s", "--debug-mode"]].concat(), &[&start[..], &[&*"x".repeat(5000)]].concat()]
+    {
+        sandbox.run(wrong).error("INVALID_ARGUMENT");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_keeps_no_sessions_says_so() {
+    let sandbox = scripted(&["--no-load"]);
+    sandbox.init();
+    let error = sandbox
+        .run(&["worker", "start", "--launcher", "agent", "--resume", "s"])
+        .error("AGENT_METHOD_UNSUPPORTED");
+    assert_eq!(error["details"]["method"], "session/resume");
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_whose_agent_hangs_is_given_up_at_the_next_start() {
+    let mut sandbox = Sandbox::new();
+    sandbox.init();
+    let initialize = offers(&json!({"loadSession": true}));
+    let flags = ["--answer", "initialize", &initialize, "--hang", "session/load"];
+    let agent = sandbox.test_agent("hostile-agent", &flags).startup_seconds(3.0);
+    sandbox.launcher("agent", agent);
+    let worker = sandbox.start("agent");
+    let error = sandbox.run(&["worker", "restart", &worker]).error("BACKEND_TIMEOUT");
+    assert_eq!(error["details"]["phase"], "session/load");
+    // It has its session still; the next start does without.
+    assert_eq!(sandbox.show(&worker)["state"], "idle");
+    let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    let expected = json!({
+        "session": "new", "contextLost": true, "contextLostReason": "session/load: no answer within 1 s",
+    });
+    assert_eq!(of_type(&sandbox, &worker, "worker.restarted"), [expected]);
+    // And the one after it begins as if nothing had been.
+    sandbox.run(&["worker", "restart", &worker]).error("BACKEND_TIMEOUT");
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_whose_agent_dies_twice_is_given_up_then() {
+    let mut sandbox = Sandbox::new();
+    sandbox.init();
+    let agent = sandbox.test_agent("hostile-agent", &["--die", "session/load"]);
+    sandbox.launcher("agent", agent);
+    let worker = sandbox.start("agent");
+    for _ in 0..2 {
+        let error = sandbox.run(&["worker", "restart", &worker]).error("BACKEND_UNAVAILABLE");
+        assert_eq!(error["details"]["phase"], "session/load");
+    }
+    let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    let restarted = of_type(&sandbox, &worker, "worker.restarted").pop().unwrap();
+    assert_eq!((&restarted["session"], &restarted["contextLost"]), (&json!("new"), &json!(true)));
+    let reason = restarted["contextLostReason"].as_str().unwrap();
+    assert_eq!(reason.matches("exit status 3").count(), 2, "{reason}");
+    sandbox.finish();
+}
+
+#[test]
+fn each_phase_of_a_start_may_have_a_deadline_of_its_own() {
+    let mut sandbox = Sandbox::new();
+    sandbox.init();
+    for (method, phase) in [("initialize", "initialize"), ("session/new", "session/new")] {
+        let agent = sandbox.test_agent("hostile-agent", &["--hang", method]).phase_seconds(1.0);
+        sandbox.launcher("agent", agent);
+        let error = sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_TIMEOUT");
+        assert_eq!(
+            (&error["details"]["phase"], &error["details"]["timeoutSeconds"]),
+            (&json!(phase), &json!(1.0))
+        );
+        let worker = error["details"]["workerId"].as_str().unwrap();
+        let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    }
+    // What is short enough for the whole start is so for a phase of it.
+    let agent = hurried(sandbox.test_agent("hostile-agent", &["--hang", "initialize"])).phase_seconds(20.0);
+    sandbox.launcher("agent", agent);
+    sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_TIMEOUT");
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_wants_a_login_tells_which_command_logs_in() {
+    let mut sandbox = Sandbox::new();
+    sandbox.init();
+    let agent = sandbox.demo_agent(&["--needs-auth"]);
+    sandbox.launcher("agent", agent);
+    let error = sandbox.run(&["worker", "start", "--launcher", "agent"]).error("BACKEND_RPC_ERROR");
+    assert_eq!(error["details"]["recommendedCommand"], "subagent launcher login agent");
+    sandbox.finish();
+}

@@ -1,0 +1,437 @@
+//! The loop around the machine: pipes, the guard, one deadline.
+//!
+//! Must not decide what anything means: that is the machine's.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use subagent_protocol::ask::{Ask, Said};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use super::machine::{Action, Cx, Input, Machine};
+use crate::acp::lines::{Line, LineSplitter};
+use crate::acp::outgoing::Outgoing;
+use crate::conversation::Exit;
+use crate::guard::{self, GuardStatus};
+use crate::spawn::{self, AgentIo};
+use crate::stderr::Tail;
+
+/// The longest line of the agent that is looked at: far more than anybody says of himself.
+const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
+const STATUS_LINE_BYTES: usize = 16 * 1024;
+/// How long what an agent left behind may hold its pipes open before its end is told.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the descendants of a guard that died are ended in one go.
+const RESCUE_ROUND: Duration = Duration::from_secs(2);
+const RESCUE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A folder that goes when this does.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Whoever made it removes it too: it may be gone.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What came first.
+enum Wake {
+    Output,
+    Errors,
+    Writable,
+    Status,
+    Asker,
+    Deadline,
+    Drained,
+    Rescue,
+    Terminated,
+    ChildExited,
+}
+
+enum Chunk {
+    Bytes(Vec<u8>),
+    NotNow,
+    End,
+}
+
+struct Driver {
+    machine: Machine,
+    begun: Instant,
+    agent: Option<AgentIo>,
+    outgoing: Outgoing,
+    closes_input: bool,
+    lines: LineSplitter,
+    status_lines: LineSplitter,
+    tail: Tail,
+    /// The agent ended; what it wrote is still being read.
+    exit: Option<Exit>,
+    clean: bool,
+    deadline: Option<Instant>,
+    drain: Option<Instant>,
+    rescue: Option<Instant>,
+    /// Whoever wants the answer; `None` when he is gone.
+    asker: Option<Receiver>,
+    done: bool,
+}
+
+/// Asks and tells.
+///
+/// # Errors
+/// When it could not begin, or the answer cannot be told.
+pub(super) async fn run(ask: Ask) -> io::Result<()> {
+    let Ask { agent, temporary_cwd, question, deadlines, .. } = ask;
+    let _folder = temporary_cwd.then(|| Temporary(agent.cwd.clone()));
+    let cwd = agent.cwd.to_string_lossy().into_owned();
+    let command = std::iter::once(&agent.program).chain(&agent.args).cloned().collect();
+    let machine = Machine::new(question, deadlines, cwd, command);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut child = signal(SignalKind::child())?;
+    // Handlers that do nothing: what is ignored would be ignored by the agent too.
+    let _ignored = [signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?];
+    let mut driver = Driver {
+        begun: Instant::now(),
+        deadline: Instant::now().checked_add(machine.first_deadline()),
+        machine,
+        agent: None,
+        outgoing: Outgoing::default(),
+        closes_input: false,
+        lines: LineSplitter::new(MAX_LINE_BYTES),
+        status_lines: LineSplitter::new(STATUS_LINE_BYTES),
+        tail: Tail::default(),
+        exit: None,
+        clean: false,
+        drain: None,
+        rescue: None,
+        asker: Some(Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?),
+        done: false,
+    };
+    let marker = format!("ask.{}", std::process::id());
+    // There is no worker whose lock the guard could hold.
+    let no_lock = OwnedFd::from(File::open("/dev/null")?);
+    match spawn::spawn(&agent, &marker, no_lock) {
+        Ok(io) => driver.agent = Some(io),
+        Err(error) => driver.apply(Input::SpawnFailed {
+            errno: error.raw_os_error().unwrap_or(0),
+            message: format!("{error} (working directory {})", agent.cwd.display()),
+        }),
+    }
+    // The environment of the agent is in it.
+    drop(agent);
+    while !driver.done {
+        let wake = driver.wait(&mut terminate, &mut child).await;
+        driver.take(wake);
+    }
+    if let Some(mut agent) = driver.agent.take() {
+        // It has said that nothing is left, or has died.
+        while matches!(agent.guard.try_wait(), Ok(None)) {
+            child.recv().await;
+        }
+    }
+    tell(&Said::Done(Box::new(driver.machine.into_answer())))
+}
+
+/// Writes a line. Whoever does not read it is gone, which the end of our input tells.
+fn tell(said: &Said) -> io::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    match out.write_all(&line).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn read(pipe: Option<&Receiver>) -> Chunk {
+    let Some(pipe) = pipe else { return Chunk::NotNow };
+    let mut bytes = Vec::with_capacity(CHUNK_BYTES);
+    match pipe.try_read_buf(&mut bytes) {
+        Ok(0) => Chunk::End,
+        Ok(_) => Chunk::Bytes(bytes),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Chunk::NotNow
+        }
+        Err(_) => Chunk::End,
+    }
+}
+
+async fn readable(pipe: Option<&Receiver>) {
+    match pipe {
+        Some(pipe) => drop(pipe.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn writable(pipe: Option<&Sender>) {
+    match pipe {
+        Some(pipe) => drop(pipe.writable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Driver {
+    async fn wait(&mut self, terminate: &mut Signal, child: &mut Signal) -> Wake {
+        let agent = self.agent.as_ref();
+        let writes = !self.outgoing.is_empty();
+        tokio::select! {
+            () = readable(agent.and_then(|agent| agent.output.as_ref())) => Wake::Output,
+            () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
+            () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
+            () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::Status,
+            () = readable(self.asker.as_ref()) => Wake::Asker,
+            () = at(self.deadline) => Wake::Deadline,
+            () = at(self.drain) => Wake::Drained,
+            () = at(self.rescue) => Wake::Rescue,
+            _ = terminate.recv() => Wake::Terminated,
+            _ = child.recv() => Wake::ChildExited,
+        }
+    }
+
+    fn take(&mut self, wake: Wake) {
+        match wake {
+            Wake::Output => self.read_output(),
+            Wake::Errors => self.read_errors(),
+            Wake::Writable => self.write_input(),
+            Wake::Status => self.read_status(),
+            Wake::Asker => match read(self.asker.as_ref()) {
+                Chunk::End => {
+                    self.asker = None;
+                    self.apply(Input::HungUp);
+                }
+                // Nothing is to be said there.
+                Chunk::Bytes(_) | Chunk::NotNow => {}
+            },
+            Wake::Deadline => {
+                self.deadline = None;
+                self.apply(Input::Deadline);
+            }
+            Wake::Drained => {
+                self.drain = None;
+                match self.exit.take() {
+                    Some(exit) => self.ended(exit),
+                    None => self.apply(Input::PipeClosed),
+                }
+            }
+            Wake::Rescue => self.end_descendants(),
+            Wake::Terminated => self.apply(Input::HungUp),
+            Wake::ChildExited => {
+                if let Some(agent) = &mut self.agent {
+                    // Its exit status says nothing that its last line has not said.
+                    let _ = agent.guard.try_wait();
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, input: Input<'_>) {
+        let (tail, now) = (&self.tail, millis_since(self.begun));
+        let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
+        self.machine.handle(input, &mut cx);
+        for action in cx.actions {
+            self.perform(action);
+        }
+        self.write_input();
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Send(line) => self.outgoing.push(line),
+            Action::Deadline(after) => self.deadline = Instant::now().checked_add(after),
+            Action::CloseInput => self.closes_input = true,
+            Action::Terminate => self.tell_guard(guard::TERMINATE),
+            Action::EndTree => self.tell_guard(guard::END),
+            Action::Finish => self.done = true,
+        }
+    }
+
+    fn tell_guard(&mut self, byte: u8) {
+        if let Some(agent) = &mut self.agent {
+            agent.tell_guard(byte);
+        }
+    }
+
+    fn read_output(&mut self) {
+        let chunk = read(self.agent.as_ref().and_then(|agent| agent.output.as_ref()));
+        let mut actions = Vec::new();
+        let (machine, tail, now) = (&mut self.machine, &self.tail, millis_since(self.begun));
+        let on_line = |line: Line<'_>| {
+            let mut cx = Cx { now, tail: &|| tail.text(), actions: Vec::new() };
+            machine.handle(Input::Line(line), &mut cx);
+            actions.extend(cx.actions);
+        };
+        let ended = match chunk {
+            Chunk::NotNow => return,
+            Chunk::Bytes(bytes) => {
+                self.lines.feed(&bytes, on_line);
+                false
+            }
+            Chunk::End => {
+                self.lines.finish(on_line);
+                true
+            }
+        };
+        for action in actions {
+            self.perform(action);
+        }
+        self.write_input();
+        if ended {
+            if let Some(agent) = &mut self.agent {
+                agent.output = None;
+            }
+            self.pipe_ended();
+        }
+    }
+
+    fn read_errors(&mut self) {
+        match read(self.agent.as_ref().and_then(|agent| agent.errors.as_ref())) {
+            Chunk::NotNow => {}
+            Chunk::Bytes(bytes) => {
+                self.tail.push(&bytes);
+                if self.machine.shows_stderr() {
+                    let text = String::from_utf8_lossy(&bytes).into_owned();
+                    // If he cannot be told, he is gone.
+                    let _ = tell(&Said::Stderr { text });
+                }
+            }
+            Chunk::End => {
+                if let Some(agent) = &mut self.agent {
+                    agent.errors = None;
+                }
+                self.deliver_if_drained();
+            }
+        }
+    }
+
+    fn write_input(&mut self) {
+        while let Some(input) = self.agent.as_ref().and_then(|agent| agent.input.as_ref()) {
+            let Some(bytes) = self.outgoing.front() else {
+                if self.closes_input {
+                    self.drop_input();
+                }
+                return;
+            };
+            match input.try_write(bytes) {
+                Ok(length) => drop(self.outgoing.wrote(length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.closes_input => return,
+                // An agent that does not read its input does not hold up the end of it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.drop_input(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.drop_input();
+                    return self.pipe_ended();
+                }
+            }
+        }
+        // There is nobody to write to.
+        self.outgoing.clear();
+    }
+
+    fn drop_input(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            agent.input = None;
+        }
+        self.outgoing.clear();
+    }
+
+    /// The agent does not read or write any more: it has ended, which the guard will say, or it has not.
+    fn pipe_ended(&mut self) {
+        self.drain.get_or_insert(Instant::now() + DRAIN_PATIENCE);
+        self.deliver_if_drained();
+    }
+
+    fn read_status(&mut self) {
+        match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref())) {
+            Chunk::NotNow => {}
+            Chunk::Bytes(bytes) => {
+                let mut said = Vec::new();
+                self.status_lines.feed(&bytes, |line| {
+                    if let Line::Whole(line) = line {
+                        said.extend(serde_json::from_slice::<GuardStatus>(line).ok());
+                    }
+                });
+                for status in said {
+                    self.guard_says(status);
+                }
+            }
+            Chunk::End => {
+                if let Some(agent) = &mut self.agent {
+                    agent.status = None;
+                }
+                if !self.clean && !self.done {
+                    self.end_descendants();
+                }
+            }
+        }
+    }
+
+    fn guard_says(&mut self, status: GuardStatus) {
+        match status {
+            GuardStatus::Spawned { .. } => self.apply(Input::Spawned),
+            GuardStatus::SpawnFailed { errno, message } => {
+                self.clean = true;
+                self.apply(Input::SpawnFailed { errno, message });
+            }
+            GuardStatus::Exited { code, signal, .. } => {
+                self.exit = Some(Exit { code, signal });
+                self.drain = Some(Instant::now() + DRAIN_PATIENCE);
+                self.deliver_if_drained();
+            }
+            GuardStatus::Clean { .. } => {
+                self.clean = true;
+                self.deliver_if_drained();
+            }
+            GuardStatus::Ending | GuardStatus::Incomplete { .. } | GuardStatus::Unknown => {}
+        }
+    }
+
+    fn deliver_if_drained(&mut self) {
+        let drained =
+            self.agent.as_ref().is_none_or(|agent| agent.output.is_none() && agent.errors.is_none());
+        match self.exit {
+            Some(exit) if drained => {
+                self.exit = None;
+                self.ended(exit);
+            }
+            Some(_) => {}
+            None if self.clean => self.apply(Input::TreeEnded),
+            None => {}
+        }
+    }
+
+    fn ended(&mut self, exit: Exit) {
+        self.drain = None;
+        self.apply(Input::AgentExited(exit));
+        if self.clean {
+            self.apply(Input::TreeEnded);
+        }
+    }
+
+    /// Does the work of a guard that died.
+    fn end_descendants(&mut self) {
+        self.rescue = None;
+        let report = guard::end_descendants(RESCUE_ROUND, &[]);
+        if report.clean {
+            self.clean = true;
+            self.apply(Input::TreeEnded);
+        } else {
+            self.rescue = Some(Instant::now() + RESCUE_PAUSE);
+        }
+    }
+}
+
+fn millis_since(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

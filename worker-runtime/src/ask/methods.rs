@@ -1,0 +1,76 @@
+//! Which way to log in is meant, and what there is to choose from.
+//!
+//! Must not do more than look at what the agent offers.
+
+use serde_json::{Value, json};
+use subagent_protocol::ask::LoginKind;
+use subagent_protocol::{Code, Error};
+
+use super::machine::Machine;
+use crate::shorten;
+
+/// More ways to log in are not quoted in an error.
+const MOST_METHODS: usize = 50;
+
+impl Machine {
+    /// The way to log in that was named, or the only one.
+    pub(super) fn choose(&self, named: Option<&str>) -> Result<Value, Error> {
+        let methods = self.methods();
+        let method = match named {
+            Some(named) => methods.iter().find(|method| method["id"] == named),
+            None if methods.len() == 1 => methods.first(),
+            None => None,
+        };
+        let wrong = |message: String, action: &str| {
+            Error::new(Code::InvalidArgument, message)
+                .with("authMethods", self.methods_told())
+                .recommend(action)
+        };
+        match (method, named) {
+            (Some(method), _) if LoginKind::of(method).is_some() => Ok((*method).clone()),
+            (Some(method), _) => Err(wrong(
+                format!(
+                    "the way to log in {} is of a type that is not known: {}",
+                    method["id"], method["type"]
+                ),
+                "Choose another one with --method, or log in with the agent's own command.",
+            )),
+            (None, _) if methods.is_empty() => Err(unsupported("authenticate").recommend(
+                "Log in with the agent's own command, or put its API key into the launcher's env.",
+            )),
+            (None, Some(named)) => Err(wrong(
+                format!("the agent offers no way to log in with the id {:?}", shorten::text(named, 200)),
+                "Choose one of those in authMethods with --method.",
+            )),
+            (None, None) => Err(wrong(
+                format!("the agent offers {} ways to log in", methods.len()),
+                "Choose one of those in authMethods with --method.",
+            )),
+        }
+    }
+
+    fn methods(&self) -> Vec<&Value> {
+        let list = self.answer.initialize.as_ref().and_then(|result| result["authMethods"].as_array());
+        list.into_iter().flatten().filter(|method| method["id"].is_string()).collect()
+    }
+
+    /// The ways to log in, short enough for an error.
+    pub(super) fn methods_told(&self) -> Value {
+        let told = |method: &&Value| {
+            let text = |key: &str| match method[key].as_str() {
+                Some(text) => Value::from(shorten::text(text, 500)),
+                None => Value::Null,
+            };
+            let kind = if method["type"].is_null() { "agent".into() } else { text("type") };
+            json!({"id": text("id"), "name": text("name"), "description": text("description"), "type": kind})
+        };
+        self.methods().iter().take(MOST_METHODS).map(told).collect()
+    }
+}
+
+/// The error about something that an agent does not offer.
+pub(super) fn unsupported(method: &str) -> Error {
+    Error::new(Code::AgentMethodUnsupported, format!("the agent does not offer {method}"))
+        .with("method", method)
+        .recommend("Use the agent's own command for it, or a version of the agent that offers it.")
+}

@@ -1,0 +1,50 @@
+//! The requests of an [`Ask`](subagent_protocol::ask::Ask) that a worker never makes.
+//!
+//! Must not know when they are sent.
+
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    AuthCapabilities, AuthenticateRequest, ClientCapabilities, DeleteSessionRequest, Implementation,
+    InitializeRequest,
+};
+use serde_json::{Value, json};
+
+use crate::acp::requests::{request, session_capabilities};
+
+/// `initialize`: of all that a client may offer, logins at a terminal, which the command line can do, and what decides
+/// which options the agent tells of.
+pub(super) fn initialize(id: u64) -> Vec<u8> {
+    let capabilities = ClientCapabilities::new()
+        .auth(AuthCapabilities::new().terminal(true))
+        .session(session_capabilities());
+    let params = InitializeRequest::new(ProtocolVersion::V1)
+        .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
+        .client_capabilities(capabilities);
+    request(id, "initialize", params)
+}
+
+/// `authenticate`.
+pub(super) fn authenticate(id: u64, method: &str) -> Vec<u8> {
+    request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
+}
+
+/// `logout`.
+pub(super) fn logout(id: u64) -> Vec<u8> {
+    request(id, "logout", json!({}))
+}
+
+/// `session/list`.
+pub(super) fn list_sessions(id: u64, cwd: Option<&str>, cursor: Option<&str>) -> Vec<u8> {
+    let mut params = serde_json::Map::new();
+    for (key, value) in [("cwd", cwd), ("cursor", cursor)] {
+        if let Some(value) = value {
+            params.insert(key.to_owned(), value.into());
+        }
+    }
+    request(id, "session/list", Value::Object(params))
+}
+
+/// `session/delete`.
+pub(super) fn delete_session(id: u64, session: &str) -> Vec<u8> {
+    request(id, "session/delete", DeleteSessionRequest::new(session.to_owned()))
+}

@@ -1,0 +1,273 @@
+//! Single questions to an agent, without any process.
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::ask::{Answer, Deadlines, Question};
+
+use super::machine::{Action, Cx, Input, Machine};
+use crate::acp::lines::Line;
+use crate::conversation::Exit;
+
+const DEADLINES: Deadlines = Deadlines { initialize_ms: 1000, request_ms: 500, stop_grace_ms: 100 };
+
+/// A machine with a clock, and what it wanted.
+struct Run {
+    machine: Machine,
+    now: u64,
+    wanted: Vec<Action>,
+}
+
+impl Run {
+    fn new(question: Question) -> Self {
+        let machine = Machine::new(question, DEADLINES, "/w".to_owned(), vec!["agent".to_owned()]);
+        let mut run = Self { machine, now: 0, wanted: Vec::new() };
+        run.take(Input::Spawned);
+        run
+    }
+
+    fn take(&mut self, input: Input<'_>) {
+        self.now += 10;
+        let mut cx = Cx { now: self.now, tail: &|| "last words".to_owned(), actions: Vec::new() };
+        self.machine.handle(input, &mut cx);
+        self.wanted.extend(cx.actions);
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.take(Input::Line(Line::Whole(message.to_string().as_bytes())));
+    }
+
+    /// The last request that went to the agent.
+    fn asked(&self) -> Value {
+        let sent = self.wanted.iter().rev().find_map(|action| match action {
+            Action::Send(line) => serde_json::from_slice(&line.bytes).ok(),
+            _ => None,
+        });
+        sent.unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    fn answer(&mut self, method: &str, result: Value) {
+        let asked = self.asked();
+        assert_eq!(asked["method"], method);
+        self.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    }
+
+    #[track_caller]
+    fn refuse(&mut self, method: &str, code: i64) {
+        let asked = self.asked();
+        assert_eq!(asked["method"], method);
+        self.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": code, "message": "no"}}));
+    }
+
+    /// The end of the agent and the proof of it; nothing else may be wanted after it.
+    #[track_caller]
+    fn end(mut self) -> Answer {
+        assert!(self.wanted.contains(&Action::CloseInput), "{:?}", self.wanted);
+        self.take(Input::AgentExited(Exit { code: Some(0), signal: None }));
+        self.take(Input::TreeEnded);
+        assert_eq!(self.wanted.last(), Some(&Action::Finish));
+        self.machine.into_answer()
+    }
+}
+
+fn capabilities(session: Value) -> Value {
+    json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": session}})
+}
+
+fn phases(answer: &Answer) -> Vec<&str> {
+    answer.phases.iter().map(|phase| phase.phase.as_str()).collect()
+}
+
+fn code(answer: &Answer) -> Option<Code> {
+    answer.error.as_ref().map(|error| error.code)
+}
+
+#[test]
+fn a_handshake_opens_a_session_and_closes_it() {
+    let mut run = Run::new(Question::Handshake);
+    assert_eq!(run.asked()["params"]["clientCapabilities"]["auth"]["terminal"], true);
+    run.answer("initialize", capabilities(json!({"close": {}})));
+    assert_eq!(run.asked()["params"], json!({"cwd": "/w", "mcpServers": []}));
+    run.answer("session/new", json!({"sessionId": "s", "modes": {"currentModeId": "m"}}));
+    run.answer("session/close", json!({}));
+    let answer = run.end();
+    assert_eq!(phases(&answer), ["spawn", "initialize", "session", "end"]);
+    assert_eq!(answer.session.unwrap()["modes"]["currentModeId"], "m");
+    assert_eq!(answer.error, None);
+}
+
+#[test]
+fn an_agent_that_wants_a_login_is_an_answer_with_its_methods() {
+    let mut run = Run::new(Question::Handshake);
+    run.answer("initialize", json!({"authMethods": [{"id": "a", "name": "A"}, {"id": 7}]}));
+    run.refuse("session/new", -32000);
+    let answer = run.end();
+    let error = answer.error.unwrap();
+    assert_eq!(error.code, Code::AuthRequired);
+    let expected = json!([{"id": "a", "name": "A", "description": null, "type": "agent"}]);
+    assert_eq!(error.details["authMethods"], expected);
+}
+
+#[test]
+fn silence_has_an_end_in_every_phase_and_is_named() {
+    for (phase, answers) in [("spawn", 0), ("initialize", 0), ("session", 1)] {
+        let mut run = Run::new(Question::Handshake);
+        if phase == "spawn" {
+            run.machine =
+                Machine::new(Question::Handshake, DEADLINES, "/w".to_owned(), vec!["agent".to_owned()]);
+        }
+        if answers > 0 {
+            run.answer("initialize", json!({}));
+        }
+        run.wanted.clear();
+        run.take(Input::Deadline);
+        assert_eq!(run.wanted[..2], [Action::CloseInput, Action::Terminate]);
+        run.take(Input::Deadline);
+        assert_eq!(run.wanted.last(), Some(&Action::EndTree));
+        let error = run.end().error.unwrap();
+        assert_eq!(error.code, Code::BackendTimeout);
+        assert_eq!(error.details["phase"], phase);
+        assert_eq!(error.details["logTail"], "last words");
+    }
+}
+
+#[test]
+fn another_version_and_an_end_in_the_middle_are_errors() {
+    for version in [json!(2), json!(0), json!("1.0")] {
+        let mut run = Run::new(Question::Handshake);
+        run.answer("initialize", json!({"protocolVersion": version}));
+        assert_eq!(code(&run.end()), Some(Code::BackendProtocolError));
+    }
+    let mut run = Run::new(Question::Handshake);
+    run.take(Input::Line(Line::Whole(b"Usage: agent")));
+    run.take(Input::AgentExited(Exit { code: Some(127), signal: None }));
+    run.take(Input::TreeEnded);
+    assert_eq!(code(&run.machine.into_answer()), Some(Code::BackendLauncher));
+}
+
+#[test]
+fn who_hangs_up_ends_everything() {
+    for answers in 0..2 {
+        let mut run = Run::new(Question::Handshake);
+        if answers > 0 {
+            run.answer("initialize", json!({}));
+        }
+        run.take(Input::HungUp);
+        run.take(Input::Deadline);
+        run.take(Input::Deadline);
+        assert_eq!(run.wanted.last(), Some(&Action::EndTree));
+        run.end();
+    }
+}
+
+#[test]
+fn what_the_agent_asks_meanwhile_is_refused() {
+    let mut run = Run::new(Question::Handshake);
+    run.say(&json!({"id": 0, "method": "session/request_permission", "params": {}}));
+    assert_eq!(run.asked()["result"], json!({"outcome": {"outcome": "cancelled"}}));
+    run.say(&json!({"id": "x", "method": "fs/read_text_file", "params": {}}));
+    assert_eq!((&run.asked()["id"], &run.asked()["error"]["code"]), (&json!("x"), &json!(-32601)));
+}
+
+#[test]
+fn the_method_of_a_login_is_the_one_that_is_named_or_the_only_one() {
+    let login = |method: Option<&str>, offered: Value| {
+        let mut run = Run::new(Question::Login { method: method.map(str::to_owned) });
+        run.answer("initialize", json!({"authMethods": offered}));
+        run
+    };
+    let (a, b) = (json!({"id": "a"}), json!({"id": "b", "type": "terminal"}));
+    for (named, offered) in [(None, json!([a])), (Some("a"), json!([a, b]))] {
+        let mut run = login(named, offered);
+        assert_eq!(run.asked()["params"], json!({"methodId": "a"}));
+        run.answer("authenticate", json!({}));
+        let answer = run.end();
+        assert_eq!((answer.method, answer.error), (Some(a.clone()), None));
+    }
+    let answer = login(Some("b"), json!([a, b])).end();
+    assert_eq!((answer.method, answer.error), (Some(b.clone()), None));
+    for (named, offered, expected) in [
+        (None, json!([a, b]), Code::InvalidArgument),
+        (Some("c"), json!([a]), Code::InvalidArgument),
+        (Some("d"), json!([{"id": "d", "type": "_palm"}]), Code::InvalidArgument),
+        (None, json!([]), Code::AgentMethodUnsupported),
+        (None, json!("none"), Code::AgentMethodUnsupported),
+    ] {
+        assert_eq!(code(&login(named, offered).end()), Some(expected));
+    }
+    let mut run = login(None, json!([a]));
+    run.refuse("authenticate", -32603);
+    assert_eq!(code(&run.end()), Some(Code::BackendRpcError));
+}
+
+#[test]
+fn what_is_not_offered_is_not_asked() {
+    for question in [
+        Question::Logout,
+        Question::ListSessions { cwd: None },
+        Question::DeleteSession { session_id: "s".to_owned() },
+    ] {
+        let mut run = Run::new(question);
+        run.answer("initialize", capabilities(json!({"list": false, "close": {}})));
+        let answer = run.end();
+        assert_eq!(code(&answer), Some(Code::AgentMethodUnsupported));
+        assert_eq!(phases(&answer), ["spawn", "initialize", "end"]);
+    }
+}
+
+#[test]
+fn sessions_are_paged_within_bounds() {
+    let mut run = Run::new(Question::ListSessions { cwd: Some("/w".to_owned()) });
+    run.answer("initialize", capabilities(json!({"list": {}})));
+    assert_eq!(run.asked()["params"], json!({"cwd": "/w"}));
+    run.answer("session/list", json!({"sessions": [{"sessionId": "1"}], "nextCursor": "c"}));
+    assert_eq!(run.asked()["params"], json!({"cwd": "/w", "cursor": "c"}));
+    run.answer("session/list", json!({"sessions": [{"sessionId": "2"}], "nextCursor": null}));
+    let answer = run.end();
+    assert_eq!((answer.sessions.len(), answer.truncated), (2, false));
+    assert_eq!(phases(&answer), ["spawn", "initialize", "list", "end"]);
+
+    let mut endless = Run::new(Question::ListSessions { cwd: None });
+    endless.answer("initialize", capabilities(json!({"list": {}})));
+    let mut pages = 0;
+    while !endless.wanted.contains(&Action::CloseInput) {
+        pages += 1;
+        endless.answer("session/list", json!({"sessions": [], "nextCursor": format!("{pages}")}));
+    }
+    assert_eq!((pages, endless.end().truncated), (100, true));
+
+    let mut same = Run::new(Question::ListSessions { cwd: None });
+    same.answer("initialize", capabilities(json!({"list": {}})));
+    for _ in 0..2 {
+        same.answer("session/list", json!({"sessions": [1], "nextCursor": "same"}));
+    }
+    assert!(!same.end().truncated);
+}
+
+#[test]
+fn a_session_that_is_not_known_cannot_be_deleted() {
+    for (refused, expected) in [(-32002, Code::SessionNotFound), (-32603, Code::BackendRpcError)] {
+        let mut run = Run::new(Question::DeleteSession { session_id: "s".to_owned() });
+        run.answer("initialize", capabilities(json!({"delete": {}})));
+        run.refuse("session/delete", refused);
+        assert_eq!(code(&run.end()), Some(expected));
+    }
+}
+
+proptest::proptest! {
+    /// Whatever an agent says, and however often it says nothing: the end comes within a few deadlines.
+    #[test]
+    fn the_end_comes_whatever_is_said(
+        said in proptest::collection::vec("(\\{\"id\":[0-4],\"(result|error)\":(1|\\{\\}|null|\\{\"sessionId\":\"s\"\\})\\}|x|\\{\"id\":1,\"method\":\"m\"\\})", 0..12),
+    ) {
+        let mut run = Run::new(Question::Handshake);
+        for line in &said {
+            run.take(Input::Line(Line::Whole(line.as_bytes())));
+        }
+        for _ in 0..4 {
+            run.take(Input::Deadline);
+        }
+        proptest::prop_assert!(run.wanted.contains(&Action::EndTree));
+        run.end();
+    }
+}
