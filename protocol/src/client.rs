@@ -81,6 +81,7 @@ pub struct Facts {
 
 /// The error that the agent was answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Failure {
     /// The JSON-RPC code.
     pub code: i32,
@@ -90,13 +91,16 @@ pub struct Failure {
 
 /// How a command ended: one of both, or neither where that could not be learnt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExitStatus {
     /// Its exit code.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub exit_code: Option<u32>,
     /// The name of the signal that ended it.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub signal: Option<String>,
 }
 

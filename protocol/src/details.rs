@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fields;
-use crate::record::{Record, RecordType, Session, TurnEnd};
+use crate::record::{OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
 /// So many options of a session are told, and so much of a text.
@@ -111,6 +111,8 @@ pub enum Report {
     Session(Box<Session>),
     /// An update of this kind, as it is shown.
     Update(&'static str, Map<String, Value>),
+    /// An option was set, or could not be.
+    Set(Box<OptionSet>),
     /// Tokens of a turn.
     Tokens(Value),
 }
@@ -128,6 +130,7 @@ impl Report {
                 let kind = kinds.into_iter().find(|kind| record.k.as_deref() == Some(kind))?;
                 Some(Self::Update(kind, fields::of(kind, &surrogates::parse(text()).ok()?)))
             }
+            RecordType::OptionSet => Some(Self::Set(Box::new(surrogates::parse(text()).ok()?))),
             RecordType::TurnEnd => match surrogates::parse(text()).ok()? {
                 TurnEnd::Answered { usage, meta, .. } => {
                     fields::usage_of_turn(usage.as_ref(), meta.as_ref()).map(Self::Tokens)
@@ -149,6 +152,7 @@ impl Details {
             }
             Report::Session(session) => self.opened(&session),
             Report::Update(kind, fields) => self.updated(kind, &fields),
+            Report::Set(set) => self.set(&set),
             Report::Tokens(tokens) => self.session.tokens = Some(tokens),
         }
     }
@@ -191,6 +195,16 @@ impl Details {
             "session_info" => self.session.title = short(field("title")).or(self.session.title.take()),
             _ => {}
         }
+    }
+
+    fn set(&mut self, set: &OptionSet) {
+        if let Some(result) = set.result.as_deref().and_then(|raw| surrogates::parse::<Value>(raw.get()).ok())
+        {
+            self.options(&result["configOptions"]);
+        }
+        let cut = |text: &String| text.chars().take(MOST_CHARS).collect();
+        self.mode = set.current.mode.as_ref().map(cut).or(self.mode.take());
+        self.model = set.current.model.as_ref().map(cut).or(self.model.take());
     }
 
     /// All options: an agent always reports the whole list.

@@ -4,9 +4,11 @@
 
 use serde_json::Value;
 
+use crate::client::{ExitStatus, Failure};
 use crate::error::Error;
 use crate::event::ApprovalOption;
 use crate::ids::{RequestId, TurnId};
+use crate::options::Current;
 use crate::record::{NoiseReason, SessionOrigin};
 
 /// A turn was accepted.
@@ -39,6 +41,26 @@ struct MessageSent {
     text: String,
     /// The blocks besides.
     blocks: Vec<Value>,
+    /// What was attached, without what is in it.
+    attachments: Option<Vec<Attached>>,
+}
+
+/// A file that went along with a message: what it is, not what is in it.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Attached {
+    /// Its name, for people.
+    name: String,
+    /// Where it was, `file://...`.
+    uri: String,
+    /// What it is, if that could be told.
+    mime_type: Option<String>,
+    /// Its length in bytes.
+    size: u64,
+    /// `text`, `image`, `audio` or `link`.
+    kind: String,
+    /// SHA-256 of what was read of it.
+    sha256: Option<String>,
 }
 
 /// A piece of the agent's text.
@@ -137,6 +159,8 @@ struct SessionOpened {
     session: SessionOrigin,
     /// Whether an earlier one was asked for and could not be restored.
     context_lost: bool,
+    /// Why it could not, in the agent's words.
+    context_lost_reason: Option<String>,
 }
 
 /// Why something happened.
@@ -161,6 +185,59 @@ struct JournalGap {
     first_missing: u64,
     /// The number of the last one.
     last_missing: u64,
+}
+
+/// What somebody chose of the session, and what became of it; beside the fields of the kind. Absent of what the agent
+/// reports of its own accord.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OptionOutcome {
+    /// `mode`, `model` or the config option's id.
+    option: Option<String>,
+    /// What it was to be: a text, true or false.
+    value: Option<Value>,
+    /// Whether the agent took it.
+    applied: Option<bool>,
+    /// Why not.
+    error: Option<Error>,
+    /// What the agent says that is set now.
+    current: Option<Current>,
+}
+
+/// A file or a terminal that the agent asked its client for: the request, its outcome, or the end of a command.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ClientCall {
+    /// `requested`; then `completed`, `failed` or `canceled`; `exited` for the end of a command.
+    status: String,
+    /// Names the request in its outcome, begins anew in each runtime.
+    call: Option<u64>,
+    /// The file, as the agent wrote it.
+    path: Option<String>,
+    /// The first line that was asked for.
+    line: Option<u64>,
+    /// How many lines were asked for.
+    limit: Option<u64>,
+    /// How much was written, read or shown.
+    bytes: Option<u64>,
+    /// The command of a terminal.
+    command: Option<String>,
+    /// Its arguments.
+    args: Option<Vec<String>>,
+    /// Where it runs.
+    cwd: Option<String>,
+    /// How much of its output is to be kept.
+    output_byte_limit: Option<u64>,
+    /// The terminal, as soon as there is one.
+    terminal_id: Option<String>,
+    /// How its command ended.
+    exit_status: Option<ExitStatus>,
+    /// What the agent was answered.
+    error: Option<Failure>,
+    /// How much the command had printed.
+    output_bytes: Option<u64>,
+    /// The end of that, at most 4 KiB.
+    tail: Option<String>,
 }
 
 /// A line that is no message.
@@ -232,8 +309,10 @@ pub(super) mod of {
             ("agent_message_chunk", named::<Chunk>()),
             ("usage", named::<Usage>()),
             ("mode", named::<Mode>()),
+            ("mode", named::<super::OptionOutcome>()),
             ("available_commands", named::<AvailableCommands>()),
             ("config_option", named::<ConfigOptions>()),
+            ("config_option", named::<super::OptionOutcome>()),
             ("session_info", named::<SessionInfo>()),
             ("notice", named::<Notice>()),
             ("compaction", named::<Compaction>()),
@@ -241,6 +320,8 @@ pub(super) mod of {
             ("replayed", named::<Replayed>()),
             ("session", named::<super::SessionOpened>()),
             ("noise", named::<super::Noise>()),
+            ("fs", named::<super::ClientCall>()),
+            ("terminal", named::<super::ClientCall>()),
         ]
     }
 }

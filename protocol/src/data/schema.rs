@@ -84,7 +84,10 @@ fn progress_update(kinds: Vec<Value>) -> Value {
         "description": "Anything else that the agent reported. A kind that stands not here has no fields.",
         "required": ["method", "kind"],
         "properties": {
-            "method": {"type": "string", "description": "What it was derived from."},
+            "method": {
+                "type": ["string", "null"],
+                "description": "What it was derived from; null of an option that the agent was not asked to set.",
+            },
             "kind": {"type": "string", "description": "Which fields there are."},
             "sessionId": {
                 "type": "string",
