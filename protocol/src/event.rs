@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::depth;
+use crate::elicitation::ElicitationView;
 use crate::ids::{EventId, TurnId, WorkerId};
-use crate::record::{ApprovalRequested, Noise, Notification, RecordType, Session, SessionOrigin};
+use crate::record::{
+    ApprovalRequested, Child, ElicitationRequested, Noise, Notification, RecordType, Session, SessionOrigin,
+};
 use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
@@ -36,6 +39,14 @@ words! {
         ApprovalExpired = "approval.expired",
         /// The agent withdrew it, or the worker was stopped.
         ApprovalCanceled = "approval.canceled",
+        /// The agent asks its user something.
+        ElicitationRequested = "elicitation.requested",
+        /// Somebody answered.
+        ElicitationAnswered = "elicitation.answered",
+        /// The runtime that asked is gone.
+        ElicitationLost = "elicitation.lost",
+        /// The agent withdrew it, or the worker was stopped.
+        ElicitationCanceled = "elicitation.canceled",
         /// A turn ended well.
         TurnCompleted = "turn.completed",
         /// A turn failed.
@@ -173,7 +184,7 @@ impl StoredEvent {
         match record {
             RecordType::Update => self.update_data(),
             RecordType::Notification => match surrogates::parse::<Notification>(&self.payload) {
-                Ok(notification) => json!({"method": notification.method, "kind": "notification"}),
+                Ok(notification) => notification_data(&notification),
                 Err(_) => json!({}),
             },
             RecordType::Noise => match surrogates::parse::<Noise>(&self.payload) {
@@ -198,10 +209,25 @@ impl StoredEvent {
                         "message": view.message, "options": view.options,
                     });
                     view.tool_call.into_iter().for_each(|(key, value)| data[key] = value);
+                    name_child(&mut data, asked.child);
                     data
                 }
                 Err(_) => json!({}),
             },
+            RecordType::ElicitationRequested => {
+                match surrogates::parse::<ElicitationRequested>(&self.payload) {
+                    Ok(asked) => {
+                        let view = ElicitationView::of(asked.params.get());
+                        let mut data = json!({
+                            "requestId": asked.request_id, "kind": "elicitation", "message": view.message,
+                        });
+                        view.fields().into_iter().for_each(|(key, value)| data[key] = value);
+                        name_child(&mut data, asked.child);
+                        data
+                    }
+                    Err(_) => json!({}),
+                }
+            }
             _ => surrogates::parse(&self.payload).unwrap_or_else(|_| json!({})),
         }
     }
@@ -241,13 +267,34 @@ impl StoredEvent {
                     "sessionId": payload["sessionId"].take(), "agent": payload["agent"].take(),
                 })
             }
-            Some(RecordType::ApprovalRequested) => {
+            Some(RecordType::ApprovalRequested | RecordType::ElicitationRequested) => {
                 let mut payload = payload();
-                json!({"runtime": "acp-stdio", "phase": "approval.requested", "request": payload["params"].take()})
+                json!({"runtime": "acp-stdio", "phase": self.event_type, "request": payload["params"].take()})
             }
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
     }
+}
+
+/// Says that a session below the worker's own asks.
+fn name_child(data: &mut Value, child: Child) {
+    for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
+        if let Some(value) = value {
+            data[key] = value.into();
+        }
+    }
+}
+
+fn notification_data(notification: &Notification) -> Value {
+    let mut data = json!({"method": notification.method, "kind": "notification"});
+    if notification.method == "elicitation/complete"
+        && let Some(params) = &notification.params
+        && let Ok(Value::String(id)) =
+            surrogates::parse(params.get()).map(|mut params: Value| params["elicitationId"].take())
+    {
+        data["elicitationId"] = id.into();
+    }
+    data
 }
 
 const fn session_method(origin: SessionOrigin) -> &'static str {

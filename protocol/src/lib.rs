@@ -6,9 +6,11 @@
 
 pub mod api;
 pub mod bytes64;
+pub mod children;
 pub mod clean;
 pub mod codec;
 mod depth;
+pub mod elicitation;
 pub mod error;
 pub mod event;
 pub mod fields;
@@ -19,6 +21,7 @@ pub mod json;
 mod openapi;
 pub mod process;
 pub mod record;
+pub mod secret;
 pub mod start;
 pub mod state;
 pub mod surrogates;

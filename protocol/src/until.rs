@@ -6,11 +6,16 @@ use crate::error::{Code, Error, Result};
 use crate::event::EventType;
 
 /// The default of `--until`, and what the alias `turn_end` stands for.
-pub const TURN_END: &[EventType] =
-    &[EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled, EventType::ApprovalRequested];
+pub const TURN_END: &[EventType] = &[
+    EventType::TurnCompleted,
+    EventType::TurnFailed,
+    EventType::TurnCanceled,
+    EventType::ApprovalRequested,
+    EventType::ElicitationRequested,
+];
 
 /// The same as it is written.
-pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested";
+pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested,elicitation.requested";
 
 /// A parsed `--until`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +39,10 @@ impl Until {
             let (name, kind) = word.split_once(':').map_or((word, None), |(name, kind)| (name, Some(kind)));
             match (name, kind) {
                 ("any" | "*", None) => return Ok(Self::Any),
+                ("waiting_approval", None) => {
+                    let asks = [EventType::ApprovalRequested, EventType::ElicitationRequested];
+                    wanted.extend(asks.map(|t| (t, None)));
+                }
                 ("turn_end", None) => wanted.extend(TURN_END.iter().map(|t| (*t, None))),
                 _ => match EventType::parse(name).filter(|t| !t.is_internal()) {
                     Some(EventType::ProgressUpdate) if kind != Some("") => {

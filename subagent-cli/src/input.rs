@@ -26,6 +26,8 @@ enum Shape {
     Seconds,
     /// A list of objects.
     Objects,
+    /// An object; null is absent.
+    Object,
 }
 
 /// A key of the object and the flag that it stands for, under the name that `details` has.
@@ -70,6 +72,14 @@ pub const APPROVE: &[Field] = &[
     field("optionId", &["option_id"], Shape::Text),
     field("alias", &["alias"], Shape::Text),
     field("note", &["note"], Shape::Text),
+];
+
+/// The keys of `answer`.
+pub const ANSWER: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("requestId", &["request_id"], Shape::Text),
+    field("action", &["action", "accept", "decline", "cancel"], Shape::Text),
+    field("content", &["content_json", "set"], Shape::Object),
 ];
 
 /// The keys of `worker start`.
@@ -169,6 +179,12 @@ impl Input {
         self.0.get(key).and_then(Value::as_f64)
     }
 
+    /// An object.
+    #[must_use]
+    pub fn object(&self, key: &str) -> Option<Map<String, Value>> {
+        self.0.get(key).and_then(Value::as_object).cloned()
+    }
+
     /// A list of objects.
     #[must_use]
     pub fn objects(&self, key: &str) -> Option<Vec<Value>> {
@@ -188,11 +204,14 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
         {
             Ok(Some(value))
         }
+        (Shape::Object, Value::Null) => Ok(None),
+        (Shape::Object, Value::Object(_)) => Ok(Some(value)),
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
         (Shape::Text | Shape::AnyText, _) => wrong("a string"),
         (Shape::Bool, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),
         (Shape::Objects, _) => wrong("a list of objects"),
+        (Shape::Object, _) => wrong("an object"),
     }
 }
 

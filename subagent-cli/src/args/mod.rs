@@ -3,6 +3,7 @@
 //! What a flag's value means for a command is the command's business; here it only gets its type. Which flags were
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
+pub mod answer;
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
@@ -25,6 +26,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use answer::Answer;
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
@@ -105,6 +107,7 @@ pub enum Command {
     Watch(Watch),
     Wait(Wait),
     Approve(Approve),
+    Answer(Box<Answer>),
     Cancel(Cancel),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]

@@ -7,6 +7,7 @@
 
 mod agent;
 mod commands;
+mod elicitations;
 mod floods;
 mod inbox;
 mod options;

@@ -9,6 +9,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         Code::InvalidInput
         | Code::InvalidArgument
         | Code::InvalidApprovalDecision
+        | Code::InvalidElicitationContent
         | Code::ConfigParseError
         | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,

@@ -19,6 +19,7 @@ mod s14_states;
 mod s15_daemon;
 mod s17_help;
 mod s18_agents;
+mod s19_elicitation;
 
 use subagent_tests::harness::{Output, Sandbox};
 

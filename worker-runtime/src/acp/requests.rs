@@ -4,12 +4,14 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    CancelNotification, ClientCapabilities, CloseSessionRequest, Implementation, InitializeRequest,
+    CancelNotification, ClientCapabilities, CloseSessionRequest, ElicitationCapabilities,
+    ElicitationFormCapabilities, ElicitationUrlCapabilities, Implementation, InitializeRequest,
     LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse,
     ResumeSessionRequest, SelectedPermissionOutcome,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use subagent_protocol::state::ElicitationAction;
 
 /// JSON-RPC: no such method.
 pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
@@ -41,8 +43,15 @@ struct Prompt<'a> {
 pub(crate) fn initialize(id: u64) -> Vec<u8> {
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-        .client_capabilities(ClientCapabilities::new());
+        .client_capabilities(ClientCapabilities::new().elicitation(elicitations()));
     request(id, "initialize", params)
+}
+
+/// Questions to the user, in forms and behind links.
+fn elicitations() -> ElicitationCapabilities {
+    ElicitationCapabilities::new()
+        .form(ElicitationFormCapabilities::new())
+        .url(ElicitationUrlCapabilities::new())
 }
 
 /// `session/new`.
@@ -90,6 +99,19 @@ pub(crate) fn permission(id: &str, option: Option<&str>) -> Vec<u8> {
     answer(id, "result", &RequestPermissionResponse::new(outcome))
 }
 
+/// The answer to an elicitation. The content goes through as it came: it was checked by whoever took it.
+pub(crate) fn elicitation(
+    id: &str,
+    action: ElicitationAction,
+    content: Option<&Map<String, Value>>,
+) -> Vec<u8> {
+    let mut result = json!({"action": action});
+    if let (ElicitationAction::Accept, Some(content)) = (action, content) {
+        result["content"] = json!(content);
+    }
+    answer(id, "result", &result)
+}
+
 /// An error as the answer to a request; `id` is JSON text.
 pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
@@ -129,13 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn the_handshake_offers_nothing() {
+    fn the_handshake_offers_what_is_there() {
         let sent: Value = serde_json::from_slice(&initialize(0)).unwrap();
         assert_eq!(sent["params"]["protocolVersion"], 1);
         assert_eq!(sent["params"]["clientInfo"]["name"], "subagent");
         let capabilities = &sent["params"]["clientCapabilities"];
         assert_eq!(capabilities["fs"], json!({"readTextFile": false, "writeTextFile": false}));
         assert_eq!(capabilities["terminal"], false);
+        assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
     }
 
     #[test]
@@ -145,6 +168,21 @@ mod tests {
             assert_eq!(sent["params"]["cwd"], "/w");
             assert_eq!(sent["params"]["mcpServers"], json!([]), "{sent}");
         }
+    }
+
+    #[test]
+    fn an_elicitation_is_answered_in_the_words_of_the_schema() {
+        use agent_client_protocol_schema::v1::{CreateElicitationResponse, ElicitationAction as Typed};
+        let content = json!({"name": "x", "size": 3, "share": 0.5, "sure": true, "tags": ["a"]});
+        let sent = |action, content: Option<&Value>| {
+            let line = elicitation("7", action, content.and_then(Value::as_object));
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            serde_json::from_value::<CreateElicitationResponse>(line["result"].clone()).unwrap().action
+        };
+        let Typed::Accept(accepted) = sent(ElicitationAction::Accept, Some(&content)) else { panic!() };
+        assert_eq!(json!(accepted.content), content);
+        assert_eq!(sent(ElicitationAction::Decline, Some(&content)), Typed::Decline);
+        assert_eq!(sent(ElicitationAction::Cancel, None), Typed::Cancel);
     }
 
     #[test]

@@ -39,11 +39,16 @@ impl Conversation {
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),
             },
-            Command::Answer { .. } if self.storage == Storage::Full => {
+            Command::Answer { .. } | Command::AnswerElicitation { .. } if self.storage == Storage::Full => {
                 cx.reply(to, Err(Refusal::StorageFull))
             }
             Command::Answer { request_id, option_id } => {
                 let answer = self.answer(&request_id, option_id.as_deref(), cx);
+                cx.reply(to, answer);
+            }
+            Command::AnswerElicitation { request_id, action, content } => {
+                let content = content.as_ref().map(|content| &content.0);
+                let answer = self.answer_elicitation(&request_id, action, content, cx);
                 cx.reply(to, answer);
             }
             Command::Terminate { .. } => {}

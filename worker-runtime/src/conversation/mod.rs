@@ -5,6 +5,7 @@
 //! records and a list of actions. The driver writes the batch first and carries the actions out afterwards, in order.
 
 mod approvals;
+mod children;
 mod commands;
 mod effects;
 mod ending;
@@ -23,6 +24,7 @@ use subagent_protocol::start::Timeouts;
 
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
+use children::Children;
 pub(crate) use effects::{Action, Cx, Exit, Input, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::Opening;
@@ -86,6 +88,8 @@ pub(crate) struct Conversation {
     config: Config,
     state: State,
     approvals: Approvals,
+    /// The sessions that the agent runs below its own.
+    children: Children,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -112,6 +116,7 @@ impl Conversation {
             config,
             state: State::Starting,
             approvals: Approvals::default(),
+            children: Children::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -193,7 +198,7 @@ impl Conversation {
         self.open_turn().or_else(|| (records_wait && self.last_turn > 0).then_some(self.last_turn))
     }
 
-    /// The permission requests that are open.
+    /// The questions that are open.
     pub(crate) fn open_approvals(&self) -> Vec<RequestId> {
         self.approvals.ids()
     }

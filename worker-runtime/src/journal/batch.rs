@@ -148,6 +148,7 @@ impl Batch {
             (RecordType::TurnEnd, "turn_end.before_record"),
             (RecordType::CancelRequested, "cancel.before_record"),
             (RecordType::ApprovalRequested, "question.before_record"),
+            (RecordType::ElicitationRequested, "question.before_record"),
             (RecordType::Terminating, "terminate.before_record"),
             (RecordType::Ended, "ended.before_record"),
         ]);
@@ -160,6 +161,7 @@ impl Batch {
             (RecordType::TurnEnd, "turn_end.after_record"),
             (RecordType::CancelRequested, "cancel.after_record"),
             (RecordType::ApprovalRequested, "question.after_record"),
+            (RecordType::ElicitationRequested, "question.after_record"),
             (RecordType::Terminating, "terminate.after_record"),
             (RecordType::Ended, "ended.after_record"),
         ]);

@@ -17,3 +17,11 @@ INSERT INTO meta SELECT 'worker_key', coalesce(max(id), 0) FROM workers;
 -- What is deleted is found by these.
 CREATE INDEX approvals_of_worker ON approvals (worker);
 CREATE INDEX requests_by_age ON requests (created_at);
+
+-- kind: what the agent waits for. content: what was filled in for an elicitation, from the answer until the question is
+-- over, and no longer: it may be a secret. option_id is its action.
+ALTER TABLE approvals ADD COLUMN kind TEXT NOT NULL DEFAULT 'permission';
+ALTER TABLE approvals ADD COLUMN content TEXT;
+
+-- What agents tell of the sessions that they run below their own.
+CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_update';

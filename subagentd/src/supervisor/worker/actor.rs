@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -303,7 +304,12 @@ impl Actor {
             },
             Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
             Action::Answer { request_id, option_id } => {
-                self.command(Command::Answer { request_id, option_id })
+                let asked = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
+                match asked {
+                    Some(QuestionKind::Elicitation) => self.answer_elicitation(request_id, option_id).await,
+                    // Over, or a permission request: the runtime knows.
+                    _ => self.command(Command::Answer { request_id, option_id }),
+                }
             }
             Action::Terminate => self.terminate(),
         }
