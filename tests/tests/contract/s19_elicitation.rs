@@ -227,7 +227,7 @@ fn a_link_is_shown_clean_and_only_one_to_the_web_can_be_accepted() {
     answer(&sandbox, &worker, &["--decline"]).data_of("elicitation.answered");
     let _ = sandbox.turn_end(&waited);
     let done = r#"!raw {"jsonrpc":"2.0","method":"elicitation/complete","params":{"elicitationId":"e1"}}"#;
-    sandbox.send(&worker, done);
+    let _ = sandbox.send(&worker, done);
     let events = of_type(&sandbox, &worker, "progress.update");
     let complete = events.iter().find(|event| event["data"]["method"] == "elicitation/complete").unwrap();
     assert_eq!(

@@ -69,7 +69,39 @@ fn what_was_filled_in_reaches_the_agent_and_stays_nowhere() {
         assert_eq!(told, json!({"action": "accept", "content": {"name": secret, "size": 2}}));
     }
     // A job of the writer comes after what it does when it has nothing else to do.
-    sandbox.send(&worker, "!say on");
+    let _ = sandbox.send(&worker, "!say on");
     assert_eq!(files_with(sandbox.state_dir(), b"hunter2"), Vec::<std::path::PathBuf>::new());
+    sandbox.finish();
+}
+
+#[test]
+fn hostile_questions_are_bounded_and_can_be_answered() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", &[]);
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let worker = sandbox.start("hostile");
+    for (case, accepts) in [("deep", true), ("huge", true), ("link", false)] {
+        let waited = sandbox.send(&worker, &format!("hostile: elicitation-{case}"));
+        assert_eq!(waited["matchedEvent"]["type"], "elicitation.requested", "{case}");
+        assert_eq!(sandbox.show(&worker)["questions"][0]["message"], "m");
+        if accepts {
+            let wrong = answer(&sandbox, &worker, &["--accept", "--content", r#"{"a": {"b": 1}}"#]);
+            assert_eq!(wrong.error("INVALID_ELICITATION_CONTENT")["details"]["field"], "a");
+            answer(&sandbox, &worker, &["--accept"]).data_of("elicitation.answered");
+        } else {
+            answer(&sandbox, &worker, &["--accept"]).error("INVALID_ELICITATION_CONTENT");
+            answer(&sandbox, &worker, &["--decline"]).data_of("elicitation.answered");
+        }
+        assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed", "{case}");
+    }
+    let accepted = sandbox.send_no_wait(&worker, "hostile: elicitation-many");
+    let end = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "turn.completed");
+    assert_eq!(end["turnId"], accepted["turnId"]);
+    let of_turn = |wanted: &str| {
+        let events = of_type(&sandbox, &worker, wanted);
+        events.iter().filter(|event| event["turnId"] == accepted["turnId"]).count()
+    };
+    assert_eq!((of_turn("elicitation.requested"), of_turn("elicitation.canceled")), (256, 256));
     sandbox.finish();
 }
