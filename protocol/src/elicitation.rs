@@ -3,8 +3,11 @@
 //! Nothing here fails: what is not understood is left out of the view, and stays in the raw text. Whether an answer fits
 //! is [`content`]'s.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::clean::one_line;
@@ -47,13 +50,16 @@ impl ElicitationView {
     /// Reads the `params` of the request.
     #[must_use]
     pub fn of(params: &str) -> Self {
-        let mut params: Value = surrogates::parse(params).unwrap_or(Value::Null);
-        let text = |key: &str| params[key].as_str().map(str::to_owned);
+        // One by one: a schema that is too deep to be read hides nothing else.
+        let params = surrogates::replaced(params);
+        let members: HashMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&params).unwrap_or_default();
+        let member = |key: &str| serde_json::from_str::<Value>(members.get(key)?.get()).ok();
+        let text = |key: &str| member(key)?.as_str().map(str::to_owned);
         let mode = text("mode").unwrap_or_else(|| "unknown".to_owned());
         let message = text("message").unwrap_or_default();
         let (elicitation_id, tool_call_id) = (text("elicitationId"), text("toolCallId"));
         let question = match mode.as_str() {
-            "form" => Question::Form(Some(params["requestedSchema"].take()).filter(Value::is_object)),
+            "form" => Question::Form(member("requestedSchema").filter(Value::is_object)),
             "url" => Question::Link(text("url").as_deref().and_then(link)),
             _ => Question::Other,
         };
@@ -140,6 +146,10 @@ mod tests {
             assert_eq!((view.mode.as_str(), &view.question), ("unknown", &Question::Other), "{odd}");
         }
         assert_eq!(ElicitationView::of(r#"{"mode":"form"}"#).question, Question::Form(None));
+        let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
+        let deep = format!(r#"{{"mode":"form","message":"m","requestedSchema":{open}{close}}}"#);
+        let deep = ElicitationView::of(&deep);
+        assert_eq!((deep.message.as_str(), deep.question), ("m", Question::Form(None)));
     }
 
     #[test]

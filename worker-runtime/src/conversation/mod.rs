@@ -246,6 +246,8 @@ impl Conversation {
 }
 
 #[cfg(test)]
+mod elicitation_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
