@@ -1,7 +1,8 @@
 //! An agent on the official SDK, so that a codec which is not ours checks ours.
 //!
 //! It answers a prompt with its words, a chunk each. A prompt with the word `ask` asks for permission first and
-//! says `permission: <optionId>`; one with the word `wait` waits until it is cancelled. `--state DIR` stores the
+//! says `permission: <optionId>`; one with the word `elicit` has a form filled in and says
+//! `elicitation: <answer>`; one with the word `wait` waits until it is cancelled. `--state DIR` stores the
 //! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
 
 use std::collections::HashMap;
@@ -13,11 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, Implementation, InitializeRequest,
-    InitializeResponse, LoadSessionRequest, LoadSessionResponse, NewSessionRequest, NewSessionResponse,
-    PermissionOption, PermissionOptionKind, PromptRequest, PromptResponse, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionId, SessionNotification, SessionUpdate, StopReason, TextContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    AgentCapabilities, CancelNotification, ContentBlock, ContentChunk, CreateElicitationRequest,
+    ElicitationAction, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope, Implementation,
+    InitializeRequest, InitializeResponse, LoadSessionRequest, LoadSessionResponse,
+    MultiSelectPropertySchema, NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind,
+    PromptRequest, PromptResponse, RequestPermissionOutcome, RequestPermissionRequest, SessionId,
+    SessionNotification, SessionUpdate, StopReason, TextContent, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
 use tokio::sync::Notify;
@@ -114,6 +117,10 @@ impl Echo {
             let verdict = ask(id, client).await?;
             self.say(id, client, &format!("permission: {verdict} "))?;
         }
+        if words.contains(&"elicit") {
+            let said = elicit(id, client).await?;
+            self.say(id, client, &format!("elicitation: {said} "))?;
+        }
         for word in &words {
             self.say(id, client, &format!("{word} "))?;
         }
@@ -149,6 +156,27 @@ async fn ask(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
     Ok(match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => selected.option_id.to_string(),
         _ => "cancelled".to_owned(),
+    })
+}
+
+async fn elicit(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
+    let kinds = MultiSelectPropertySchema::new(vec!["x".to_owned(), "y".to_owned()]);
+    let schema = ElicitationSchema::new()
+        .string("name", true)
+        .integer("size", 1, 5, true)
+        .number("share", 0.0, 1.0, false)
+        .boolean("sure", false)
+        .property("kinds", kinds, false);
+    let mode = ElicitationFormMode::new(ElicitationSessionScope::new(id.clone()), schema);
+    let request = CreateElicitationRequest::new(mode, "How?");
+    let answer = client.send_request(request).block_task().await?;
+    Ok(match answer.action {
+        ElicitationAction::Accept(accepted) => {
+            serde_json::to_string(&accepted.content).map_err(Error::into_internal_error)?
+        }
+        ElicitationAction::Decline => "declined".to_owned(),
+        ElicitationAction::Cancel => "cancelled".to_owned(),
+        _ => "unknown".to_owned(),
     })
 }
 

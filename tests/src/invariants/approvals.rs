@@ -10,7 +10,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         database,
         "a permission request and its event do not belong together",
         "SELECT a.request_id, a.asked_seq, e.type FROM approvals a LEFT JOIN events e ON e.seq = a.asked_seq
-         WHERE e.type IS NOT CASE a.kind WHEN 'elicitation' THEN 'elicitation.requested' ELSE 'approval.requested' END OR json_extract(e.payload, '$.requestId') <> a.request_id
+         WHERE e.type IS NOT CASE a.kind WHEN 'elicitation' THEN 'elicitation.requested' ELSE 'approval.requested' END OR
+               CASE WHEN json_valid(e.payload) THEN json_extract(e.payload, '$.requestId') <> a.request_id
+                    ELSE instr(e.payload, a.request_id) = 0 END
             OR e.worker <> a.worker",
     )?;
     violations.extend(none_of(
@@ -75,7 +77,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         "a permission request was decided with an option that was not offered",
         "SELECT a.request_id, a.option_id FROM approvals a JOIN events e ON e.seq = a.asked_seq
          WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL AND a.kind = 'permission'
-           AND json_array_length(e.payload, '$.params.options') > 0
+           AND CASE WHEN json_valid(e.payload) THEN json_array_length(e.payload, '$.params.options') > 0 END
            AND NOT EXISTS (SELECT 1 FROM json_each(e.payload, '$.params.options') o
                            WHERE json_extract(o.value, '$.optionId') = a.option_id)",
     )?);

@@ -275,3 +275,29 @@ fn open_questions_are_shown_and_waited_for() {
     assert!(sandbox.show(&worker).get("questions").is_none());
     sandbox.finish();
 }
+
+#[test]
+fn an_agent_on_the_official_sdk_understands_the_answers() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("sdk-agent", &[]);
+    sandbox.launcher("sdk", agent);
+    sandbox.init();
+    let worker = sandbox.start("sdk");
+    let content = json!({"kinds": ["y"], "name": "n", "share": 0.5, "size": 2, "sure": true});
+    let accept = content.to_string();
+    for (args, said) in [
+        (&["--accept", "--content", &accept][..], accept.as_str()),
+        (&["--decline"], "declined"),
+        (&["--cancel"], "cancelled"),
+    ] {
+        let waited = sandbox.send(&worker, "elicit");
+        assert_eq!(waited["matchedEvent"]["type"], "elicitation.requested", "{waited}");
+        answer(&sandbox, &worker, args).data_of("elicitation.answered");
+        let _ = sandbox.turn_end(&waited);
+        let events = of_type(&sandbox, &worker, "progress.message");
+        let texts: Vec<&str> = events.iter().filter_map(|event| event["data"]["text"].as_str()).collect();
+        let expected = format!("elicitation: {said} ");
+        assert!(texts.contains(&expected.as_str()), "{texts:?}");
+    }
+    sandbox.finish();
+}

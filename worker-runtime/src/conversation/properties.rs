@@ -78,7 +78,7 @@ impl World {
             Step::Ask if lives => {
                 self.asked += 1;
                 let kinds = ["session/request_permission", "elicitation/create"];
-                let method = kinds[usize::from(self.asked % 2 == 0)];
+                let method = kinds[usize::from(self.asked.is_multiple_of(2))];
                 self.talk.line(json!({"id": self.asked - 1, "method": method, "params": {}}));
             }
             Step::Withdraw(id) if lives => {
