@@ -14,8 +14,8 @@ pub const TURN_END: &[EventType] = &[
     EventType::ElicitationRequested,
 ];
 
-/// The same as it is written.
-pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested,elicitation.requested";
+/// The word for the default where it is shown, as the contract has it; what is waited for is [`TURN_END`].
+pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested";
 
 /// A parsed `--until`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,10 @@ impl Until {
     /// # Errors
     /// `INVALID_ARGUMENT{unknown,aliases,knownEventTypes}` for words that are no event types.
     pub fn parse(text: Option<&str>) -> Result<Self> {
-        let Some(text) = text else { return Ok(Self::OneOf(TURN_END.iter().map(|t| (*t, None)).collect())) };
+        // Whoever writes the default out wants what it stands for, also where that has grown.
+        let Some(text) = text.filter(|text| *text != DEFAULT) else {
+            return Ok(Self::OneOf(TURN_END.iter().map(|t| (*t, None)).collect()));
+        };
         let mut wanted = Vec::new();
         let mut unknown = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -94,6 +97,7 @@ mod tests {
         let until = Until::parse(None).unwrap();
         assert!(until.matches(EventType::TurnFailed, None));
         assert!(until.matches(EventType::ApprovalRequested, None));
+        assert!(until.matches(EventType::ElicitationRequested, None));
         assert!(!until.matches(EventType::ProgressMessage, None));
         assert_eq!(until, Until::parse(Some("turn_end")).unwrap());
     }

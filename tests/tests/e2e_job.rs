@@ -27,7 +27,7 @@ fn a_worker_does_a_job_from_start_to_stop() {
     assert_eq!(waited["matchedEvent"]["data"]["stopReason"], "end_turn");
     assert_eq!(waited["assistantText"], format!("hello {PROMPT_CANARY}"));
     assert_eq!((&waited["state"], &waited["requestId"]), (&json!("idle"), &Value::Null));
-    let until = "turn.completed,turn.failed,turn.canceled,approval.requested,elicitation.requested";
+    let until = "turn.completed,turn.failed,turn.canceled,approval.requested";
     assert_eq!((&waited["waitUntil"], &waited["waitTimeoutSeconds"]), (&json!(until), &json!(60.0)));
 
     let list = sandbox.run(&["worker", "list"]).data_of("worker.listed");

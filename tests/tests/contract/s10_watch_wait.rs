@@ -388,7 +388,7 @@ fn a_quiet_worker_ends_a_guarded_wait_before_its_timeout() {
     assert_shape(
         details,
         &json!({
-            "workerId": "w", "until": "=turn.completed,turn.failed,turn.canceled,approval.requested,elicitation.requested", "noProgressTimeoutSeconds": "float", "workerState": "=running",
+            "workerId": "w", "until": "=turn.completed,turn.failed,turn.canceled,approval.requested", "noProgressTimeoutSeconds": "float", "workerState": "=running",
             "latestEvent": brief(), "lastMeaningfulEvent": null, "diagnosis": "str", "turnId": "turn",
             "recommendedCommand": "str",
         }),

@@ -63,11 +63,7 @@ fn a_wait_ends_with_the_turn() {
     assert_shape(&defaults, &waited());
     assert_eq!(
         (&defaults["waitTimeoutSeconds"], &defaults["waitNoProgressTimeoutSeconds"], &defaults["waitUntil"]),
-        (
-            &json!(60.0),
-            &json!(0.0),
-            &json!("turn.completed,turn.failed,turn.canceled,approval.requested,elicitation.requested")
-        )
+        (&json!(60.0), &json!(0.0), &json!("turn.completed,turn.failed,turn.canceled,approval.requested"))
     );
     for key in ["assistantText", "lastAssistantMessage", "lastAssistantChunk", "requestId"] {
         assert_eq!(defaults[key], Value::Null, "{key}");
