@@ -57,6 +57,8 @@ words! {
         ApprovalNotPending = "APPROVAL_NOT_PENDING",
         /// The decision matches no option.
         InvalidApprovalDecision = "INVALID_APPROVAL_DECISION",
+        /// The answer to an elicitation does not fit what is asked.
+        InvalidElicitationContent = "INVALID_ELICITATION_CONTENT",
         /// The handoff file is not there.
         HandoffNotFound = "HANDOFF_NOT_FOUND",
         /// A wait ended without its event.

@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::depth;
+use crate::elicitation::ElicitationView;
 use crate::ids::{EventId, TurnId, WorkerId};
 use crate::options::Choice;
-use crate::record::{ApprovalRequested, Noise, Notification, OptionSet, RecordType, Session, SessionOrigin};
+use crate::record::{
+    ApprovalRequested, Child, ElicitationRequested, Noise, Notification, OptionSet, RecordType, Session,
+    SessionOrigin,
+};
 use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
@@ -37,6 +41,14 @@ words! {
         ApprovalExpired = "approval.expired",
         /// The agent withdrew it, or the worker was stopped.
         ApprovalCanceled = "approval.canceled",
+        /// The agent asks its user something.
+        ElicitationRequested = "elicitation.requested",
+        /// Somebody answered.
+        ElicitationAnswered = "elicitation.answered",
+        /// The runtime that asked is gone.
+        ElicitationLost = "elicitation.lost",
+        /// The agent withdrew it, or the worker was stopped.
+        ElicitationCanceled = "elicitation.canceled",
         /// A turn ended well.
         TurnCompleted = "turn.completed",
         /// A turn failed.
@@ -175,7 +187,7 @@ impl StoredEvent {
         match record {
             RecordType::Update | RecordType::ChildUpdate => self.update_data(record),
             RecordType::Notification => match surrogates::parse::<Notification>(&self.payload) {
-                Ok(notification) => json!({"method": notification.method, "kind": "notification"}),
+                Ok(notification) => notification_data(&notification),
                 Err(_) => json!({}),
             },
             RecordType::Noise => match surrogates::parse::<Noise>(&self.payload) {
@@ -204,6 +216,7 @@ impl StoredEvent {
                         "message": view.message, "options": view.options,
                     });
                     view.tool_call.into_iter().for_each(|(key, value)| data[key] = value);
+                    name_child(&mut data, asked.child);
                     data
                 }
                 Err(_) => json!({}),
@@ -211,6 +224,20 @@ impl StoredEvent {
             RecordType::ClientRequest => client::request_data(&self.payload),
             RecordType::ClientResponse => client::response_data(&self.payload),
             RecordType::TerminalExited => client::exited_data(&self.payload),
+            RecordType::ElicitationRequested => {
+                match surrogates::parse::<ElicitationRequested>(&self.payload) {
+                    Ok(asked) => {
+                        let view = ElicitationView::of(asked.params.get());
+                        let mut data = json!({
+                            "requestId": asked.request_id, "kind": "elicitation", "message": view.message,
+                        });
+                        view.fields().into_iter().for_each(|(key, value)| data[key] = value);
+                        name_child(&mut data, asked.child);
+                        data
+                    }
+                    Err(_) => json!({}),
+                }
+            }
             _ => surrogates::parse(&self.payload).unwrap_or_else(|_| json!({})),
         }
     }
@@ -260,9 +287,9 @@ impl StoredEvent {
                     "choice": payload["choice"].take(), "result": payload["result"].take(),
                 })
             }
-            Some(RecordType::ApprovalRequested) => {
+            Some(RecordType::ApprovalRequested | RecordType::ElicitationRequested) => {
                 let mut payload = payload();
-                json!({"runtime": "acp-stdio", "phase": "approval.requested", "request": payload["params"].take()})
+                json!({"runtime": "acp-stdio", "phase": self.event_type, "request": payload["params"].take()})
             }
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
@@ -301,6 +328,27 @@ fn option_set_data(set: &OptionSet) -> Value {
             let fields = fields::of("config_option", &json!({"update": result}));
             fields.into_iter().for_each(|(key, value)| data[key] = value);
         }
+    }
+    data
+}
+
+/// Says that a session below the worker's own asks.
+fn name_child(data: &mut Value, child: Child) {
+    for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
+        if let Some(value) = value {
+            data[key] = value.into();
+        }
+    }
+}
+
+fn notification_data(notification: &Notification) -> Value {
+    let mut data = json!({"method": notification.method, "kind": "notification"});
+    if notification.method == "elicitation/complete"
+        && let Some(params) = &notification.params
+        && let Ok(Value::String(id)) =
+            surrogates::parse(params.get()).map(|mut params: Value| params["elicitationId"].take())
+    {
+        data["elicitationId"] = id.into();
     }
     data
 }

@@ -6,14 +6,18 @@
 //! are read from the journal.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ids::{RequestId, TurnId, WorkerId};
 use crate::options::Options;
 use crate::process::ProcessId;
-use crate::state::Desired;
+use crate::secret::Secret;
+use crate::state::{Desired, ElicitationAction};
+
+/// The capability of a runtime that asks elicitations, and takes the answers.
+pub const ELICITATION: &str = "elicitation";
 
 /// What the daemon writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,6 +79,16 @@ pub enum Command {
         request: String,
         /// What to set.
         options: Options,
+    },
+    /// Answer an elicitation. Needs [`ELICITATION`].
+    AnswerElicitation {
+        /// Which one.
+        request_id: RequestId,
+        /// What to answer.
+        action: ElicitationAction,
+        /// What was filled in.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<Secret<Map<String, Value>>>,
     },
     /// End the agent, everything it started, and the runtime.
     Terminate {

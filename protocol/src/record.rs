@@ -42,6 +42,9 @@ words! {
         Noise = "noise",
         /// The agent asks for a permission. Body: [`ApprovalRequested`].
         ApprovalRequested = "approvalRequested",
+        /// The agent asks its user something, in a form or behind a link. Body: [`ElicitationRequested`]. It ends as a
+        /// permission request does.
+        ElicitationRequested = "elicitationRequested",
         /// A permission request ended without an answer of ours. Body: [`ApprovalClosed`].
         ApprovalClosed = "approvalClosed",
         /// The answer to a permission request is about to be written. Body: [`AnswerWritten`].
@@ -105,6 +108,7 @@ impl Record<'_> {
             | RecordType::TerminalExited
             | RecordType::OptionSet => EventType::ProgressUpdate,
             RecordType::ApprovalRequested => EventType::ApprovalRequested,
+            RecordType::ElicitationRequested => EventType::ElicitationRequested,
             RecordType::Segment => EventType::RuntimeSegment,
             RecordType::Sealed => EventType::RuntimeSealed,
             RecordType::AgentStarted => EventType::RuntimeAgentStarted,
@@ -265,7 +269,25 @@ pub struct ApprovalRequested {
     /// about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<Box<RawValue>>,
+    /// Which session asks, if it is not the worker's own.
+    #[serde(flatten)]
+    pub child: Child,
 }
+
+/// A session that the agent runs below the worker's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Child {
+    /// The agent's id of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Its title, if the agent gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_title: Option<String>,
+}
+
+/// Body of [`RecordType::ElicitationRequested`].
+pub type ElicitationRequested = ApprovalRequested;
 
 words! {
     /// Why a permission request ended without an answer of ours.

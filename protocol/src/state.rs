@@ -78,6 +78,28 @@ words! {
 }
 
 words! {
+    /// What an agent waits for.
+    QuestionKind {
+        /// The choice of an option of a permission request.
+        Permission = "permission",
+        /// Values for a form, or a visit to a link.
+        Elicitation = "elicitation",
+    }
+}
+
+words! {
+    /// How an elicitation is answered, in ACP's words.
+    ElicitationAction {
+        /// With what was asked for.
+        Accept = "accept",
+        /// Not at all, on purpose.
+        Decline = "decline",
+        /// Not at all: somebody turned away, or the turn was canceled.
+        Cancel = "cancel",
+    }
+}
+
+words! {
     /// How a turn ended, or that it has not.
     TurnStatus {
         /// Accepted and stored; the prompt may not have been sent yet.

@@ -6,10 +6,15 @@ use crate::error::{Code, Error, Result};
 use crate::event::EventType;
 
 /// The default of `--until`, and what the alias `turn_end` stands for.
-pub const TURN_END: &[EventType] =
-    &[EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled, EventType::ApprovalRequested];
+pub const TURN_END: &[EventType] = &[
+    EventType::TurnCompleted,
+    EventType::TurnFailed,
+    EventType::TurnCanceled,
+    EventType::ApprovalRequested,
+    EventType::ElicitationRequested,
+];
 
-/// The same as it is written.
+/// The word for the default where it is shown, as the contract has it; what is waited for is [`TURN_END`].
 pub const DEFAULT: &str = "turn.completed,turn.failed,turn.canceled,approval.requested";
 
 /// A parsed `--until`.
@@ -27,13 +32,20 @@ impl Until {
     /// # Errors
     /// `INVALID_ARGUMENT{unknown,aliases,knownEventTypes}` for words that are no event types.
     pub fn parse(text: Option<&str>) -> Result<Self> {
-        let Some(text) = text else { return Ok(Self::OneOf(TURN_END.iter().map(|t| (*t, None)).collect())) };
+        // Whoever writes the default out wants what it stands for, also where that has grown.
+        let Some(text) = text.filter(|text| *text != DEFAULT) else {
+            return Ok(Self::OneOf(TURN_END.iter().map(|t| (*t, None)).collect()));
+        };
         let mut wanted = Vec::new();
         let mut unknown = Vec::new();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let (name, kind) = word.split_once(':').map_or((word, None), |(name, kind)| (name, Some(kind)));
             match (name, kind) {
                 ("any" | "*", None) => return Ok(Self::Any),
+                ("waiting_approval", None) => {
+                    let asks = [EventType::ApprovalRequested, EventType::ElicitationRequested];
+                    wanted.extend(asks.map(|t| (t, None)));
+                }
                 ("turn_end", None) => wanted.extend(TURN_END.iter().map(|t| (*t, None))),
                 _ => match EventType::parse(name).filter(|t| !t.is_internal()) {
                     Some(EventType::ProgressUpdate) if kind != Some("") => {
@@ -85,6 +97,7 @@ mod tests {
         let until = Until::parse(None).unwrap();
         assert!(until.matches(EventType::TurnFailed, None));
         assert!(until.matches(EventType::ApprovalRequested, None));
+        assert!(until.matches(EventType::ElicitationRequested, None));
         assert!(!until.matches(EventType::ProgressMessage, None));
         assert_eq!(until, Until::parse(Some("turn_end")).unwrap());
     }

@@ -30,6 +30,8 @@ enum Shape {
     Texts,
     /// An object of texts and truth values; null is one of its values.
     Options,
+    /// An object; null is absent.
+    Object,
 }
 
 /// A key of the object and the flag that it stands for, under the name that `details` has.
@@ -75,6 +77,14 @@ pub const APPROVE: &[Field] = &[
     field("optionId", &["option_id"], Shape::Text),
     field("alias", &["alias"], Shape::Text),
     field("note", &["note"], Shape::Text),
+];
+
+/// The keys of `answer`.
+pub const ANSWER: &[Field] = &[
+    field("workerId", &["worker_id"], Shape::Text),
+    field("requestId", &["request_id"], Shape::Text),
+    field("action", &["action", "accept", "decline", "cancel"], Shape::Text),
+    field("content", &["content_json", "set"], Shape::Object),
 ];
 
 /// The keys of `worker start`.
@@ -220,6 +230,8 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
         {
             Ok(Some(value))
         }
+        (Shape::Object, Value::Null) => Ok(None),
+        (Shape::Object, Value::Object(_)) => Ok(Some(value)),
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
         (Shape::Texts, Value::Array(items))
             if items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty())) =>
@@ -238,6 +250,7 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
         (Shape::Bool, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),
         (Shape::Objects, _) => wrong("a list of objects"),
+        (Shape::Object, _) => wrong("an object"),
     }
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::event::ApprovalOption;
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
-use crate::state::{ApprovalStatus, WorkerState};
+use crate::secret::Secret;
+use crate::state::{ApprovalStatus, ElicitationAction, QuestionKind, WorkerState};
 use crate::time::Timestamp;
 
 /// `POST /v1/workers/{id}/approvals/{requestId}`: decides. The first of option id, alias and decision counts.
@@ -50,6 +51,56 @@ pub struct ApprovalDecided {
     pub delivery: String,
 }
 
+/// `POST /v1/workers/{id}/elicitations/{requestId}`: answers an elicitation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// What to answer.
+    pub action: ElicitationAction,
+    /// With `accept`: the values of the form's fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub content: Option<Secret<Map<String, Value>>>,
+    /// The same as words, a field and its value each; the form says of which type they are. A list is given by naming
+    /// its field several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Vec<String>>>))]
+    pub set: Option<Secret<Vec<(String, String)>>>,
+}
+
+/// Data of `elicitation.answered`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ElicitationAnswered {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// The elicitation.
+    pub request_id: RequestId,
+    /// What was answered.
+    pub action: ElicitationAction,
+    /// The worker's state now.
+    pub state: WorkerState,
+    /// The `elicitation.answered` event.
+    pub event_id: EventId,
+    /// `delivered`, `undelivered` or `pending` (not confirmed in time; it will be).
+    pub delivery: String,
+}
+
+/// A question that is open, as `worker show` names it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct OpenQuestion {
+    /// Its id.
+    pub request_id: RequestId,
+    /// Whether `approve` answers it, or `answer`.
+    pub kind: QuestionKind,
+    /// What for, in one line.
+    pub message: String,
+}
+
 /// A permission request, as `GET /v1/workers/{id}/approvals` lists the pending ones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -59,7 +110,7 @@ pub struct PendingApproval {
     pub request_id: RequestId,
     /// The turn that asks.
     pub turn_id: Option<TurnId>,
-    /// Always `tool.call`.
+    /// `tool.call`, or `elicitation`.
     pub kind: String,
     /// What for.
     pub message: String,
@@ -70,7 +121,7 @@ pub struct PendingApproval {
     /// Since when.
     pub created_at: Timestamp,
     /// What it is asked for, as far as the request itself says: `toolCallId`, `command`, `rawInput`, `content`,
-    /// `locations`, as in a tool call's `progress.update`.
+    /// `locations`, as in a tool call's `progress.update`; of an elicitation what its event has: `mode`, `schema`, `url`.
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub tool_call: Map<String, Value>,

@@ -15,7 +15,7 @@ mod removal;
 mod turns;
 mod workers;
 
-pub use approvals::{ApprovalDecided, Decide, PendingApproval};
+pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval};
 pub use backups::{BackUp, BackedUp};
 pub use controllers::{
     AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
+use crate::children::ChildSession;
 use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -118,6 +120,13 @@ pub struct WorkerView {
     /// Whether its runtime does not answer although it lives.
     #[serde(default)]
     pub unresponsive: bool,
+    /// The questions that are open, oldest first; only `worker.shown` has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<OpenQuestion>,
+    /// The sessions that its agent runs below its own, as far as it has told of them, at most 100; only `worker.shown`
+    /// has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub child_sessions: Vec<ChildSession>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

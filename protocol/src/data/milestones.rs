@@ -84,6 +84,58 @@ struct ApprovalRequested {
     message: String,
     /// The answers that it takes; none of a request whose words are lost.
     options: Vec<ApprovalOption>,
+    /// The session that asks, if it is not the worker's own.
+    session_id: Option<String>,
+    /// Its title, if the agent gave one.
+    session_title: Option<String>,
+}
+
+/// The agent asks for what only a person knows or can do: a form to fill in, or a link to follow.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ElicitationRequested {
+    /// The request.
+    request_id: RequestId,
+    /// Always `elicitation`.
+    kind: String,
+    /// What it is about, for people.
+    message: String,
+    /// `form`, `url`, or the agent's word; absent of a request whose words are lost.
+    mode: Option<String>,
+    /// The tool call that it belongs to.
+    tool_call_id: Option<String>,
+    /// The session that asks, if it is not the worker's own.
+    session_id: Option<String>,
+    /// Its title, if the agent gave one.
+    session_title: Option<String>,
+    /// Of a form: the agent's JSON schema; null if it cannot be read.
+    schema: Option<Value>,
+    /// Of a link: where it leads; null if that is no place on the web.
+    url: Option<Value>,
+    /// Of a link: names it when the agent says that it is done.
+    elicitation_id: Option<String>,
+}
+
+/// Somebody answered.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ElicitationAnswered {
+    /// The request.
+    request_id: RequestId,
+    /// `accept`, `decline` or `cancel`.
+    action: String,
+    /// The names of what was filled in, never the values.
+    fields: Vec<String>,
+    /// Of the cancel of the turn that answered it.
+    reason: Option<String>,
+}
+
+/// Any other notification.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OtherNotification {
+    /// Of `elicitation/complete`: which link.
+    elicitation_id: Option<String>,
 }
 
 /// Somebody decided.
@@ -274,6 +326,9 @@ pub(super) mod of {
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }
+            EventType::ElicitationRequested => named::<super::ElicitationRequested>(),
+            EventType::ElicitationAnswered => named::<super::ElicitationAnswered>(),
+            EventType::ElicitationLost | EventType::ElicitationCanceled => named::<super::ApprovalOver>(),
             EventType::TurnCompleted => named::<super::TurnCompleted>(),
             EventType::TurnFailed => named::<super::TurnFailed>(),
             EventType::TurnCanceled => named::<super::TurnCanceled>(),
@@ -319,6 +374,7 @@ pub(super) mod of {
             ("compaction_summary", named::<CompactionSummary>()),
             ("replayed", named::<Replayed>()),
             ("session", named::<super::SessionOpened>()),
+            ("notification", named::<super::OtherNotification>()),
             ("noise", named::<super::Noise>()),
             ("fs", named::<super::ClientCall>()),
             ("terminal", named::<super::ClientCall>()),

@@ -4,6 +4,7 @@
 //! typed (and not left at their default) is kept for the duplicate rule of `--input`.
 
 pub mod agents;
+pub mod answer;
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
@@ -28,6 +29,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
+use answer::Answer;
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
@@ -112,6 +114,7 @@ pub enum Command {
     Watch(Watch),
     Wait(Wait),
     Approve(Approve),
+    Answer(Box<Answer>),
     Cancel(Cancel),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]

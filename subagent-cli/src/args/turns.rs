@@ -137,9 +137,10 @@ pub struct Watch {
 ///
 /// --until is a comma list of event types: turn.started, message.sent,
 /// progress.message, progress.update (or progress.update:KIND),
-/// approval.requested, approval.decided, turn.completed, turn.failed,
-/// turn.canceled, and the types of workers; `turn_end` stands for the end of a
-/// turn or a permission request (the default), `any` or * for every type.
+/// approval.requested, approval.decided, elicitation.requested,
+/// elicitation.answered, turn.completed, turn.failed, turn.canceled, and the types
+/// of workers; `waiting_approval` stands for a question of the agent, `turn_end`
+/// for that or the end of a turn (the default), `any` or * for every type.
 ///
 /// Only events after the newest one at the time of the call count, unless a
 /// cursor (--from-event-id) or --include-history is given. After `send --no-wait`

@@ -3,6 +3,7 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod agent_asked;
+mod answer;
 mod approve;
 mod attachments;
 mod backup;
@@ -96,6 +97,7 @@ pub fn format(command: &Command) -> Format {
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
         Command::Approve(args) => args.json.json,
+        Command::Answer(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
@@ -144,6 +146,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
         Command::Approve(args) => approve::run(args, context),
+        Command::Answer(args) => answer::run(*args, context),
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),

@@ -214,7 +214,7 @@ fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
 fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
     let mut data = accepted;
     let event = waited["matchedEvent"].take();
-    let asked = event["type"] == "approval.requested";
+    let asked = event["type"] == "approval.requested" || event["type"] == "elicitation.requested";
     if asked {
         data["requestId"] = event["data"]["requestId"].clone();
     } else if data.get("requestId").is_none() {
@@ -240,6 +240,12 @@ fn shown(data: &Value) -> String {
     lines.push_str(&format!("\nmatchedEvent: {}", data["matchedEvent"]["type"].as_str().unwrap_or_default()));
     if let Some(request_id) = data["requestId"].as_str() {
         lines.push_str(&format!("\nrequestId: {request_id}"));
+        if data["matchedEvent"]["type"] == "elicitation.requested" {
+            let worker = data["workerId"].as_str().unwrap_or_default();
+            lines.push_str(&format!(
+                "\nanswer: subagent answer --worker-id {worker} --request {request_id} --accept|--decline|--cancel"
+            ));
+        }
     }
     lines
 }

@@ -25,6 +25,8 @@ pub(super) enum Directive {
     Plan(Vec<String>),
     Usage { used: u64, size: u64 },
     Ask { kind: String, title: String, requests: u8 },
+    Elicit { params: String, file: Option<PathBuf> },
+    Raw(String),
     Sleep(Duration),
     WaitFile(PathBuf),
     Touch(PathBuf),
@@ -94,6 +96,12 @@ fn parse_line(line: &str) -> Result<Directive, String> {
             let (kind, title) = words.pair("KIND TITLE")?;
             Directive::Ask { kind, title, requests: if name == "ask" { 1 } else { 2 } }
         }
+        "elicit" => Directive::Elicit { params: text(), file: None },
+        "elicit-to" => {
+            let (file, params) = words.pair("PATH PARAMS")?;
+            Directive::Elicit { params, file: Some(file.into()) }
+        }
+        "raw" => Directive::Raw(text()),
         "sleep" => Directive::Sleep(Duration::from_millis(words.number(rest, "MILLIS")?)),
         "wait-file" => Directive::WaitFile(words.path()?),
         "touch" => Directive::Touch(words.path()?),

@@ -159,6 +159,8 @@ impl Turn<'_> {
             Directive::Plan(entries) => self.record(updates::plan(&entries))?,
             Directive::Usage { used, size } => self.update(updates::usage(used, size))?,
             Directive::Ask { kind, title, requests } => self.ask(&kind, &title, requests)?,
+            Directive::Elicit { params, file } => return self.elicit(&params, file.as_deref()),
+            Directive::Raw(line) => self.raw(&line)?,
             Directive::Sleep(time) => self.sleep(time)?,
             Directive::WaitFile(path) => return self.wait_file(&path),
             Directive::Touch(path) => return Ok(super::commands::touch(&path)),

@@ -13,7 +13,7 @@ pub fn hint(failure: &Failure) -> Option<&str> {
     said("recommendedAction").or_else(|| said("diagnosis")).or_else(|| {
         Some(match &*failure.code {
             "WORKER_BUSY" if failure.details.contains_key("pendingRequestId") => {
-                "answer what it asks with `subagent approve`, or end its turn with `subagent cancel`"
+                "answer what it asks with `subagent approve` or `subagent answer`, or end its turn with `subagent cancel`"
             }
             "WORKER_BUSY" => "wait for the end of its turn with `subagent wait`, or end it with `subagent cancel`",
             "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",

@@ -42,7 +42,8 @@ impl Activity {
             "turn.started" | "message.sent" => self.goes_on(None),
             "progress.message" => self.goes_on(Some("writing".to_owned())),
             "approval.requested" => self.state = Some("waiting for an approval"),
-            "approval.decided" => self.goes_on(None),
+            "elicitation.requested" => self.state = Some("waiting for an answer"),
+            "approval.decided" | "elicitation.answered" => self.goes_on(None),
             "turn.completed" | "turn.failed" | "turn.canceled" => {
                 (self.state, self.doing) = (Some("idle"), None);
             }
@@ -73,7 +74,7 @@ impl Activity {
         let ended = matches!(data["status"].as_str(), Some("completed" | "failed" | "unknown"));
         let doing = if ended { None } else { self.titles.get(id).map(|title| format!("tool: {title}")) };
         // A question stands until it is answered.
-        if self.state != Some("waiting for an approval") {
+        if !self.state.is_some_and(|state| state.starts_with("waiting for")) {
             self.goes_on(doing);
         }
     }

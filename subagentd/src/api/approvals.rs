@@ -1,8 +1,8 @@
-//! Permission requests: the open ones, and answers to them.
+//! Permission requests and elicitations: the open ones, and answers to them.
 
 use axum::extract::State;
 use serde::Serialize;
-use subagent_protocol::api::{ApprovalDecided, Decide, PendingApproval};
+use subagent_protocol::api::{Answer, ApprovalDecided, Decide, ElicitationAnswered, PendingApproval};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -45,4 +45,16 @@ pub(super) async fn decide(
 ) -> Outcome<ApprovalDecided> {
     let decided = api.supervisor.decide(caller, &worker, &request_id, request).await?;
     Ok(Reply("approval.decided", decided))
+}
+
+/// `POST /v1/workers/{worker}/elicitations/{request}`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/elicitations/{request}", request_body = Answer, params(("worker" = String, Path, description = "Its id"), ("request" = String, Path, description = "The id of the elicitation")), responses((status = 200, description = "`elicitation.answered`", body = Envelope<ElicitationAnswered>))))]
+pub(super) async fn answer(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names((worker, request_id)): Names<(String, String)>,
+    Body(request): Body<Answer>,
+) -> Outcome<ElicitationAnswered> {
+    let answered = api.supervisor.answer(caller, &worker, &request_id, request).await?;
+    Ok(Reply("elicitation.answered", answered))
 }

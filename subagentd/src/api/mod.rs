@@ -80,6 +80,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/events/latest", get(events::latest))
         .route("/v1/workers/{worker}/approvals", get(approvals::list))
         .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
+        .route("/v1/workers/{worker}/elicitations/{request}", post(approvals::answer))
         .with_state(api);
     layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
 }

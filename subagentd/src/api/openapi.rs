@@ -51,6 +51,7 @@ use super::{approvals, backups, controllers, daemon, events, handoffs, removal, 
         events::latest,
         approvals::list,
         approvals::decide,
+        approvals::answer,
     )
 )]
 struct Document;

@@ -10,6 +10,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TerminalRequired
         | Code::InvalidArgument
         | Code::InvalidApprovalDecision
+        | Code::InvalidElicitationContent
         | Code::ConfigParseError
         | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,

@@ -1,25 +1,28 @@
-//! One permission request: `pending → decided → delivered | undelivered`, `pending → canceled | lost`.
+//! One question of an agent, a permission request or an elicitation: `pending → decided → delivered | undelivered`, `pending → canceled | lost`.
 
+use subagent_protocol::event::EventType;
 use subagent_protocol::record::ApprovalClosedReason;
-use subagent_protocol::state::ApprovalStatus;
+use subagent_protocol::state::{ApprovalStatus, QuestionKind};
 
-/// A permission request of an agent that is not over yet.
+/// A question of an agent that is not over yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// What is waited for.
+    pub kind: QuestionKind,
     /// The turn that asks; `None` if the agent asked outside of any.
     pub turn: Option<u64>,
     /// How far it is.
     pub approval: Approval,
 }
 
-/// How far a permission request is that is not over yet.
+/// How far a question is that is not over yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
     /// Nobody has decided.
     Pending,
     /// Decided by somebody, to be written by the runtime.
     Decided {
-        /// The option to select.
+        /// The option to select; of an elicitation the action, and what was filled in is the store's alone.
         option_id: Option<String>,
     },
     /// Decided by the cancel of its turn: the runtime answers `cancelled` when it takes the cancel.
@@ -37,6 +40,18 @@ pub enum ApprovalInput {
     Closed(ApprovalClosedReason),
     /// The runtime is gone.
     Lost,
+}
+
+/// The event of a question that ends without an answer in this way, if it has one.
+#[must_use]
+pub const fn event_of(kind: QuestionKind, end: ApprovalStatus) -> Option<EventType> {
+    match (end, kind) {
+        (ApprovalStatus::Lost, QuestionKind::Permission) => Some(EventType::ApprovalLost),
+        (ApprovalStatus::Lost, QuestionKind::Elicitation) => Some(EventType::ElicitationLost),
+        (ApprovalStatus::Canceled, QuestionKind::Permission) => Some(EventType::ApprovalCanceled),
+        (ApprovalStatus::Canceled, QuestionKind::Elicitation) => Some(EventType::ElicitationCanceled),
+        _ => None,
+    }
 }
 
 impl Approval {

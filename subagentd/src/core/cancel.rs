@@ -1,6 +1,7 @@
 //! The rules of a cancel that somebody asked for: the runtime ends the turn, unless none can have it.
 
 use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
@@ -51,7 +52,7 @@ impl Next {
             self.close_turn(None);
             return false;
         }
-        let pending: Vec<RequestId> = self
+        let pending: Vec<(RequestId, QuestionKind)> = self
             .worker
             .approvals
             .iter_mut()
@@ -59,19 +60,27 @@ impl Next {
             .filter(|(_, asked)| asked.approval == Approval::Pending && asked.turn == Some(no))
             .map(|(request_id, asked)| {
                 asked.approval = Approval::DecidedByCancel;
-                request_id.clone()
+                (request_id.clone(), asked.kind)
             })
             .collect();
-        for request_id in pending {
-            self.decided_event(
-                &request_id,
-                "cancelled",
-                "cancelled",
-                Some("cancelled"),
-                Some(reason.clone()),
-                Some(no),
-            );
-            self.facts.push(Fact::ApprovalDecided { request_id, option_id: None, by_cancel: true });
+        for (request_id, kind) in pending {
+            match kind {
+                QuestionKind::Permission => self.decided_event(
+                    &request_id,
+                    "cancelled",
+                    "cancelled",
+                    Some("cancelled"),
+                    Some(reason.clone()),
+                    Some(no),
+                ),
+                QuestionKind::Elicitation => self.answered_by_cancel(&request_id, &reason, no),
+            }
+            self.facts.push(Fact::ApprovalDecided {
+                request_id,
+                option_id: None,
+                content: None,
+                by_cancel: true,
+            });
         }
         true
     }

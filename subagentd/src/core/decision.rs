@@ -1,8 +1,10 @@
-//! Which option of a permission request a person means (contract section 11).
+//! Which option of a permission request a person means (contract section 11), and what is answered to an elicitation.
 
 use serde_json::Value;
 use subagent_protocol::api::Decide;
 use subagent_protocol::event::ApprovalOption;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::{Code, Error, Result};
 
 /// What was chosen.
@@ -14,6 +16,17 @@ pub struct Choice {
     pub alias: Option<String>,
     /// The decision in the words that were given.
     pub decision: String,
+}
+
+/// An answer to an elicitation, which was checked against what is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// What is answered.
+    pub action: ElicitationAction,
+    /// The names of the fields that were filled in.
+    pub fields: Vec<String>,
+    /// What was filled in, as JSON text.
+    pub content: Option<Secret<String>>,
 }
 
 const ALLOW_WORDS: &[&str] =

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::ApprovalClosedReason;
-use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
 
 use super::decision::Choice;
 use super::step::Next;
@@ -37,7 +37,11 @@ impl Next {
             ],
         });
         self.event(EventType::ApprovalRequested, data, Some(no));
-        self.facts.push(Fact::ApprovalOpened { request_id: request_id.clone(), turn: Some(no) });
+        self.facts.push(Fact::ApprovalOpened {
+            request_id: request_id.clone(),
+            kind: QuestionKind::Permission,
+            turn: Some(no),
+        });
         self.worker.state = State::Local(LocalTurn { no, id, request_id });
     }
 
@@ -79,7 +83,12 @@ impl Next {
     /// Whoever asked is the daemon itself, so the answer is delivered as soon as it is decided.
     fn answered(&mut self, local: &LocalTurn, option_id: Option<String>, by_cancel: bool) {
         let request_id = local.request_id.clone();
-        self.facts.push(Fact::ApprovalDecided { request_id: request_id.clone(), option_id, by_cancel });
+        self.facts.push(Fact::ApprovalDecided {
+            request_id: request_id.clone(),
+            option_id,
+            content: None,
+            by_cancel,
+        });
         self.facts.push(Fact::ApprovalClosed { request_id, status: ApprovalStatus::Delivered });
     }
 

@@ -7,6 +7,7 @@
 pub mod approval;
 mod cancel;
 pub mod decision;
+mod elicitation;
 mod local;
 pub(crate) mod recovered;
 pub(crate) mod restart;

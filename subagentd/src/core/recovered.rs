@@ -6,7 +6,7 @@ use serde_json::json;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::TurnEnd;
-use subagent_protocol::state::{Carrier, Dispatched};
+use subagent_protocol::state::{Carrier, Dispatched, QuestionKind};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, Request};
@@ -44,8 +44,10 @@ impl Next {
         let data =
             json!({"requestId": request_id, "kind": "tool.call", "message": LOST_WORDS, "options": []});
         self.event(EventType::ApprovalRequested, data, turn);
-        self.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
-        self.facts.push(Fact::ApprovalOpened { request_id, turn });
+        // If it is an elicitation nobody knows; both can be canceled.
+        let kind = QuestionKind::Permission;
+        self.worker.approvals.insert(request_id.clone(), Request { kind, turn, approval: Approval::Pending });
+        self.facts.push(Fact::ApprovalOpened { request_id, kind, turn });
     }
 
     /// The store says that the open turn may have been sent, and the runtime that it was not: so it says of a turn that

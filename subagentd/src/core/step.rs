@@ -5,10 +5,10 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::fields;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus};
+use subagent_protocol::state::{Carrier, Dispatched, QuestionKind, TurnStatus};
 use subagent_protocol::{Code, Error, Result};
 
-use super::approval::{Approval, ApprovalInput, Request};
+use super::approval::{Approval, ApprovalInput, Request, event_of};
 use super::decision::Choice;
 use super::worker::{
     Action, By, Cancel, Fact, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
@@ -20,6 +20,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     match input {
         Input::Send { .. }
         | Input::Decide { .. }
+        | Input::Answer { .. }
         | Input::Cancel { .. }
         | Input::Stop
         | Input::Retire
@@ -33,6 +34,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     match input {
         Input::Send { turn_id, message, input, by } => next.send(turn_id, message, &input, by)?,
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
+        Input::Answer { request_id, reply } => next.answer(request_id, reply)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
         Input::Retire => next.retire()?,
@@ -73,15 +75,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         }
         Input::TurnRecovered { turn, turn_id } => next.recover_turn(turn, turn_id)?,
         Input::ApprovalRecovered { request_id } => next.recover_approval(request_id),
-        Input::ApprovalRequested { request_id } => {
-            if next.worker.approvals.contains_key(&request_id) {
-                let message = format!("the journal asks twice for the open permission request {request_id}");
-                return Err(Error::new(Code::Internal, message));
-            }
-            let turn = next.worker.asking_turn();
-            next.worker.approvals.insert(request_id.clone(), Request { turn, approval: Approval::Pending });
-            next.facts.push(Fact::ApprovalOpened { request_id, turn });
-        }
+        Input::ApprovalRequested { request_id } => next.asked(request_id, QuestionKind::Permission)?,
+        Input::ElicitationRequested { request_id } => next.asked(request_id, QuestionKind::Elicitation)?,
         Input::ApprovalClosed { request_id, reason } => {
             next.end_approval(&request_id, &ApprovalInput::Closed(reason));
         }
@@ -128,11 +123,14 @@ impl Next {
             State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
             State::Starting | State::Turn(_) | State::Local(_) => {
                 let error = match self.asks() {
-                    Some(request_id) => Error::new(
-                        Code::WorkerBusy,
-                        "the worker asks for a permission; answer it, or cancel the turn",
-                    )
-                    .with("pendingRequestId", request_id.as_str()),
+                    Some((request_id, kind)) => {
+                        let what = match kind {
+                            QuestionKind::Permission => "the worker asks for a permission",
+                            QuestionKind::Elicitation => "the worker asks a question (see `subagent answer`)",
+                        };
+                        Error::new(Code::WorkerBusy, format!("{what}; answer it, or cancel the turn"))
+                            .with("pendingRequestId", request_id.as_str())
+                    }
                     None => Error::new(
                         Code::WorkerBusy,
                         format!("the worker is {state}; wait for the end of its turn, or cancel it"),
@@ -159,13 +157,14 @@ impl Next {
         Ok(())
     }
 
-    /// The permission request that somebody has to answer before anything goes on.
-    fn asks(&self) -> Option<&RequestId> {
+    /// The question that somebody has to answer before anything goes on.
+    fn asks(&self) -> Option<(&RequestId, QuestionKind)> {
         if let State::Local(local) = &self.worker.state {
-            return Some(&local.request_id);
+            return Some((&local.request_id, QuestionKind::Permission));
         }
-        let open = self.worker.approvals.iter();
-        open.filter(|(_, asked)| asked.approval == Approval::Pending).map(|(request_id, _)| request_id).next()
+        let mut open = self.worker.approvals.iter();
+        open.find(|(_, asked)| asked.approval == Approval::Pending)
+            .map(|(request_id, asked)| (request_id, asked.kind))
     }
 
     fn give_to_runtime(&mut self, no: u64, id: TurnId) {
@@ -189,33 +188,42 @@ impl Next {
             self.decide_local(&local, &choice, note);
             return Ok(());
         }
-        let turn = match self.worker.approvals.get_mut(&request_id) {
-            Some(Request { approval: approval @ Approval::Pending, turn }) => {
-                *approval = Approval::Decided { option_id: choice.option_id.clone() };
-                *turn
-            }
-            Some(Request { approval, .. }) => {
-                return Err(Error::new(
-                    Code::ApprovalNotPending,
-                    "the permission request was decided already",
-                )
-                .with("requestId", request_id.as_str())
-                .with("status", approval.status().as_str()));
-            }
-            None => {
-                let error = Error::new(Code::ApprovalNotFound, "no such permission request is open");
-                return Err(error.with("requestId", request_id.as_str()));
-            }
-        };
+        let turn = self.take_decision(&request_id, QuestionKind::Permission, choice.option_id.as_deref())?;
         let shown = choice.option_id.as_deref().unwrap_or("cancelled");
         self.decided_event(&request_id, &choice.decision, shown, choice.alias.as_deref(), note, turn);
         self.facts.push(Fact::ApprovalDecided {
             request_id: request_id.clone(),
             option_id: choice.option_id.clone(),
+            content: None,
             by_cancel: false,
         });
         self.actions.push(Action::Answer { request_id, option_id: choice.option_id });
         Ok(())
+    }
+
+    /// Notes a decision about a question that nobody has decided, and says of which turn it is.
+    pub(super) fn take_decision(
+        &mut self,
+        request_id: &RequestId,
+        kind: QuestionKind,
+        option_id: Option<&str>,
+    ) -> Result<Option<u64>> {
+        match self.worker.approvals.get_mut(request_id) {
+            Some(asked) if asked.kind == kind && asked.approval == Approval::Pending => {
+                asked.approval = Approval::Decided { option_id: option_id.map(str::to_owned) };
+                Ok(asked.turn)
+            }
+            Some(asked) if asked.kind == kind => {
+                let message = "the question was decided already";
+                let error = Error::new(Code::ApprovalNotPending, message);
+                let status = asked.approval.status().as_str();
+                Err(error.with("requestId", request_id.as_str()).with("status", status))
+            }
+            _ => {
+                let error = Error::new(Code::ApprovalNotFound, "no such question is open");
+                Err(error.with("requestId", request_id.as_str()))
+            }
+        }
     }
 
     pub(super) fn decided_event(
@@ -401,7 +409,7 @@ impl Next {
 
     fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
         // An input for a request that is over already is a repetition after a restart.
-        let Some(Request { turn, approval }) = self.worker.approvals.remove(request_id) else { return };
+        let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
         let status = approval.end(input);
         let reason = match input {
             ApprovalInput::Closed(reason) => reason.as_str(),
@@ -409,10 +417,8 @@ impl Next {
             ApprovalInput::AnswerWritten | ApprovalInput::AnswerRefused => "unknown_to_the_agent",
         };
         let data = json!({"requestId": request_id, "reason": reason});
-        match status {
-            ApprovalStatus::Lost => self.event(EventType::ApprovalLost, data, turn),
-            ApprovalStatus::Canceled => self.event(EventType::ApprovalCanceled, data, turn),
-            _ => {}
+        if let Some(event_type) = event_of(kind, status) {
+            self.event(event_type, data, turn);
         }
         self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
     }

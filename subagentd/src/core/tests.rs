@@ -11,9 +11,11 @@ mod world;
 
 use serde_json::json;
 use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::{Code, Error};
 
-use super::decision::Choice;
+use super::decision::{Choice, Reply};
 use super::worker::{By, Input, State, Worker};
 
 /// The permission request of every simulated turn.
@@ -50,6 +52,11 @@ fn decide(request_id: RequestId, option: Option<&str>) -> Input {
         decision: option.unwrap_or("cancelled").to_owned(),
     };
     Input::Decide { request_id, choice, note: None }
+}
+
+fn answer(request_id: RequestId, action: ElicitationAction) -> Input {
+    let content = (action == ElicitationAction::Accept).then(|| Secret(r#"{"a":"x"}"#.to_owned()));
+    Input::Answer { request_id, reply: Reply { action, fields: Vec::new(), content } }
 }
 
 fn failure() -> Error {

@@ -6,11 +6,12 @@ use serde_json::Value;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus, WorkerState};
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus, WorkerState};
 use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
-use super::decision::Choice;
+use super::decision::{Choice, Reply};
 
 /// Why a turn is canceled when nobody says why.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -165,6 +166,13 @@ pub enum Input {
         /// A note.
         note: Option<String>,
     },
+    /// Somebody answers an elicitation.
+    Answer {
+        /// Which.
+        request_id: RequestId,
+        /// With what.
+        reply: Reply,
+    },
     /// Somebody cancels the turn.
     Cancel {
         /// Why.
@@ -217,6 +225,11 @@ pub enum Input {
     },
     /// Journal: the agent asks.
     ApprovalRequested {
+        /// Our id of the request.
+        request_id: RequestId,
+    },
+    /// Journal: the agent asks its user something.
+    ElicitationRequested {
         /// Our id of the request.
         request_id: RequestId,
     },
@@ -321,10 +334,12 @@ pub enum Fact {
         /// Whether its prompt was sent.
         dispatched: Dispatched,
     },
-    /// A permission request is open. Its event is the record itself, or for a simulated turn the one before.
+    /// A question is open. Its event is the record itself, or for a simulated turn the one before.
     ApprovalOpened {
         /// Which.
         request_id: RequestId,
+        /// What is waited for.
+        kind: QuestionKind,
         /// The turn that asks.
         turn: Option<u64>,
     },
@@ -332,8 +347,10 @@ pub enum Fact {
     ApprovalDecided {
         /// Which.
         request_id: RequestId,
-        /// The option.
+        /// The option, or the action of an elicitation.
         option_id: Option<String>,
+        /// What was filled in, as JSON text: to be kept until the request is over, and no longer.
+        content: Option<Secret<String>>,
         /// By the cancel of its turn.
         by_cancel: bool,
     },
@@ -380,7 +397,7 @@ pub enum Action {
     Answer {
         /// Which request.
         request_id: RequestId,
-        /// The option; `None` answers `cancelled`.
+        /// The option, or the action of an elicitation, whose content is the store's; `None` answers `cancelled`.
         option_id: Option<String>,
     },
     /// End the runtime.

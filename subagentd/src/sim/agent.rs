@@ -99,6 +99,14 @@ impl Agent {
                 let ask = id.as_u64().unwrap() - FIRST_ASK;
                 let outcome = &message["result"]["outcome"];
                 let option = outcome["optionId"].as_str().map(str::to_owned);
+                let option = match message["result"]["action"].as_str() {
+                    None => option,
+                    Some(action) => {
+                        let content = if action == "accept" { json!({"a": "x"}) } else { Value::Null };
+                        assert_eq!(message["result"]["content"], content, "another content than was given");
+                        Some(action.to_owned()).filter(|action| action != "cancel")
+                    }
+                };
                 assert_eq!(deeds.answers.insert(ask, option), None, "an agent was answered twice");
             }
             None => {}
@@ -163,6 +171,12 @@ impl Agent {
     fn ask(&mut self, deeds: &mut Deeds) {
         let (id, tool) = (FIRST_ASK + deeds.asked, format!("ask-{}", deeds.asked));
         deeds.asked += 1;
+        if is_elicitation(deeds.asked - 1) {
+            let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+            let params =
+                json!({"sessionId": "s", "mode": "form", "message": tool, "requestedSchema": schema});
+            return self.say(&json!({"id": id, "method": "elicitation/create", "params": params}));
+        }
         let options = json!([
             {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
             {"optionId": "deny", "name": "Deny", "kind": "reject_once"},
@@ -185,8 +199,14 @@ impl Agent {
     }
 }
 
+/// Whether this question is an elicitation.
+const fn is_elicitation(ask: u64) -> bool {
+    ask % 3 == 1
+}
+
 /// Which question a request's parameters are.
 pub(super) fn ask_of(params: &str) -> u64 {
     let params: Value = serde_json::from_str(params).unwrap();
-    params["toolCall"]["toolCallId"].as_str().unwrap().strip_prefix("ask-").unwrap().parse().unwrap()
+    let name = params["toolCall"]["toolCallId"].as_str().or_else(|| params["message"].as_str());
+    name.unwrap().strip_prefix("ask-").unwrap().parse().unwrap()
 }

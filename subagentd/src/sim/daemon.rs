@@ -2,8 +2,10 @@
 
 use subagent_protocol::codec::{self, Decoded};
 use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello, ToRuntime};
+use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType, TurnEnd};
-use subagent_protocol::state::Desired;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::{Desired, ElicitationAction, QuestionKind};
 use subagent_protocol::{Code, Error, PROTOCOL};
 
 use super::Break;
@@ -173,7 +175,7 @@ impl Site {
                 return;
             }
             let mut aside = Aside::default();
-            if record.t == RecordType::ApprovalRequested {
+            if matches!(record.t, RecordType::ApprovalRequested | RecordType::ElicitationRequested) {
                 let body: ApprovalRequested = record.body().unwrap();
                 self.asks.insert(body.request_id, ask_of(body.params.get()));
             }
@@ -236,9 +238,7 @@ impl Site {
                     self.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![] });
                 }
                 Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
-                Action::Answer { request_id, option_id } => {
-                    self.command(Command::Answer { request_id, option_id });
-                }
+                Action::Answer { request_id, option_id } => self.answer(request_id, option_id),
                 Action::Terminate => self.command(Command::Terminate { reason: "stopped".to_owned() }),
             }
         }
@@ -246,6 +246,18 @@ impl Site {
         {
             self.check_leftovers(env);
         }
+    }
+
+    fn answer(&mut self, request_id: RequestId, option_id: Option<String>) {
+        let asked = self.checker.worker.approvals.get(&request_id).map(|asked| asked.kind);
+        if asked != Some(QuestionKind::Elicitation) {
+            return self.command(Command::Answer { request_id, option_id });
+        }
+        let action = option_id.as_deref().map_or(Some(ElicitationAction::Cancel), ElicitationAction::parse);
+        // What was filled in is the store's.
+        let kept = self.checker.rows.contents().any(|(kept, _)| *kept == request_id);
+        let content = kept.then(|| Secret(serde_json::json!({"a": "x"}).as_object().unwrap().clone()));
+        self.command(Command::AnswerElicitation { request_id, action: action.unwrap(), content });
     }
 
     pub(super) fn command(&mut self, command: Command) {
@@ -257,7 +269,9 @@ impl Site {
         let asked = match &command {
             Command::Prompt { turn, .. } => Asked::Prompt(*turn),
             Command::Cancel { turn, .. } => Asked::Cancel(*turn),
-            Command::Answer { request_id, .. } => Asked::Answer(request_id.clone()),
+            Command::Answer { request_id, .. } | Command::AnswerElicitation { request_id, .. } => {
+                Asked::Answer(request_id.clone())
+            }
             Command::Terminate { .. } => Asked::Terminate,
             // Nobody chooses options in these histories: no accepted work depends on them.
             Command::SetOptions { .. } => return,

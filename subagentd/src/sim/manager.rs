@@ -2,13 +2,14 @@
 
 use serde_json::json;
 use subagent_protocol::ids::TurnId;
-use subagent_protocol::state::ApprovalStatus;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 
 use super::Break;
 use super::site::Site;
 use super::world::Env;
 use crate::core::Action;
-use crate::core::decision::Choice;
+use crate::core::decision::{Choice, Reply};
 use crate::core::worker::{By, Input, State};
 
 impl Site {
@@ -87,19 +88,32 @@ impl Site {
             return;
         }
         let request_id = env.random.pick(&pending).clone();
+        let asked = self.checker.worker.approvals.get(&request_id).map(|asked| asked.kind);
+        let elicits = asked == Some(QuestionKind::Elicitation);
+        let (yes, no) = if elicits { ("accept", "decline") } else { ("allow", "deny") };
         let option = match env.random.below(5) {
             0 => None,
-            1 | 2 => Some("deny".to_owned()),
-            _ => Some("allow".to_owned()),
+            1 | 2 => Some(no.to_owned()),
+            _ => Some(yes.to_owned()),
         };
         if env.broken == Some(Break::DecidesInTheUsersName) {
-            let option_id = Some("allow".to_owned());
+            let option_id = Some(yes.to_owned());
             return self.memory.todo.push_back(Action::Answer { request_id, option_id });
         }
         if env.broken != Some(Break::DecisionIsNotStored) {
             let decision = option.clone().unwrap_or_else(|| "cancelled".to_owned());
             let choice = Choice { option_id: option.clone(), alias: None, decision };
-            let input = Input::Decide { request_id: request_id.clone(), choice, note: None };
+            let input = if elicits {
+                let action = option.as_deref().and_then(ElicitationAction::parse);
+                let action = action.unwrap_or(ElicitationAction::Cancel);
+                let content = (option.as_deref() == Some(yes)).then(|| Secret(String::new()));
+                Input::Answer {
+                    request_id: request_id.clone(),
+                    reply: Reply { action, fields: Vec::new(), content },
+                }
+            } else {
+                Input::Decide { request_id: request_id.clone(), choice, note: None }
+            };
             let Ok(actions) = self.checker.step(&input) else { return };
             self.decided.insert(request_id.clone(), option.clone());
             env.tally.decisions += 1;

@@ -4,6 +4,7 @@
 //! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
 
 mod backup;
+pub(crate) mod child_sessions;
 pub(crate) mod controllers;
 pub(crate) mod details;
 mod error;
@@ -12,6 +13,7 @@ mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
 mod open;
+pub(crate) mod questions;
 pub(crate) mod removal;
 pub(crate) mod restore;
 pub(crate) mod retention;
@@ -64,13 +66,14 @@ impl Store {
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, or `STORAGE_ERROR` with SQLite's own words. A foreign or newer
     /// database is left untouched.
     pub fn open(path: &Path) -> Result<Self> {
+        let left_behind = open::wal_path(path).metadata().is_ok_and(|wal| wal.len() > 0);
         let connection = open::open_for_writing(path).map_err(|mut error| {
             if error.code == Code::StorageError {
                 error.message = format!("{}: {}", path.display(), error.message);
             }
             error.with("stateDbPath", path.display().to_string())
         })?;
-        let writer = writer::Writer::start(connection)?;
+        let writer = writer::Writer::start(connection, left_behind)?;
         Ok(Self {
             path: Arc::new(path.to_owned()),
             writer: Arc::new(writer),

@@ -23,6 +23,8 @@ pub struct Tx<'a> {
     pub(super) connection: &'a Connection,
     pub(super) next_seq: &'a mut i64,
     pub(super) failed: bool,
+    /// Whether it overwrote something that may be a secret: an earlier copy of it may be in the WAL.
+    pub(super) forgets: bool,
 }
 
 impl Tx<'_> {

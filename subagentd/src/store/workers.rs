@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::state::{ApprovalStatus, Carrier, Desired};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
@@ -222,29 +222,34 @@ impl Tx<'_> {
                     self.store_fact(id, &again, None, now, added)?;
                 }
             }
-            Fact::ApprovalOpened { request_id, turn } => {
+            Fact::ApprovalOpened { request_id, kind, turn } => {
                 let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
                 let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
                 self.execute(
-                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq)
-                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4)",
-                    params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0)],
+                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind)
+                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5)",
+                    params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0), kind.as_str()],
                 )?;
             }
-            Fact::ApprovalDecided { request_id, option_id, by_cancel } => {
-                let decided = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalDecided;
+            Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
+                let decided = |(event_type, _): &&(EventType, i64)| {
+                    matches!(event_type, EventType::ApprovalDecided | EventType::ElicitationAnswered)
+                };
                 let decided_seq = added.iter().rev().find(decided).map(|(_, seq)| *seq);
                 self.execute(
-                    "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4
-                     WHERE request_id = ?1",
-                    params![request_id.as_str(), option_id, by_cancel, decided_seq],
+                    "UPDATE approvals SET status = 'decided', option_id = ?2, by_cancel = ?3, decided_seq = ?4,
+                            content = ?5 WHERE request_id = ?1",
+                    params![
+                        request_id.as_str(),
+                        option_id,
+                        by_cancel,
+                        decided_seq,
+                        content.as_ref().map(|content| &content.0)
+                    ],
                 )?;
             }
             Fact::ApprovalClosed { request_id, status } => {
-                self.execute(
-                    "UPDATE approvals SET status = ?2 WHERE request_id = ?1",
-                    params![request_id.as_str(), status.as_str()],
-                )?;
+                self.close_question(request_id, *status)?;
             }
             Fact::Event { event_type, data, turn } => {
                 if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
@@ -368,7 +373,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
     };
     let mut statement = connection
         .prepare_cached(
-            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no
+            "SELECT a.request_id, a.status, a.option_id, a.by_cancel, t.no, a.kind
              FROM approvals a LEFT JOIN turns t ON t.id = a.turn
              WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND t.carrier IS NOT 'local'",
         )
@@ -382,7 +387,8 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
                 (_, false) => Approval::Decided { option_id: row.get(2)? },
             };
             let turn = row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs);
-            Ok((rows::parsed::<RequestId>(row, 0)?, Request { turn, approval }))
+            let kind = rows::word(row, 5, QuestionKind::parse)?;
+            Ok((rows::parsed::<RequestId>(row, 0)?, Request { kind, turn, approval }))
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
@@ -478,16 +484,17 @@ pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result
         .map_err(StoreError::from)?)
 }
 
-/// An approval as it is stored.
+/// A question as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct ApprovalRow {
     pub(crate) request_id: RequestId,
+    pub(crate) kind: QuestionKind,
     pub(crate) turn_id: Option<TurnId>,
     pub(crate) status: ApprovalStatus,
     pub(crate) asked_at: Timestamp,
     /// Who asks: a record of the runtime, or an event of the daemon's own.
     pub(crate) carrier: Carrier,
-    /// Body of the record `approvalRequested`, or the event's data.
+    /// Body of the record `approvalRequested` or `elicitationRequested`, or the event's data.
     pub(crate) asked: String,
 }
 
@@ -506,7 +513,7 @@ pub(crate) fn approvals(
         None => "a.status IN ('pending', 'decided') AND a.status = 'pending' AND ?2 IS NULL",
     };
     let sql = format!(
-        "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL
+        "SELECT a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind
          FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = a.turn
          WHERE a.worker = ?1 AND {which} ORDER BY a.id"
     );
@@ -519,6 +526,7 @@ pub(crate) fn approvals(
             status: rows::word(row, 2, ApprovalStatus::parse)?,
             asked_at: Timestamp(row.get(3)?),
             asked: row.get(4)?,
+            kind: rows::word(row, 6, QuestionKind::parse)?,
             carrier: if row.get(5)? { Carrier::Local } else { Carrier::Runtime },
         })
     });

@@ -73,7 +73,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection) -> Result<Self> {
+    /// `left_behind`: there was a WAL, whose writer had died.
+    pub(super) fn start(connection: Connection, left_behind: bool) -> Result<Self> {
         let reserved: i64 = connection
             .query_row(
                 "SELECT max(value, (SELECT coalesce(max(seq), 0) FROM events)) FROM meta WHERE key = 'seq_reserved'",
@@ -94,6 +95,7 @@ impl Writer {
             next_seq: reserved + 1,
             reserved,
             unsynced: None,
+            forgets: left_behind,
             chores: VecDeque::new(),
         };
         let thread = std::thread::Builder::new()
@@ -171,6 +173,8 @@ struct WriterState {
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
     unsynced: Option<Instant>,
+    /// Whether the WAL may hold what was overwritten since and may be a secret.
+    forgets: bool,
     /// What is done when nothing else has arrived.
     chores: VecDeque<Chore>,
 }
@@ -272,9 +276,11 @@ impl WriterState {
         while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
             let Some(job) = jobs.pop_front() else { break };
-            let mut job_tx = Tx { connection: &savepoint, next_seq: &mut self.next_seq, failed: false };
+            let mut job_tx =
+                Tx { connection: &savepoint, next_seq: &mut self.next_seq, failed: false, forgets: false };
             let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
+            self.forgets |= job_tx.forgets;
             finishes.push(finish);
             if savepoint.is_autocommit() {
                 // SQLite has rolled everything back (a full disk, an I/O error). Going on would begin another
@@ -335,9 +341,12 @@ impl WriterState {
         }
     }
 
-    fn checkpoint(&self, idle: bool) {
+    fn checkpoint(&mut self, idle: bool) {
         if subagent_failpoint::sabotaged("checkpoint.never") {
             return;
+        }
+        if self.forgets && idle {
+            self.forgets = !self.empty_wal();
         }
         let pages = wal_pages(&self.connection);
         if pages > CHECKPOINT_PAGES_ALWAYS || (idle && pages > CHECKPOINT_PAGES_IDLE) {
@@ -349,6 +358,22 @@ impl WriterState {
             }
             subagent_failpoint::hit("checkpoint.after_write");
         }
+    }
+}
+
+impl WriterState {
+    /// Takes all of the WAL into the database, so that nothing of it is left beside. Whether nobody was in the way: nobody
+    /// is waited for, it is tried again.
+    fn empty_wal(&self) -> bool {
+        let patience = |time| self.connection.busy_timeout(time);
+        let emptied = check("forget.before_write").and_then(|()| patience(Duration::ZERO)).and_then(|()| {
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+        if let Err(error) = patience(super::open::BUSY_TIMEOUT) {
+            tracing::error!(%error, "the database does not wait for its readers any more");
+        }
+        subagent_failpoint::hit("forget.after_write");
+        matches!(emptied, Ok(0))
     }
 }
 

@@ -25,6 +25,7 @@ mod orders;
 mod ownership;
 mod process;
 mod program;
+mod questions;
 pub(crate) mod remains;
 mod removal;
 mod restart;

@@ -8,7 +8,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId};
-use subagent_protocol::state::{ApprovalStatus, WorkerState};
+use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::environment::Kept;
@@ -20,8 +20,6 @@ use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
 
-/// How long `approve` waits until the decision was written to the agent.
-const DELIVERY: Duration = Duration::from_secs(5);
 /// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
 /// The longest prompt, in bytes as JSON: with what a frame and a record have around it, it must fit into one line.
@@ -219,7 +217,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `WORKER_NOT_WAITING_APPROVAL{workerId,state}` for a worker that has no runtime and never had
     /// one, or is stopped; `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
-    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`, `INVALID_CONTROLLER_HANDLE`.
+    /// `APPROVAL_NOT_PENDING{requestId,status}`, `INVALID_APPROVAL_DECISION`, `INVALID_INPUT{kind}` for an elicitation, `INVALID_CONTROLLER_HANDLE`.
     pub async fn decide(
         &self,
         caller: Caller,
@@ -234,7 +232,7 @@ impl Supervisor {
             None => {
                 // Somebody who owns nothing is told only that.
                 self.check_owner_of(&owner, &row).await?;
-                let decided = self.decide_now(&row, worker, request_id, request, owner, key.clone()).await;
+                let decided = self.decide_now(&row, request_id, request, owner, key.clone()).await;
                 self.or_earlier(&key, decided).await?
             }
         };
@@ -244,43 +242,12 @@ impl Supervisor {
     async fn decide_now(
         &self,
         row: &WorkerRow,
-        worker: &str,
         request_id: &str,
         request: Decide,
         owner: OwnerCheck,
         key: Option<(String, String)>,
     ) -> Result<Value> {
-        if row.incarnation == 0 || row.state == "stopped" {
-            // No agent can have asked anything.
-            let state = self.view(row).await.state;
-            if state != WorkerState::WaitingApproval {
-                let message = format!("the worker is {state} and waits for no permission");
-                return Err(Error::new(Code::WorkerNotWaitingApproval, message)
-                    .with("workerId", worker)
-                    .with("state", state.as_str()));
-            }
-        }
-        let (id, asked) = (row.id, request_id.to_owned());
-        let (found, pending) = self
-            .shared
-            .store
-            .read(move |connection| {
-                let found = workers::approvals(connection, id, Some(&asked))?.pop();
-                Ok((found, workers::approvals(connection, id, None)?))
-            })
-            .await?;
-        let Some(found) = found else {
-            let error = Error::new(Code::ApprovalNotFound, "the worker has no such permission request")
-                .with("workerId", worker)
-                .with("requestId", request_id);
-            return Err(match pending.first() {
-                Some(first) => error.with("pendingRequestId", first.request_id.as_str()),
-                None => error,
-            });
-        };
-        if found.status != ApprovalStatus::Pending {
-            return Err(not_pending(request_id, found.status));
-        }
+        let found = self.question(row, request_id, QuestionKind::Permission).await?;
         let choice = decision::choose(&views::approval_view(&found).options, &request)?;
         let handle = match self.reach(row, &owner, &key).await? {
             Reached::Actor(handle) => handle,
@@ -296,53 +263,20 @@ impl Supervisor {
             })
         });
         let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
-        match self.order(&handle, Some(owner), key, input, respond).await {
-            // It ended between our look and the rules': say how.
-            Err(error) if error.code == Code::ApprovalNotFound => {
-                let (id, asked) = (row.id, request_id.to_owned());
-                let now = self
-                    .shared
-                    .store
-                    .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
-                    .await?;
-                Err(now.map_or(error, |now| not_pending(request_id, now.status)))
-            }
-            result => result,
-        }
+        let decided = self.order(&handle, Some(owner), key, input, respond).await;
+        self.or_how_it_ended(row, request_id, decided).await
     }
 
     async fn delivered(&self, worker: &str, request_id: &str, decision: Decision) -> Result<ApprovalDecided> {
         let row = self.row(worker).await?;
-        if let Ok(handle) = self.roster.live(worker) {
-            let mut snapshots = handle.snapshot.clone();
-            let told = snapshots.wait_for(|snapshot| {
-                !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
-            });
-            // Not confirmed in time is an answer too: `delivery` says so.
-            let _ = tokio::time::timeout(DELIVERY, told).await;
-        }
-        let (id, asked) = (row.id, request_id.to_owned());
-        let now = self
-            .shared
-            .store
-            .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
-            .await?;
-        let Some(now) = now else {
-            return Err(Error::new(Code::ApprovalNotFound, "the permission request is gone"));
-        };
-        let delivery = match now.status {
-            ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
-            ApprovalStatus::Delivered => "delivered",
-            _ => "undelivered",
-        };
-        let view = self.view(&row).await;
+        let (now, delivery, state) = self.delivery(worker, request_id).await?;
         Ok(ApprovalDecided {
             worker_id: row.worker_id,
             request_id: now.request_id,
             decision: decision.decision,
             option_id: decision.option_id,
             alias: decision.alias,
-            state: view.state,
+            state,
             event_id: decision.event_id,
             delivery: delivery.to_owned(),
         })
@@ -357,15 +291,6 @@ struct Decision {
     option_id: String,
     alias: Option<String>,
     event_id: EventId,
-}
-
-fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
-    Error::new(
-        Code::ApprovalNotPending,
-        format!("the permission request is {status}, nobody can decide it any more"),
-    )
-    .with("requestId", request_id)
-    .with("status", status.as_str())
 }
 
 /// What is stored of a message: all that its prompt is made of.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use subagent_protocol::api::{AgentView, PendingApproval, WorkerList, WorkerLogs, WorkerShown, WorkerView};
 use subagent_protocol::event::ApprovalView;
-use subagent_protocol::record::ApprovalRequested;
-use subagent_protocol::state::{Carrier, WorkerState};
+use subagent_protocol::record::{ApprovalRequested, Child};
+use subagent_protocol::state::{Carrier, QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, Result};
 
+use super::questions::elicitation_view;
 use super::worker::{Handle, Snapshot};
 use super::{Supervisor, memory};
 use crate::store::workers::ApprovalRow;
-use crate::store::{WorkerRow, details, workers};
+use crate::store::{WorkerRow, child_sessions, details, workers};
 
 /// How long a question about an adopted worker waits until it is known how things stand.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -39,9 +40,13 @@ impl Supervisor {
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
     pub async fn show_worker(&self, worker: &str) -> Result<WorkerShown> {
         let row = self.row(worker).await?;
-        let view = self.view(&row).await;
+        let mut view = self.view(&row).await;
         // What was taken in until it was known how things stand counts.
         let row = self.row(worker).await?;
+        let id = row.id;
+        view.questions = self.open_questions(&row).await?;
+        view.child_sessions =
+            self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
         let agent = self.agent_view(&row).await?;
         Ok(WorkerShown { worker: view, agent })
     }
@@ -156,6 +161,8 @@ impl Supervisor {
             recovery_state: recovery_state(row.has_handoff, state).to_owned(),
             last_error: last_error.map(|error| error.to_string()),
             unresponsive: snapshot.is_some_and(|snapshot| snapshot.unresponsive),
+            questions: Vec::new(),
+            child_sessions: Vec::new(),
         }
     }
 }
@@ -182,6 +189,45 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
 
 /// A permission request as it is shown.
 pub(super) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
+    let child = child(&approval);
+    let mut pending = match approval.kind {
+        QuestionKind::Permission => pending_permission(approval),
+        QuestionKind::Elicitation => {
+            let view = elicitation_view(&approval);
+            PendingApproval {
+                request_id: approval.request_id,
+                turn_id: approval.turn_id,
+                kind: approval.kind.as_str().to_owned(),
+                message: view.message.clone(),
+                options: Vec::new(),
+                status: approval.status,
+                created_at: approval.asked_at,
+                tool_call: view.fields(),
+            }
+        }
+    };
+    for (key, value) in [("sessionId", child.session_id), ("sessionTitle", child.session_title)] {
+        if let Some(value) = value {
+            pending.tool_call.insert(key.to_owned(), value.into());
+        }
+    }
+    pending
+}
+
+/// The words of a question for people.
+pub(super) fn message(question: &ApprovalRow) -> String {
+    match question.kind {
+        QuestionKind::Permission => approval_view(question).message,
+        QuestionKind::Elicitation => elicitation_view(question).message,
+    }
+}
+
+/// The session that asks, if it is not the worker's own.
+fn child(question: &ApprovalRow) -> Child {
+    serde_json::from_str::<Child>(&question.asked).unwrap_or_default()
+}
+
+fn pending_permission(approval: ApprovalRow) -> PendingApproval {
     let view = approval_view(&approval);
     PendingApproval {
         request_id: approval.request_id,

@@ -21,7 +21,7 @@ const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
 /// All cases; the second word says how the turn goes on.
-const CASES: [(&str, Ending); 29] = [
+const CASES: [(&str, Ending); 33] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
     ("deep-nesting", Ending::Proper),
@@ -48,6 +48,10 @@ const CASES: [(&str, Ending); 29] = [
     ("permission-strange-ids", Ending::Proper),
     ("client-nonsense", Ending::Proper),
     ("client-flood", Ending::Proper),
+    ("elicitation-deep", Ending::Proper),
+    ("elicitation-huge", Ending::Proper),
+    ("elicitation-many", Ending::Proper),
+    ("elicitation-link", Ending::Proper),
     ("close-stdout", Ending::Never),
     ("never-read", Ending::Never),
     ("byte-by-byte", Ending::Bytewise),
@@ -431,6 +435,30 @@ impl Hostile {
                 }
                 return self.ping(&json!("after the flood")).map(Some);
             }
+            "elicitation-deep" => {
+                let (open, close) = ("{\"properties\":".repeat(DEPTH), "}".repeat(DEPTH));
+                return self
+                    .elicit(&format!("\"mode\":\"form\",\"requestedSchema\":{open}{{}}{close}"))
+                    .map(Some);
+            }
+            "elicitation-huge" => {
+                let choices = vec!["x".repeat(100); 100_000];
+                let schema =
+                    json!({"type": "object", "properties": {"a": {"type": "string", "enum": choices}}});
+                return self.elicit(&format!("\"mode\":\"form\",\"requestedSchema\":{schema}")).map(Some);
+            }
+            "elicitation-many" => {
+                for id in 0..10_000 {
+                    raw(&elicitation(
+                        &json!(format!("many-{id}")),
+                        "\"mode\":\"form\",\"requestedSchema\":{}",
+                    ))?;
+                }
+            }
+            "elicitation-link" => {
+                let link = "\"mode\":\"url\",\"elicitationId\":\"e\",\"url\":\"javascript:alert(1)\"";
+                return self.elicit(link).map(Some);
+            }
             "close-stdout" => {
                 nix::unistd::close(1)?;
                 return self.until_end_of_input().map(|()| None);
@@ -454,6 +482,12 @@ impl Hostile {
         let id = json!(0);
         let params = json!({"sessionId": SESSION, "toolCall": tool, "options": options});
         line(&json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}))?;
+        self.wait_for(&id)
+    }
+
+    fn elicit(&mut self, members: &str) -> io::Result<Answer> {
+        let id = json!("elicitation");
+        raw(&elicitation(&id, members))?;
         self.wait_for(&id)
     }
 
@@ -482,6 +516,13 @@ impl Hostile {
 
 fn unknown(name: &str) -> String {
     format!("hostile-agent: unknown case {name}; --list prints them")
+}
+
+/// A request whose parameters have these members beside the session and a message.
+fn elicitation(id: &Value, members: &str) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"elicitation/create\",\"params\":{{\"sessionId\":\"{SESSION}\",\"message\":\"m\",{members}}}}}"
+    )
 }
 
 fn tool() -> Value {

@@ -1,10 +1,10 @@
 //! An agent on the official SDK, so that a codec which is not ours checks ours.
 //!
 //! It answers a prompt with its words, a chunk each; the word `options` says what was chosen of the session. A prompt
-//! with the word `ask` asks for permission first and says `permission: <optionId>`; one with the word `wait` waits until
-//! it is cancelled. Lines that begin with `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal
-//! that nobody waits for) are asked of the client, as far as that offered it, and what came of them is said. `--state DIR`
-//! stores the
+//! with the word `ask` asks for permission first and says `permission: <optionId>`; one with the word `elicit` has a form
+//! filled in and says `elicitation: <answer>`; one with the word `wait` waits until it is cancelled. Lines that begin with
+//! `read PATH`, `write PATH TEXT`, `run COMMAND` and `leave COMMAND` (a terminal that nobody waits for) are asked of the
+//! client, as far as that offered it, and what came of them is said. `--state DIR` stores the
 //! sessions, so that `session/load` replays them in a new process. No shortcuts around the SDK's types.
 
 #[path = "sdk_agent/options.rs"]
@@ -20,14 +20,16 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     AgentCapabilities, CancelNotification, ClientCapabilities, ContentBlock, ContentChunk,
-    CreateTerminalRequest, Implementation, InitializeRequest, InitializeResponse, LoadSessionRequest,
-    LoadSessionResponse, McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PermissionOption,
-    PermissionOptionKind, PromptCapabilities, PromptRequest, PromptResponse, ReadTextFileRequest,
-    ReleaseTerminalRequest, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionId, SessionNotification,
-    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-    SetSessionModeResponse, StopReason, TerminalOutputRequest, TextContent, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest, WriteTextFileRequest,
+    CreateElicitationRequest, CreateTerminalRequest, ElicitationAction, ElicitationFormMode,
+    ElicitationSchema, ElicitationSessionScope, Implementation, InitializeRequest, InitializeResponse,
+    LoadSessionRequest, LoadSessionResponse, McpCapabilities, McpServer, MultiSelectPropertySchema,
+    NewSessionRequest, NewSessionResponse, PermissionOption, PermissionOptionKind, PromptCapabilities,
+    PromptRequest, PromptResponse, ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionOutcome,
+    RequestPermissionRequest, SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionId,
+    SessionNotification, SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse, StopReason, TerminalOutputRequest, TextContent,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest,
+    WriteTextFileRequest,
 };
 use agent_client_protocol::{Agent, Channel, Client, Error, Result, TransportFrame};
 use options::{Offer, Options};
@@ -170,6 +172,10 @@ impl Echo {
             let verdict = ask(id, client).await?;
             self.say(id, client, &format!("permission: {verdict} "))?;
         }
+        if words.contains(&"elicit") {
+            let said = elicit(id, client).await?;
+            self.say(id, client, &format!("elicitation: {said} "))?;
+        }
         for word in &words {
             self.say(id, client, &format!("{word} "))?;
         }
@@ -252,6 +258,27 @@ async fn ask(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
     Ok(match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => selected.option_id.to_string(),
         _ => "cancelled".to_owned(),
+    })
+}
+
+async fn elicit(id: &SessionId, client: &ConnectionTo<Client>) -> Result<String> {
+    let kinds = MultiSelectPropertySchema::new(vec!["x".to_owned(), "y".to_owned()]);
+    let schema = ElicitationSchema::new()
+        .string("name", true)
+        .integer("size", 1, 5, true)
+        .number("share", 0.0, 1.0, false)
+        .boolean("sure", false)
+        .property("kinds", kinds, false);
+    let mode = ElicitationFormMode::new(ElicitationSessionScope::new(id.clone()), schema);
+    let request = CreateElicitationRequest::new(mode, "How?");
+    let answer = client.send_request(request).block_task().await?;
+    Ok(match answer.action {
+        ElicitationAction::Accept(accepted) => {
+            serde_json::to_string(&accepted.content).map_err(Error::into_internal_error)?
+        }
+        ElicitationAction::Decline => "declined".to_owned(),
+        ElicitationAction::Cancel => "cancelled".to_owned(),
+        _ => "unknown".to_owned(),
     })
 }
 

@@ -111,7 +111,7 @@ impl<'a> Stubborn<'a> {
         started["workerId"].as_str().unwrap().to_owned()
     }
 
-    /// Gets one turn done under this key, and gives the event that ended it. Permissions are given.
+    /// Gets one turn done under this key, and gives the event that ended it. Permissions are given, questions answered.
     ///
     /// # Panics
     /// When it does not come to an end.
@@ -130,27 +130,36 @@ impl<'a> Stubborn<'a> {
         if seen["matchedEvent"].is_null() {
             return self.end(worker, seen["details"]["acceptedEventId"].as_str().unwrap());
         }
-        let event = seen["matchedEvent"].take();
-        if event["type"] != "approval.requested" {
-            return event;
+        let mut event = seen["matchedEvent"].take();
+        loop {
+            let (command, answer): (&str, &[&str]) = match event["type"].as_str() {
+                Some("approval.requested") => ("approve", &["--decision", "allow"]),
+                Some("elicitation.requested") => ("answer", &["--accept", "--set", "a=x"]),
+                _ => return event,
+            };
+            let request = event["data"]["requestId"].as_str().unwrap();
+            let words = [&[command, "--worker-id", worker, "--request", request][..], answer].concat();
+            let over = |error: &Value| {
+                error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND"
+            };
+            self.repeat(command, || match self.ask(&words) {
+                // Lost with its runtime, or the answer of an earlier attempt came through.
+                Err(error) if over(&error) => Ok(error),
+                other => other,
+            });
+            event = self.wait(worker, event["eventId"].as_str().unwrap(), "turn_end");
         }
-        let request = event["data"]["requestId"].as_str().unwrap();
-        let approve = ["approve", "--worker-id", worker, "--request", request, "--decision", "allow"];
-        let over =
-            |error: &Value| error["code"] == "APPROVAL_NOT_PENDING" || error["code"] == "APPROVAL_NOT_FOUND";
-        self.repeat("approve", || match self.ask(&approve) {
-            // Lost with its runtime, or the answer of an earlier attempt came through.
-            Err(error) if over(&error) => Ok(error),
-            other => other,
-        });
-        self.end(worker, event["eventId"].as_str().unwrap())
     }
 
     /// The end of a turn behind this cursor.
     #[must_use]
     #[track_caller]
     pub fn end(&self, worker: &str, cursor: &str) -> Value {
-        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", ENDS];
+        self.wait(worker, cursor, ENDS)
+    }
+
+    fn wait(&self, worker: &str, cursor: &str, until: &str) -> Value {
+        let wait = ["wait", "--worker-id", worker, "--from-event-id", cursor, "--until", until];
         self.get(&[&wait[..], &["--timeout-seconds", "30"]].concat())
     }
 }

@@ -1,4 +1,4 @@
-//! Every permission request is asked once, ends once, and is answered only with what somebody decided.
+//! Every permission request and every elicitation is asked once, ends once, and is answered only with what somebody decided.
 
 use rusqlite::Connection;
 
@@ -10,25 +10,30 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         database,
         "a permission request and its event do not belong together",
         "SELECT a.request_id, a.asked_seq, e.type FROM approvals a LEFT JOIN events e ON e.seq = a.asked_seq
-         WHERE e.type IS NOT 'approval.requested' OR json_extract(e.payload, '$.requestId') <> a.request_id
+         WHERE e.type IS NOT CASE a.kind WHEN 'elicitation' THEN 'elicitation.requested' ELSE 'approval.requested' END OR
+               CASE WHEN json_valid(e.payload) THEN json_extract(e.payload, '$.requestId') <> a.request_id
+                    ELSE instr(e.payload, a.request_id) = 0 END
             OR e.worker <> a.worker",
     )?;
     violations.extend(none_of(
         database,
-        "an approval.requested has no permission request",
+        "a question has no row",
         "SELECT e.seq, json_extract(e.payload, '$.requestId') AS request FROM events e
-         WHERE e.type = 'approval.requested' AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.asked_seq = e.seq)",
+         WHERE e.type IN ('approval.requested', 'elicitation.requested') AND NOT EXISTS (SELECT 1 FROM approvals a WHERE a.asked_seq = e.seq)",
     )?);
     violations.extend(none_of(
         database,
         "a permission request does not have the events of its status",
         "WITH ends AS MATERIALIZED
            (SELECT worker, type, json_extract(payload, '$.requestId') AS request_id FROM events
-            WHERE record IS NULL AND type IN ('approval.decided', 'approval.lost', 'approval.canceled'))
-         SELECT a.request_id, a.status, sum(coalesce(e.type = 'approval.decided', 0)) AS decided,
-                sum(coalesce(e.type = 'approval.lost', 0)) AS lost,
-                sum(coalesce(e.type = 'approval.canceled', 0)) AS canceled
+            WHERE record IS NULL AND type IN ('approval.decided', 'approval.lost', 'approval.canceled',
+              'elicitation.answered', 'elicitation.lost', 'elicitation.canceled'))
+         SELECT a.request_id, a.kind, a.status,
+                sum(coalesce(e.type IN ('approval.decided', 'elicitation.answered'), 0)) AS decided,
+                sum(coalesce(e.type IN ('approval.lost', 'elicitation.lost'), 0)) AS lost,
+                sum(coalesce(e.type IN ('approval.canceled', 'elicitation.canceled'), 0)) AS canceled
          FROM approvals a LEFT JOIN ends e ON e.request_id = a.request_id AND e.worker = a.worker
+              AND (e.type LIKE 'elicitation.%') = (a.kind = 'elicitation')
          GROUP BY a.id
          HAVING CASE a.status
            WHEN 'pending' THEN decided + lost + canceled <> 0
@@ -71,10 +76,17 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         database,
         "a permission request was decided with an option that was not offered",
         "SELECT a.request_id, a.option_id FROM approvals a JOIN events e ON e.seq = a.asked_seq
-         WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL
-           AND json_array_length(e.payload, '$.params.options') > 0
+         WHERE a.option_id IS NOT NULL AND e.record IS NOT NULL AND a.kind = 'permission'
+           AND CASE WHEN json_valid(e.payload) THEN json_array_length(e.payload, '$.params.options') > 0 END
            AND NOT EXISTS (SELECT 1 FROM json_each(e.payload, '$.params.options') o
                            WHERE json_extract(o.value, '$.optionId') = a.option_id)",
+    )?);
+    violations.extend(none_of(
+        database,
+        "what was filled in for a question is kept although it is over, or was never accepted",
+        "SELECT request_id, kind, status, option_id FROM approvals
+         WHERE content IS NOT NULL AND (status <> 'decided' OR kind <> 'elicitation' OR option_id IS NOT 'accept')
+            OR kind = 'elicitation' AND option_id NOT IN ('accept', 'decline')",
     )?);
     if evidence.acknowledged.all_attempted {
         let mut decided = database.prepare(

@@ -57,7 +57,7 @@ impl Recorder {
     /// When a thread panicked while it recorded.
     pub fn attempt(&self, args: &[String]) {
         let mut known = self.0.lock().unwrap();
-        if args.first().is_some_and(|command| command == "approve") {
+        if args.first().is_some_and(|command| command == "approve" || command == "answer") {
             known.attempted.extend(args.iter().filter(|arg| arg.starts_with("ap_")).cloned());
         }
         known.learn_wish(args);
@@ -138,6 +138,18 @@ impl Acknowledged {
                 let decision = Decision {
                     worker: text("workerId")?,
                     option: text("optionId")?,
+                    delivery: text("delivery")?,
+                    event: text("eventId")?.parse().ok()?,
+                };
+                self.decisions.insert(text("requestId")?, decision);
+            }
+            "elicitation.answered" => {
+                let decision = Decision {
+                    worker: text("workerId")?,
+                    option: text("action").map(|action| match action.as_str() {
+                        "cancel" => "cancelled".to_owned(),
+                        _ => action,
+                    })?,
                     delivery: text("delivery")?,
                     event: text("eventId")?.parse().ok()?,
                 };

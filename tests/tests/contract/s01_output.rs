@@ -169,7 +169,7 @@ fn help_is_a_success_on_stdout() {
 }
 
 /// The commands that take `--config`; those of the contract that take `--cwd`.
-const WITH_CONFIG: &str = "launcher list,launcher show,launcher probe,role list,role show,prompt render,send,approve,cancel,worker start,worker continue";
+const WITH_CONFIG: &str = "launcher list,launcher show,launcher probe,role list,role show,prompt render,send,approve,answer,cancel,worker start,worker continue";
 const WITHOUT_CWD: &str = "launcher list,launcher show,role list,role show,prompt render";
 /// The only flags with a `--no-` form.
 const PAIRS: &[&str] = &["--wait", "--debug-mode"];

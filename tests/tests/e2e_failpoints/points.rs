@@ -62,6 +62,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("store.after_commit", Hit, Work),
     ("sync.before_commit", Check, Pause),
     ("sync.after_commit", Hit, Pause),
+    ("forget.before_write", Check, Work),
+    ("forget.after_write", Hit, Work),
     ("checkpoint.before_write", Check, Stream),
     ("checkpoint.after_write", Hit, Stream),
     ("last_checkpoint.before_write", Check, Work),

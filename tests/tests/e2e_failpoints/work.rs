@@ -152,7 +152,10 @@ fn turn(trouble: &Trouble<'_>, sandbox: &Sandbox, manager: &Stubborn<'_>, worker
         Job::Pause if number == 1 => format!("{PAUSE}\n!wait-file {}", trouble.once.display()),
         _ => String::new(),
     };
-    let prompt = format!("!touch {}\n!ask execute it\n{more}\n!say done", sandbox.file_name(&file));
+    // The other kind of question, with something to fill in.
+    let elicit = r#"!elicit {"mode":"form","message":"m","requestedSchema":{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}}"#;
+    let elicit = if number == 2 { elicit } else { "" };
+    let prompt = format!("!touch {}\n!ask execute it\n{elicit}\n{more}\n!say done", sandbox.file_name(&file));
     let end = manager.turn(worker, &format!("key-{number}"), &prompt);
     let completed = end["type"] == "turn.completed";
     let times = sandbox.touches(&file);

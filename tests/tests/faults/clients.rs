@@ -41,6 +41,13 @@ impl Scene<'_> {
         worker
     }
 
+    /// A worker whose agent asks its user something, and the question.
+    fn elicited(&self) -> [String; 2] {
+        let question = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
+        let waited = self.sandbox.send(&self.worker(), question);
+        ["workerId", "requestId"].map(|key| waited[key].as_str().unwrap().to_owned())
+    }
+
     fn backup(&self) -> String {
         let file = self.sandbox.file_name(&format!("backup-{}", self.number));
         self.sandbox.run(&["backup", &file]).data_of("state.backed_up");
@@ -62,6 +69,11 @@ impl Scene<'_> {
             "subagent approve" => {
                 let [worker, request] = self.asked();
                 let args = ["--worker-id", &worker, "--request", &request, "--decision", "allow"];
+                (args.map(str::to_owned).to_vec(), &["APPROVAL_NOT_PENDING", "APPROVAL_NOT_FOUND"])
+            }
+            "subagent answer" => {
+                let [worker, request] = self.elicited();
+                let args = ["--worker-id", &worker, "--request", &request, "--decline"];
                 (args.map(str::to_owned).to_vec(), &["APPROVAL_NOT_PENDING", "APPROVAL_NOT_FOUND"])
             }
             "subagent cancel" => (words(&["--worker-id", &self.busy()]), &["WORKER_NOT_RUNNING"]),

@@ -125,6 +125,19 @@ fn an_answer_in_the_users_name_turns_red() {
 
 #[test]
 #[ignore = "on demand: breaks the product on purpose"]
+fn content_that_is_kept_after_its_delivery_turns_red() {
+    let (sandbox, worker) = broken_with_worker("elicitation.keep_content");
+    let schema = r#"{"type":"object","properties":{"a":{"type":"string"}}}"#;
+    let question = format!(r#"!elicit {{"mode":"form","message":"m","requestedSchema":{schema}}}"#);
+    let waited = sandbox.send(&worker, &question);
+    let args = ["answer", "--worker-id", &worker, "--accept", "--set", "a=x"];
+    sandbox.run(&args).data_of("elicitation.answered");
+    let _ = sandbox.turn_end(&waited);
+    only(&sandbox.finish_broken(), "an approval has one end");
+}
+
+#[test]
+#[ignore = "on demand: breaks the product on purpose"]
 fn a_guard_that_spares_what_it_guards_turns_red() {
     let (sandbox, worker) = broken_with_worker("guard.spare");
     let _ = sandbox.send(&worker, "!spawn daemon\n!spawn wipe-env\n!spawn ignore-term");

@@ -103,6 +103,20 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT count(*) FROM events WHERE type = 'approval.decided'",
             )
         }
+        "/v1/workers/{worker}/elicitations/{request}" => {
+            let question =
+                r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
+            let waited = sandbox.send(&worker(), question);
+            let (worker, request) =
+                (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
+            Post::new(
+                "/v1/workers/{worker}/elicitations/{request}",
+                &format!("/v1/workers/{worker}/elicitations/{request}"),
+                json!({"action": "accept", "content": {}}),
+                &["action", "eventId"],
+                "SELECT count(*) FROM events WHERE type = 'elicitation.answered'",
+            )
+        }
         "/v1/workers/{worker}/cancel" => {
             let accepted = sandbox.send_no_wait(&worker(), "!say begun\n!sleep 60000");
             let worker = accepted["workerId"].as_str().unwrap();

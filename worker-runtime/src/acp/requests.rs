@@ -5,15 +5,17 @@
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
-    CloseSessionRequest, FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest,
-    NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest,
-    SelectedPermissionOutcome, SessionConfigOptionValue, SessionConfigOptionsCapabilities,
-    SetSessionConfigOptionRequest, SetSessionModeRequest,
+    CloseSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
+    FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
+    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
+    SessionConfigOptionValue, SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::OptionValue;
+use subagent_protocol::state::ElicitationAction;
 
 use super::options::Setter;
 
@@ -53,8 +55,15 @@ pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
     let capabilities = ClientCapabilities::new().fs(files).terminal(true).session(session_capabilities());
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-        .client_capabilities(capabilities);
+        .client_capabilities(capabilities.elicitation(elicitations()));
     request(id, "initialize", params)
+}
+
+/// Questions to the user, in forms and behind links.
+fn elicitations() -> ElicitationCapabilities {
+    ElicitationCapabilities::new()
+        .form(ElicitationFormCapabilities::new())
+        .url(ElicitationUrlCapabilities::new())
 }
 
 /// What is understood of sessions.
@@ -163,6 +172,19 @@ pub(crate) fn error_with(id: &str, code: i32, message: &str, data: &Value) -> Ve
     answer(id, "error", &json!({"code": code, "message": message, "data": data}))
 }
 
+/// The answer to an elicitation. The content goes through as it came: it was checked by whoever took it.
+pub(crate) fn elicitation(
+    id: &str,
+    action: ElicitationAction,
+    content: Option<&Map<String, Value>>,
+) -> Vec<u8> {
+    let mut result = json!({"action": action});
+    if let (ElicitationAction::Accept, Some(content)) = (action, content) {
+        result["content"] = json!(content);
+    }
+    answer(id, "result", &result)
+}
+
 /// An error as the answer to a request; `id` is JSON text.
 pub(crate) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
     answer(id, "error", &json!({"code": code, "message": message}))
@@ -212,7 +234,7 @@ mod tests {
             assert_eq!(capabilities["fs"], json!({"readTextFile": reads_files, "writeTextFile": true}));
             assert_eq!(capabilities["terminal"], true);
             assert_eq!(capabilities["session"], json!({"configOptions": {"boolean": {}}}));
-            assert!(capabilities.get("elicitation").is_none());
+            assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
         }
     }
 
@@ -237,6 +259,21 @@ mod tests {
                 assert_eq!(sent["params"]["additionalDirectories"], directories, "{sent}");
             }
         }
+    }
+
+    #[test]
+    fn an_elicitation_is_answered_in_the_words_of_the_schema() {
+        use agent_client_protocol_schema::v1::{CreateElicitationResponse, ElicitationAction as Typed};
+        let content = json!({"name": "x", "size": 3, "share": 0.5, "sure": true, "tags": ["a"]});
+        let sent = |action, content: Option<&Value>| {
+            let line = elicitation("7", action, content.and_then(Value::as_object));
+            let line: Value = serde_json::from_slice(&line).unwrap();
+            serde_json::from_value::<CreateElicitationResponse>(line["result"].clone()).unwrap().action
+        };
+        let Typed::Accept(accepted) = sent(ElicitationAction::Accept, Some(&content)) else { panic!() };
+        assert_eq!(json!(accepted.content), content);
+        assert_eq!(sent(ElicitationAction::Decline, Some(&content)), Typed::Decline);
+        assert_eq!(sent(ElicitationAction::Cancel, None), Typed::Cancel);
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! The permission requests that are open.
+//! The questions that are open: permission requests and elicitations. Both wait for somebody, for as long as it takes.
 
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{
     AnswerWritten, ApprovalClosed, ApprovalClosedReason, ApprovalRequested, RecordType,
 };
+use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
 use super::turn::CancelCause;
 use super::{Conversation, Cx, State};
@@ -21,6 +23,7 @@ struct Open {
     /// The agent's id, as JSON text.
     rpc: String,
     turn: Option<u64>,
+    kind: QuestionKind,
 }
 
 /// All of them; there are rarely more than two.
@@ -45,16 +48,26 @@ impl Approvals {
 
 impl Conversation {
     /// The agent asks.
-    pub(super) fn permission_requested(&mut self, rpc: &str, params: Option<&RawValue>, cx: &mut Cx<'_>) {
+    pub(super) fn asked(
+        &mut self,
+        kind: QuestionKind,
+        rpc: &str,
+        params: Option<&RawValue>,
+        cx: &mut Cx<'_>,
+    ) {
         let over = match (&self.state, self.turn().map(|turn| turn.cancel)) {
             (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
             (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
             _ => None,
         };
         if over.is_none() && self.approvals.open.len() >= MOST_OPEN {
-            let message = "too many open permission requests";
+            let message = "too many open questions";
             cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
-            return self.notified("session/request_permission", params, cx);
+            let method = match kind {
+                QuestionKind::Permission => "session/request_permission",
+                QuestionKind::Elicitation => "elicitation/create",
+            };
+            return self.notified(method, params, cx);
         }
         let Some(id) = (self.config.make_request_id)() else {
             let message = "the client could not make an id for the request";
@@ -63,9 +76,14 @@ impl Conversation {
         let turn = self.open_turn();
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
         let tool_call = self.tool_calls.behind(&params);
-        let body = ApprovalRequested { request_id: id.clone(), params, tool_call };
-        cx.record(RecordType::ApprovalRequested, turn, &body);
-        let open = Open { id, rpc: rpc.to_owned(), turn };
+        let child = self.child_that_asks(params.get());
+        let body = ApprovalRequested { request_id: id.clone(), params, tool_call, child };
+        let record = match kind {
+            QuestionKind::Permission => RecordType::ApprovalRequested,
+            QuestionKind::Elicitation => RecordType::ElicitationRequested,
+        };
+        cx.record(record, turn, &body);
+        let open = Open { id, rpc: rpc.to_owned(), turn, kind };
         match over {
             // Nobody can decide any more, and the agent waits.
             Some(reason) => answer_cancelled(open, reason, cx),
@@ -80,11 +98,34 @@ impl Conversation {
         option: Option<&str>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
-        let Some(open) = self.approvals.take(|open| open.id == *id).pop() else {
+        // Whoever lost what an elicitation asks can still cancel it.
+        let fits = |open: &Open| open.kind == QuestionKind::Permission || option.is_none();
+        let Some(open) = self.approvals.take(|open| open.id == *id && fits(open)).pop() else {
             return Err(Refusal::NoSuchRequest);
         };
+        cx.record(RecordType::AnswerWritten, open.turn, &AnswerWritten { request_id: open.id.clone() });
+        cx.send(
+            Kind::Answer,
+            match option {
+                Some(option) => requests::permission(&open.rpc, Some(option)),
+                None => cancelled(&open),
+            },
+        );
+        Ok(())
+    }
+
+    /// The daemon answers an elicitation. What was filled in goes to the agent and nowhere else.
+    pub(super) fn answer_elicitation(
+        &mut self,
+        id: &RequestId,
+        action: ElicitationAction,
+        content: Option<&Map<String, Value>>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refusal> {
+        let fits = |open: &Open| open.id == *id && open.kind == QuestionKind::Elicitation;
+        let Some(open) = self.approvals.take(fits).pop() else { return Err(Refusal::NoSuchRequest) };
         cx.record(RecordType::AnswerWritten, open.turn, &AnswerWritten { request_id: open.id });
-        cx.send(Kind::Answer, requests::permission(&open.rpc, option));
+        cx.send(Kind::Answer, requests::elicitation(&open.rpc, action, content));
         Ok(())
     }
 
@@ -131,6 +172,9 @@ impl Conversation {
         if let Some(session) = session {
             cx.send(Kind::Plain, requests::cancel(session));
         }
+        for child in self.children.to_cancel() {
+            cx.send(Kind::Plain, requests::cancel(child));
+        }
     }
 
     pub(super) fn cancel_turn_for(&mut self, cause: CancelCause, cx: &mut Cx<'_>) {
@@ -143,7 +187,14 @@ impl Conversation {
 
 fn answer_cancelled(open: Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
     closed(&open, reason, cx);
-    cx.send(Kind::Answer, requests::permission(&open.rpc, None));
+    cx.send(Kind::Answer, cancelled(&open));
+}
+
+fn cancelled(open: &Open) -> Vec<u8> {
+    match open.kind {
+        QuestionKind::Permission => requests::permission(&open.rpc, None),
+        QuestionKind::Elicitation => requests::elicitation(&open.rpc, ElicitationAction::Cancel, None),
+    }
 }
 
 fn closed(open: &Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {

@@ -41,7 +41,7 @@ impl Conversation {
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),
             },
-            Command::Answer { .. } if self.storage == Storage::Full => {
+            Command::Answer { .. } | Command::AnswerElicitation { .. } if self.storage == Storage::Full => {
                 cx.reply(to, Err(Refusal::StorageFull))
             }
             Command::Answer { request_id, option_id } => {
@@ -55,6 +55,11 @@ impl Conversation {
                 if is_taken {
                     self.next_setting(cx);
                 }
+            }
+            Command::AnswerElicitation { request_id, action, content } => {
+                let content = content.as_ref().map(|content| &content.0);
+                let answer = self.answer_elicitation(&request_id, action, content, cx);
+                cx.reply(to, answer);
             }
             Command::Terminate { .. } => {}
         }

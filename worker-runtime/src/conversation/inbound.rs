@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
+use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
-use super::{Conversation, Cx, State, handshake};
+use super::{Conversation, Cx, State, children, handshake};
 use crate::acp::lines::Line;
 use crate::acp::message::{self, Message, Outcome};
 use crate::acp::outgoing::Kind;
@@ -50,7 +51,8 @@ impl Conversation {
                 }
             }
             Ok(Message::Request { id, method, params }) => match &*method {
-                "session/request_permission" => self.permission_requested(id, params, cx),
+                "session/request_permission" => self.asked(QuestionKind::Permission, id, params, cx),
+                "elicitation/create" => self.asked(QuestionKind::Elicitation, id, params, cx),
                 method if client::kind_of(method).is_some() => self.called(id, method, params, cx),
                 _ => {
                     let message =
@@ -93,6 +95,9 @@ impl Conversation {
         match (method, params) {
             ("session/update", Some(params)) => {
                 let update::Seen { kind, session } = update::look(params.get());
+                if kind == children::UPDATE {
+                    self.children.see(params.get());
+                }
                 let (t, kind) = if self.replaying && !handshake::is_of_the_present(&kind) {
                     self.replayed += 1;
                     (RecordType::Update, Cow::Borrowed(update::REPLAYED))

@@ -6,6 +6,7 @@
 
 mod approvals;
 mod calls;
+mod children;
 mod commands;
 mod effects;
 mod ending;
@@ -29,6 +30,7 @@ use crate::acp::requests::Place;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
 use calls::Calls;
+use children::Children;
 pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::{Opened, Opening};
@@ -105,6 +107,8 @@ pub(crate) struct Conversation {
     calls: Calls,
     tool_calls: ToolCalls,
     settings: Settings,
+    /// The sessions that the agent runs below its own.
+    children: Children,
     storage: Storage,
     agent: Option<Agent>,
     /// Why the agent could not be brought to a session.
@@ -134,6 +138,7 @@ impl Conversation {
             calls: Calls::default(),
             tool_calls: ToolCalls::default(),
             settings: Settings::default(),
+            children: Children::default(),
             storage: Storage::Ok,
             agent: None,
             failed: None,
@@ -223,7 +228,7 @@ impl Conversation {
         self.open_turn().or_else(|| (records_wait && self.last_turn > 0).then_some(self.last_turn))
     }
 
-    /// The permission requests that are open.
+    /// The questions that are open.
     pub(crate) fn open_approvals(&self) -> Vec<RequestId> {
         self.approvals.ids()
     }
@@ -274,6 +279,8 @@ impl Conversation {
     }
 }
 
+#[cfg(test)]
+mod elicitation_tests;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

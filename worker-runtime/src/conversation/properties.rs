@@ -82,9 +82,9 @@ impl World {
             Step::Update if lives => self.talk.update("agent_message_chunk"),
             Step::Ask if lives => {
                 self.asked += 1;
-                self.talk.line(
-                    json!({"id": self.asked - 1, "method": "session/request_permission", "params": {}}),
-                );
+                let kinds = ["session/request_permission", "elicitation/create"];
+                let method = kinds[usize::from(self.asked.is_multiple_of(2))];
+                self.talk.line(json!({"id": self.asked - 1, "method": method, "params": {}}));
             }
             Step::Withdraw(id) if lives => {
                 self.talk.line(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
@@ -170,7 +170,9 @@ fn check(world: &World) -> Result<(), TestCaseError> {
         }
         let request = || record.body["requestId"].as_str().unwrap_or_default().to_owned();
         match record.t {
-            T::ApprovalRequested => prop_assert!(requests.insert(request(), 0).is_none()),
+            T::ApprovalRequested | T::ElicitationRequested => {
+                prop_assert!(requests.insert(request(), 0).is_none())
+            }
             T::AnswerWritten | T::ApprovalClosed => {
                 let ends = requests.get_mut(&request());
                 prop_assert_eq!(ends.map(|ends| std::mem::replace(ends, 1)), Some(0), "{:?}", record);

@@ -392,7 +392,7 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     assert_eq!(talk.types(), [T::Notification]);
     let body = json!({"method": "session/request_permission", "params": {"of": 1000}});
     assert_eq!((&talk.records[0].body, talk.records[0].turn), (&body, Some(5)));
-    let error = json!({"code": -32603, "message": "too many open permission requests"});
+    let error = json!({"code": -32603, "message": "too many open questions"});
     assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 1000, "error": error})]);
     let request_id = talk.conversation.open_approvals().remove(0);
     talk.command(Command::Answer { request_id, option_id: None }).unwrap();

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
-use subagent_protocol::frame::{FromRuntime, Refusal, RuntimeHello};
+use subagent_protocol::frame::{ELICITATION, FromRuntime, Refusal, RuntimeHello};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
@@ -114,7 +114,9 @@ impl Driver {
         RuntimeHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: ["prompt", "answer", "options", "attachments"].map(str::to_owned).into(),
+            capabilities: ["prompt", "answer", "options", "attachments", ELICITATION]
+                .map(str::to_owned)
+                .into(),
             worker_id: self.worker_id.clone(),
             incarnation: self.incarnation,
             process: ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() },

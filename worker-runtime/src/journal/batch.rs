@@ -149,6 +149,7 @@ impl Batch {
             (RecordType::CancelRequested, "cancel.before_record"),
             (RecordType::ApprovalRequested, "question.before_record"),
             (RecordType::OptionSet, "option.before_record"),
+            (RecordType::ElicitationRequested, "question.before_record"),
             (RecordType::Terminating, "terminate.before_record"),
             (RecordType::Ended, "ended.before_record"),
         ]);
@@ -162,6 +163,7 @@ impl Batch {
             (RecordType::CancelRequested, "cancel.after_record"),
             (RecordType::ApprovalRequested, "question.after_record"),
             (RecordType::OptionSet, "option.after_record"),
+            (RecordType::ElicitationRequested, "question.after_record"),
             (RecordType::Terminating, "terminate.after_record"),
             (RecordType::Ended, "ended.after_record"),
         ]);

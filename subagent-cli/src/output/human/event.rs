@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::content::update;
+use super::questions::elicitation;
 use super::turns::approval;
 use super::{Page, Style, shown, word};
 
@@ -31,13 +32,22 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         }
         "progress.update" => update(page, data),
         "approval.requested" => approval(page, worker, data),
+        "elicitation.requested" => elicitation(page, worker, data),
+        "elicitation.answered" => {
+            let said = format!("{} answered with {}", word(data, "requestId"), word(data, "action"));
+            page.word(Style::Attention, &said).end();
+        }
         "approval.decided" => {
             let note = data["note"].as_str().map(|note| format!(" ({note})")).unwrap_or_default();
             let said = format!("{} answered with {}{note}", word(data, "requestId"), word(data, "optionId"));
             page.word(Style::Attention, &said).end();
         }
-        over @ ("approval.canceled" | "approval.lost" | "approval.expired") => {
-            let how = over.trim_start_matches("approval.");
+        over @ ("approval.canceled"
+        | "approval.lost"
+        | "approval.expired"
+        | "elicitation.canceled"
+        | "elicitation.lost") => {
+            let how = over.split_once('.').map_or(over, |(_, how)| how);
             let said =
                 format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
             page.word(Style::Bad, said.trim_end_matches([':', ' '])).end();

@@ -7,6 +7,7 @@ mod controllers;
 mod doctor;
 mod event;
 mod failure;
+mod questions;
 mod registry;
 mod removal;
 mod stream;
@@ -60,6 +61,7 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "turn.waited" => turns::waited(view, data),
         "event.matched" => turns::matched(view, data),
         "approval.decided" => turns::decided(view, data),
+        "elicitation.answered" => questions::answered(view, data),
         "turn.canceled" => turns::canceled(view, data),
         _ => None,
     }

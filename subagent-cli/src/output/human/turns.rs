@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::super::page::Page;
 use super::content::details;
 use super::event::{outcome, write as write_event};
+use super::questions::elicitation;
 use super::{Style, View, shown, word};
 use subagent_protocol::clean::one_line;
 
@@ -34,6 +35,10 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     }
     if event["type"] == "approval.requested" {
         approval(&mut view.page, worker, &event["data"]);
+        return Some(());
+    }
+    if event["type"] == "elicitation.requested" {
+        elicitation(&mut view.page, worker, &event["data"]);
         return Some(());
     }
     if !outcome(&mut view.page, event) {
@@ -102,7 +107,7 @@ pub(super) fn approval(page: &mut Page, worker: &str, asked: &Value) {
 }
 
 /// The text as a word for a shell, with nothing in it that a terminal would act on; `None` if no shell can hand it over.
-fn pasted(text: &str) -> Option<Cow<'_, str>> {
+pub(super) fn pasted(text: &str) -> Option<Cow<'_, str>> {
     if one_line(text) == text {
         return Some(shell_words::quote(text));
     }

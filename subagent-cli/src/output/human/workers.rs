@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::event::write as write_event;
+use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
 use super::{Style, Table, View, items, shown as value, word};
@@ -37,6 +38,7 @@ pub(super) fn shown(view: &mut View, data: &Value) -> Option<()> {
     heading(view, data)?;
     facts(view, data);
     agent(view, &data["agent"]);
+    open(view, data);
     if data["unresponsive"] == true {
         view.page.text(Style::Bad, "  Its runtime lives and does not answer.").end();
     }
@@ -133,7 +135,11 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
     let pending = || data["pendingApprovals"].as_array().into_iter().flatten();
     for asked in pending() {
         view.page.end();
-        approval(&mut view.page, &worker, asked);
+        if asked["kind"] == "elicitation" {
+            elicitation(&mut view.page, &worker, asked);
+        } else {
+            approval(&mut view.page, &worker, asked);
+        }
     }
     let events = data["events"].as_array()?;
     if !events.is_empty() {
@@ -141,7 +147,8 @@ pub(super) fn inspected(view: &mut View, data: &Value) -> Option<()> {
     }
     for event in events {
         let request = &event["data"]["requestId"];
-        if event["type"] == "approval.requested" && pending().any(|asked| asked["requestId"] == *request) {
+        let asks = matches!(word(event, "type"), "approval.requested" | "elicitation.requested");
+        if asks && pending().any(|asked| asked["requestId"] == *request) {
             let said = format!("{} asked, see above", word(&event["data"], "requestId"));
             view.page.word(Style::Attention, &said).end();
             continue;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use subagent_protocol::Code;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus, WorkerState};
+use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus, WorkerState};
 
 use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
@@ -29,7 +29,10 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
 
 /// Whether a person may decide permission requests by it.
 fn decides(input: &Input) -> bool {
-    matches!(input, Input::Decide { .. } | Input::Cancel { .. } | Input::Restart { force: true })
+    matches!(
+        input,
+        Input::Decide { .. } | Input::Answer { .. } | Input::Cancel { .. } | Input::Restart { force: true }
+    )
 }
 
 pub(crate) struct Checker {
@@ -87,6 +90,10 @@ impl Checker {
         self.worker = step.worker;
         self.shapes.insert(Shape::of(&self.worker));
         assert_eq!(self.rows.load(), Worker { link: Link::None, ..self.worker.clone() }, "what is stored");
+        assert!(
+            self.rows.contents().all(|(_, status)| status == ApprovalStatus::Decided),
+            "what was filled in is kept although the question is over"
+        );
         let local = matches!(self.worker.state, State::Local(_)).then(|| request(LOCAL));
         let known: BTreeSet<&RequestId> = self.worker.approvals.keys().chain(&local).collect();
         assert!(self.open.keys().eq(known), "the open permission requests");
@@ -100,7 +107,9 @@ impl Checker {
     fn check_error(&self, input: &Input, code: Code) {
         let expected: &[Code] = match input {
             Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
-            Input::Decide { .. } => &[Code::ApprovalNotFound, Code::ApprovalNotPending],
+            Input::Decide { .. } | Input::Answer { .. } => {
+                &[Code::ApprovalNotFound, Code::ApprovalNotPending]
+            }
             Input::Cancel { .. } => &[Code::WorkerNotRunning],
             Input::Stop => &[],
             Input::Retire => &[Code::InvalidWorkerState],
@@ -129,7 +138,12 @@ impl Checker {
         assert!(!simulated || step.actions.is_empty(), "a runtime is told of a simulated turn");
         let by_person = matches!(
             input,
-            Input::Decide { .. } | Input::Cancel { .. } | Input::Stop | Input::Retire | Input::Restart { .. }
+            Input::Decide { .. }
+                | Input::Answer { .. }
+                | Input::Cancel { .. }
+                | Input::Stop
+                | Input::Retire
+                | Input::Restart { .. }
         );
         if matches!(self.worker.state, State::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
@@ -205,7 +219,7 @@ impl Checker {
             Fact::TurnClosed { no, status, dispatched } => {
                 self.check_end(step, index, *no, *status, *dispatched);
             }
-            Fact::ApprovalOpened { request_id, turn } => {
+            Fact::ApprovalOpened { request_id, turn, .. } => {
                 let local = matches!(input, Input::Send { .. }).then_some(step.worker.last_turn);
                 let asks = self.worker.turn().filter(|turn| turn.dispatching);
                 assert_eq!(*turn, local.or(asks.map(|turn| turn.no)));
@@ -235,8 +249,17 @@ impl Checker {
             }
             Fact::Event { event_type, turn, data } => {
                 self.check_event(input, step, index, *event_type, *turn);
-                if matches!(event_type, EventType::ApprovalLost | EventType::ApprovalCanceled) {
+                let lost_or_canceled = [
+                    (EventType::ApprovalLost, EventType::ElicitationLost),
+                    (EventType::ApprovalCanceled, EventType::ElicitationCanceled),
+                ];
+                for (permission, elicitation) in lost_or_canceled {
+                    if *event_type != permission && *event_type != elicitation {
+                        continue;
+                    }
                     let request_id = data["requestId"].as_str().unwrap().parse().unwrap();
+                    let kind = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
+                    assert_eq!(kind == Some(QuestionKind::Elicitation), *event_type == elicitation);
                     assert_eq!(self.turn_of(&request_id), Some(*turn), "{event_type} of another turn");
                 }
             }
@@ -316,7 +339,7 @@ impl Checker {
             assert!(!closed, "{event_type} after the end of its turn");
         }
         match event_type {
-            EventType::ApprovalDecided => {
+            EventType::ApprovalDecided | EventType::ElicitationAnswered => {
                 assert!(decides(input), "nobody decided");
             }
             EventType::WorkerStopped => {

@@ -7,11 +7,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
+use subagent_protocol::state::ElicitationAction;
 
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{LOCAL, Shape, decide, failure, request, send, simulate, simulate_asking, turn_id};
+use super::{LOCAL, Shape, answer, decide, failure, request, send, simulate, simulate_asking, turn_id};
 use crate::core::worker::{Input, Link, Worker};
 
 fn live(history: &[Op]) -> World {
@@ -58,6 +59,7 @@ fn anything() -> impl Strategy<Value = Input> {
     let link =
         prop::sample::select(vec![Link::None, Link::Adopted, Link::Starting, Link::Ready, Link::Ending]);
     let reason = prop::sample::select(ApprovalClosedReason::ALL.to_vec());
+    let action = prop::sample::select(ElicitationAction::ALL.to_vec());
     let origin = prop::sample::select(SessionOrigin::ALL.to_vec());
     let end = prop_oneof![
         Just(TurnEnd::Answered { stop_reason: None, usage: None, meta: None }),
@@ -77,6 +79,8 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => turn().prop_map(recovered),
         1 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRecovered { request_id }),
         3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ApprovalRequested { request_id }),
+        3 => (0u8..3).prop_map(request).prop_map(|request_id| Input::ElicitationRequested { request_id }),
+        2 => (requests(), action).prop_map(|(id, action)| answer(id, action)),
         1 => (1u64..200, any::<bool>()).prop_map(|(no, asks)| if asks { simulate_asking(no) } else { simulate(no) }),
         1 => (requests(), reason).prop_map(|(request_id, reason)| Input::ApprovalClosed { request_id, reason }),
         1 => requests().prop_map(|request_id| Input::AnswerWritten { request_id }),
@@ -114,6 +118,9 @@ fn all_inputs() -> Vec<Input> {
         Input::StartFailed { error: failure() },
         Input::SpawnFailed { error: failure() },
         Input::ApprovalRequested { request_id: request(1) },
+        Input::ElicitationRequested { request_id: request(1) },
+        answer(request(1), ElicitationAction::Accept),
+        answer(request(1), ElicitationAction::Cancel),
         Input::ApprovalRecovered { request_id: request(1) },
         Input::AnswerWritten { request_id: request(1) },
         Input::AnswerRefused { request_id: request(1) },

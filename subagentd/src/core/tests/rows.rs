@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, TurnStatus};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
 use crate::core::approval::{Approval, Request};
 use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
@@ -20,6 +20,9 @@ pub(crate) struct TurnRow {
 
 #[derive(Debug, Clone)]
 struct ApprovalRow {
+    kind: QuestionKind,
+    /// Whether something that was filled in is kept.
+    content: bool,
     turn: Option<u64>,
     status: ApprovalStatus,
     option_id: Option<String>,
@@ -87,18 +90,27 @@ impl Rows {
                 assert_eq!(row.status, TurnStatus::Accepted, "turn {no} was ended twice");
                 (row.status, row.dispatched) = (*status, *dispatched);
             }
-            Fact::ApprovalOpened { request_id, turn } => {
+            Fact::ApprovalOpened { request_id, kind, turn } => {
                 let (status, turn) = (ApprovalStatus::Pending, *turn);
-                let row = ApprovalRow { turn, status, option_id: None, by_cancel: false };
+                let row = ApprovalRow {
+                    kind: *kind,
+                    content: false,
+                    turn,
+                    status,
+                    option_id: None,
+                    by_cancel: false,
+                };
                 self.approvals.insert(request_id.clone(), row);
             }
-            Fact::ApprovalDecided { request_id, option_id, by_cancel } => {
+            Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
                 let row = self.approvals.get_mut(request_id).expect("only what was opened is decided");
+                row.content = content.is_some();
                 (row.status, row.option_id, row.by_cancel) =
                     (ApprovalStatus::Decided, option_id.clone(), *by_cancel);
             }
             Fact::ApprovalClosed { request_id, status } => {
-                self.approvals.get_mut(request_id).expect("only what was opened is closed").status = *status;
+                let row = self.approvals.get_mut(request_id).expect("only what was opened is closed");
+                (row.status, row.content) = (*status, false);
             }
             Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
         }
@@ -107,6 +119,11 @@ impl Rows {
     /// How far the permission requests are.
     pub(crate) fn approvals(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
         self.approvals.iter().map(|(request_id, row)| (request_id, row.status))
+    }
+
+    /// The questions of which what was filled in is kept.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
+        self.approvals.iter().filter(|(_, row)| row.content).map(|(request_id, row)| (request_id, row.status))
     }
 
     fn turn(&mut self, no: u64) -> &mut TurnRow {
@@ -157,7 +174,7 @@ impl Rows {
                 (ApprovalStatus::Decided, false) => Approval::Decided { option_id: row.option_id.clone() },
                 _ => return None,
             };
-            Some((id.clone(), Request { turn: row.turn, approval }))
+            Some((id.clone(), Request { kind: row.kind, turn: row.turn, approval }))
         });
         Worker {
             state,

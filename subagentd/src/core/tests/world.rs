@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
+use subagent_protocol::state::{Carrier, Dispatched, ElicitationAction, QuestionKind, TurnStatus};
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::ops::Op;
-use super::{LOCAL, decide, failure, is_stopped, request, send, simulate, simulate_asking};
+use super::{LOCAL, answer, decide, failure, is_stopped, request, send, simulate, simulate_asking};
 use crate::core::worker::{Action, Input, Link, Restart, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,13 @@ impl World {
                 let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
                 let open = self.checker.worker.approvals.keys().cloned().chain(local);
                 let found = open.into_iter().nth(*which);
-                self.person(decide(found.unwrap_or_else(|| request(250)), select.then_some("allow")));
+                let found = found.unwrap_or_else(|| request(250));
+                let kind = self.checker.worker.approvals.get(&found).map(|asked| asked.kind);
+                self.person(match (kind, *select) {
+                    (Some(QuestionKind::Elicitation), true) => answer(found, ElicitationAction::Accept),
+                    (Some(QuestionKind::Elicitation), false) => answer(found, ElicitationAction::Cancel),
+                    (_, select) => decide(found, select.then_some("allow")),
+                });
             }
             Op::Spawn { works } => self.spawn(*works),
             Op::ReadReply => self.read_reply(),
@@ -356,7 +362,11 @@ impl World {
             Op::Ask if runtime.phase != Phase::Starting => {
                 self.asked += 1;
                 let (request_id, turn) = (request(self.asked), runtime.turn);
-                journal.push_back(Input::ApprovalRequested { request_id: request_id.clone() });
+                // Every other question is an elicitation.
+                journal.push_back(match self.asked % 2 {
+                    0 => Input::ElicitationRequested { request_id: request_id.clone() },
+                    _ => Input::ApprovalRequested { request_id: request_id.clone() },
+                });
                 let over = match (runtime.phase, turn) {
                     (Phase::Ending, _) => Some(ApprovalClosedReason::Stopped),
                     (_, Some((_, true))) => Some(ApprovalClosedReason::TurnCanceled),

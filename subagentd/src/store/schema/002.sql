@@ -27,3 +27,10 @@ ALTER TABLE workers ADD COLUMN details TEXT;
 CREATE INDEX tool_calls ON events (turn, seq) WHERE kind IN ('tool_call', 'tool_call_update');
 -- What the last starts came to that failed while they restored the session, as a list in JSON; none since the last session.
 ALTER TABLE workers ADD COLUMN restore_failures TEXT;
+-- kind: what the agent waits for. content: what was filled in for an elicitation, from the answer until the question is
+-- over, and no longer: it may be a secret. option_id is its action.
+ALTER TABLE approvals ADD COLUMN kind TEXT NOT NULL DEFAULT 'permission';
+ALTER TABLE approvals ADD COLUMN content TEXT;
+
+-- What agents tell of the sessions that they run below their own.
+CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_update';

@@ -57,10 +57,9 @@ pub(super) fn gather(
     texts.reverse();
     let mut gathering = work::Gathering::default();
     let floor = history::updates(connection, row.id, up_to, &mut |event| gathering.see(&event))?;
-    let pending = workers::approvals(connection, row.id, None)?.into_iter().map(|approval| Pending {
-        message: views::approval_view(&approval).message,
-        request_id: approval.request_id,
-    });
+    let pending = workers::approvals(connection, row.id, None)?
+        .into_iter()
+        .map(|approval| Pending { message: views::message(&approval), request_id: approval.request_id });
     let risks = Risks {
         gaps: history::count(connection, row.id, EventType::JournalGap, None)?,
         contexts_lost: history::count(connection, row.id, EventType::WorkerRestarted, Some("contextLost"))?,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -322,7 +323,12 @@ impl Actor {
             },
             Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
             Action::Answer { request_id, option_id } => {
-                self.command(Command::Answer { request_id, option_id })
+                let asked = self.worker.approvals.get(&request_id).map(|asked| asked.kind);
+                match asked {
+                    Some(QuestionKind::Elicitation) => self.answer_elicitation(request_id, option_id).await,
+                    // Over, or a permission request: the runtime knows.
+                    _ => self.command(Command::Answer { request_id, option_id }),
+                }
             }
             Action::Terminate => self.terminate(),
         }

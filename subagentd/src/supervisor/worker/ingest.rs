@@ -7,8 +7,8 @@ use subagent_protocol::details::Report;
 use subagent_protocol::event::{EventType, option_kind};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
-    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching, OptionSet,
-    Record, RecordType, Segment, Session, StartFailed, Terminating,
+    AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching,
+    ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, StartFailed, Terminating,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -362,6 +362,9 @@ pub(crate) fn input(
         RecordType::Dispatching => Some(Input::Dispatching { turn }),
         RecordType::ApprovalRequested => {
             Some(Input::ApprovalRequested { request_id: body::<ApprovalRequested>(record)?.request_id })
+        }
+        RecordType::ElicitationRequested => {
+            Some(Input::ElicitationRequested { request_id: body::<ElicitationRequested>(record)?.request_id })
         }
         RecordType::ApprovalClosed => {
             let closed: ApprovalClosed = record.body()?;

@@ -5,6 +5,7 @@
 
 mod actor;
 mod blocked;
+mod elicitation;
 mod gone;
 mod ingest;
 mod order;

@@ -121,7 +121,7 @@ fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) ->
 /// The failpoints around the commit of an order.
 const fn points(input: &Input) -> (&'static str, &'static str) {
     match input {
-        Input::Decide { .. } => ("decision.before_commit", "decision.after_commit"),
+        Input::Decide { .. } | Input::Answer { .. } => ("decision.before_commit", "decision.after_commit"),
         Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::Child;
 use std::time::Duration;
 
-use subagent_protocol::frame::{Command, FromRuntime, Phase, Refusal, RuntimeHello};
+use subagent_protocol::frame::{Command, ELICITATION, FromRuntime, Phase, Refusal, RuntimeHello};
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
@@ -130,14 +130,16 @@ impl Actor {
         let Some(link) = runtime.link.as_mut().filter(|_| runtime.greeted) else { return };
         let asked = match &command {
             Command::Prompt { turn, .. } => Asked::Prompt { turn: *turn },
-            Command::Answer { request_id, .. } => Asked::Answer { request_id: request_id.clone() },
+            Command::Answer { request_id, .. } | Command::AnswerElicitation { request_id, .. } => {
+                Asked::Answer { request_id: request_id.clone() }
+            }
             Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
             Command::SetOptions { request, .. } => Asked::Set { request: request.clone() },
             Command::Terminate { .. } => Asked::Terminate,
         };
         subagent_failpoint::hit(match &command {
             Command::Prompt { .. } => "dispatch.before_send",
-            Command::Answer { .. } => "answer.before_send",
+            Command::Answer { .. } | Command::AnswerElicitation { .. } => "answer.before_send",
             Command::Cancel { .. } => "cancel.before_send",
             Command::SetOptions { .. } => "options.before_send",
             Command::Terminate { .. } => "terminate.before_send",
@@ -145,6 +147,13 @@ impl Actor {
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
         runtime.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
+    }
+
+    /// Whether the runtime takes answers to elicitations, as far as is known.
+    pub(super) fn takes_elicitations(&self) -> bool {
+        self.runtime.as_ref().is_none_or(|runtime| {
+            !runtime.greeted || runtime.capabilities.iter().any(|word| word == ELICITATION)
+        })
     }
 
     pub(super) fn terminate(&mut self) {
@@ -335,7 +344,7 @@ impl Actor {
     }
 
     /// Begins the connection anew in a moment.
-    fn say_again_later(&mut self) {
+    pub(super) fn say_again_later(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.link = None;
             runtime.reconnect_at = Some(Instant::now() + SAY_AGAIN);

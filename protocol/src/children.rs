@@ -1,0 +1,89 @@
+//! The sessions that an agent runs below its own, from the updates in which it tells of them (`subagent_update`).
+//!
+//! Each update is a patch: what it leaves out stays as it was, null takes it back. Nothing here fails.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::surrogates;
+
+/// The kind of such an update.
+pub const UPDATE: &str = "subagent_update";
+
+/// So many are shown, those that were heard of last.
+pub const MOST: usize = 100;
+/// Longer words are not shown.
+const MOST_LETTERS: usize = 1000;
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChildSession {
+    /// The agent's id of it.
+    pub session_id: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// What it is doing, in the agent's word (`running`, `idle`, `requires_action`, ...); null if it does not say.
+    pub state: Option<String>,
+}
+
+/// All that were told of, in the order in which they were last heard of.
+#[derive(Debug, Default)]
+pub struct Children(Vec<ChildSession>);
+
+impl Children {
+    /// Takes the `params` of such an update.
+    pub fn see(&mut self, params: &str) {
+        let Ok(params) = surrogates::parse::<Value>(params) else { return };
+        let update = &params["update"];
+        let Some(id) = update["sessionId"].as_str().map(short) else { return };
+        let known = self.0.iter().position(|child| child.session_id == id).map(|at| self.0.remove(at));
+        let mut child = known.unwrap_or(ChildSession { session_id: id, title: None, state: None });
+        if let Some(title) = update.get("title") {
+            child.title = title.as_str().map(short);
+        }
+        if let Some(state) = update.get("state") {
+            child.state = state["state"].as_str().map(short);
+        }
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(child);
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn finish(self) -> Vec<ChildSession> {
+        self.0
+    }
+}
+
+fn short(word: &str) -> String {
+    word.chars().take(MOST_LETTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn updates_are_patches_and_there_are_never_too_many() {
+        let mut children = Children::default();
+        let mut see =
+            |update: Value| children.see(&json!({"sessionId": "own", "update": update}).to_string());
+        for n in 0..200 {
+            see(json!({"sessionId": format!("c{n}"), "title": "T", "state": {"state": "running"}}));
+        }
+        see(json!({"sessionId": "c150", "state": {"state": "idle"}}));
+        see(json!({"sessionId": "c151", "title": null, "state": null}));
+        see(json!({"sessionId": 7}));
+        children.see("garbage");
+        let found = children.finish();
+        assert_eq!(found.len(), MOST);
+        let last = |at: usize| serde_json::to_value(&found[MOST - at]).unwrap();
+        assert_eq!(last(2), json!({"sessionId": "c150", "title": "T", "state": "idle"}));
+        assert_eq!(last(1), json!({"sessionId": "c151", "title": null, "state": null}));
+    }
+}

@@ -1,0 +1,26 @@
+//! A value that must not get into a log or a panic by accident.
+
+use serde::{Deserialize, Serialize};
+
+/// Something whose text is for one reader alone. It crosses a process boundary as what it holds.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret<T>(pub T);
+
+impl<T> std::fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_as_what_it_holds_and_shown_as_nothing() {
+        let secret = Secret("hunter2".to_owned());
+        assert_eq!(format!("{secret:?}"), "(hidden)");
+        assert_eq!(serde_json::to_string(&secret).unwrap(), "\"hunter2\"");
+    }
+}

@@ -1,0 +1,58 @@
+//! Flags of `answer`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+
+/// Answer a question of a worker's agent: fill in its form, or say that its link was visited
+///
+/// With --accept the fields of a form are filled in by --set or --content; the form says which there are, and of which
+/// type (see `worker inspect`, or the event elicitation.requested). --decline refuses, and --cancel turns away. A link is
+/// never opened by this program.
+///
+/// Whatever is typed can be seen by other programs of the same user and stays in the history of a shell: give a secret
+/// with --input - from a pipe. What was filled in is forgotten as soon as the agent has it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent answer --worker-id w_0123456789 --accept --set name=demo --set size=3
+  subagent answer --worker-id w_0123456789 --request ap_0123456789 --decline
+  pass show token | jq -R '{action: \"accept\", content: {token: .}}' |
+      subagent answer --worker-id w_0123456789 --input - --json")]
+pub struct Answer {
+    /// The worker's id
+    #[arg(long, alias = "worker", value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// The id of the question [default: the one that is open]
+    #[arg(id = "request_id", long = "request", alias = "request-id", value_name = "ID")]
+    pub request: Option<String>,
+    /// Give what is asked for
+    #[arg(long, conflicts_with_all = ["decline", "cancel"])]
+    pub accept: bool,
+    /// Refuse to give it
+    #[arg(long, conflicts_with = "cancel")]
+    pub decline: bool,
+    /// Neither give nor refuse it
+    #[arg(long)]
+    pub cancel: bool,
+    /// A field and its value; a list by naming its field several times
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+    /// All fields as a JSON object
+    #[arg(id = "content_json", long = "content", value_name = "JSON", conflicts_with = "set")]
+    pub content: Option<String>,
+    /// Read workerId, requestId, action, content from structured JSON, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

@@ -1,0 +1,129 @@
+//! `answer`: answers an elicitation.
+
+use serde_json::{Map, Value};
+use subagent_protocol::Code;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::ElicitationAction;
+
+use super::named_worker;
+use crate::args::answer::Answer;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(args: Answer, context: &Context) -> Result<Outcome> {
+    let input = Input::load(args.input.as_deref(), input::ANSWER, &context.typed)?;
+    let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+    let Some(worker_id) = either(args.worker_id, "workerId") else {
+        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+    };
+    let request_id = either(args.request, "requestId");
+    let typed = match (args.accept, args.decline, args.cancel) {
+        (true, ..) => Some(ElicitationAction::Accept),
+        (_, true, _) => Some(ElicitationAction::Decline),
+        (.., true) => Some(ElicitationAction::Cancel),
+        _ => None,
+    };
+    let action = match (typed, input.text("action")) {
+        (Some(action), _) => action,
+        (None, Some(word)) => ElicitationAction::parse(&word)
+            .ok_or_else(|| Failure::input("\"action\" in --input must be accept, decline or cancel"))?,
+        (None, None) => {
+            return Err(Failure::input(
+                "no answer: give --accept, --decline or --cancel, or action in --input",
+            ));
+        }
+    };
+    let content = match &args.content {
+        Some(json) => Some(parse_content(json)?),
+        None => input.object("content"),
+    };
+    let set = args.set.iter().map(|pair| parse_pair(pair)).collect::<Result<Vec<_>>>()?;
+    let answer = subagent_protocol::api::Answer {
+        action,
+        content: content.map(Secret),
+        set: (!set.is_empty()).then_some(Secret(set)),
+    };
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    context.check_named_config(args.config.config.as_deref())?;
+    let worker = segment(named_worker(&worker_id, &workspace)?);
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move {
+        let request_id = match request_id {
+            Some(request_id) => request_id,
+            None => the_open_one(&mut client, &worker_id, &worker).await?,
+        };
+        let path = format!("/v1/workers/{worker}/elicitations/{}", segment(&request_id));
+        client.ask(&Ask::change(path, &answer)?).await
+    })?;
+    let shown = text::fields(&data, &["requestId", "action", "delivery", "state"]);
+    Ok(Outcome::report("elicitation.answered", data, shown))
+}
+
+/// The question that is open, if it is the only one.
+async fn the_open_one(client: &mut Client, worker_id: &str, worker: &str) -> Result<String> {
+    let listed = client.ask(&Ask::get(format!("/v1/workers/{worker}/approvals"))).await?;
+    let items = listed["items"].as_array().into_iter().flatten();
+    let open: Vec<&str> = items
+        .filter(|item| item["kind"] == "elicitation")
+        .filter_map(|item| item["requestId"].as_str())
+        .collect();
+    match open.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => {
+            let message = "the worker's agent asks nothing that `subagent answer` could answer";
+            Err(Failure::new(Code::ApprovalNotFound, message)
+                .with("workerId", worker_id)
+                .with("requestId", Value::Null))
+        }
+        several => {
+            let message = format!("{} questions are open; say which one with --request", several.len());
+            Err(Failure::input(message).with("requestIds", several.to_vec()))
+        }
+    }
+}
+
+/// What stands in an error must not be what was typed: it may be a secret.
+fn parse_content(json: &str) -> Result<Map<String, Value>> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(content)) => Ok(content),
+        Ok(_) => Err(Failure::input("--content must be a JSON object, a member for each field")),
+        Err(error) => {
+            let place = format!("line {}, column {}", error.line(), error.column());
+            Err(Failure::input(format!("--content is not JSON (at {place})")))
+        }
+    }
+}
+
+fn parse_pair(pair: &str) -> Result<(String, String)> {
+    match pair.split_once('=') {
+        Some((field, value)) if !field.is_empty() => Ok((field.to_owned(), value.to_owned())),
+        _ => Err(Failure::input("--set takes FIELD=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_split_at_the_first_sign() {
+        assert_eq!(parse_pair("a=b=c").unwrap(), ("a".to_owned(), "b=c".to_owned()));
+        assert_eq!(parse_pair("a=").unwrap(), ("a".to_owned(), String::new()));
+        for pair in ["hunter2", "=hunter2"] {
+            let failure = parse_pair(pair).unwrap_err();
+            assert!(failure.is(Code::InvalidInput) && !failure.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn content_is_an_object_and_never_repeated_in_an_error() {
+        assert_eq!(parse_content(r#"{"a": 1}"#).unwrap()["a"], 1);
+        for json in ["hunter2", "\"hunter2\"", r#"{"a": hunter2}"#] {
+            let failure = parse_content(json).unwrap_err();
+            assert!(failure.is(Code::InvalidInput) && !failure.to_string().contains("hunter2"), "{failure}");
+        }
+    }
+}

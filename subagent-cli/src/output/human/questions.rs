@@ -1,0 +1,102 @@
+//! Questions of agents: forms and links, what to type for an answer, and what was answered.
+
+use serde_json::Value;
+
+use super::super::page::Page;
+use super::turns::pasted;
+use super::{Style, View, shown, word};
+
+/// More fields of a form are not shown, nor more values of one.
+const MOST_FIELDS: usize = 50;
+const MOST_VALUES: usize = 20;
+
+/// An elicitation: what it asks for, field by field, and what to type.
+pub(super) fn elicitation(page: &mut Page, worker: &str, asked: &Value) {
+    let request = word(asked, "requestId");
+    page.word(Style::Attention, &format!("? {}", word(asked, "message")));
+    page.plain("  ").word(Style::Dim, request).end();
+    let required = |name: &str| {
+        asked["schema"]["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
+    };
+    let fields = asked["schema"]["properties"].as_object();
+    for (name, field) in fields.into_iter().flatten().take(MOST_FIELDS) {
+        page.plain("    ").word(Style::Strong, name).plain("  ").word(Style::Plain, &kind_of(field));
+        if required(name) {
+            page.plain(" ").word(Style::Attention, "(required)");
+        }
+        let title = [word(field, "title"), word(field, "description")].join("  ");
+        if !title.trim().is_empty() {
+            page.plain("  ").word(Style::Dim, title.trim());
+        }
+        page.end();
+    }
+    let command = format!("subagent answer --worker-id {worker} --request {request}");
+    match asked["url"].as_str() {
+        Some(url) => page.plain("    ").word(Style::Strong, url).end(),
+        None if word(asked, "mode") == "url" => {
+            page.text(Style::Bad, "    It gave no link to a place on the web: it cannot be accepted.").end()
+        }
+        None => page,
+    };
+    let first = fields.and_then(|fields| fields.keys().next()).and_then(|name| pasted(name));
+    let accept = match first {
+        Some(name) => format!("{command} --accept --set {name}=VALUE"),
+        None => format!("{command} --accept"),
+    };
+    for (what, command) in [("accept", accept), ("decline", format!("{command} --decline"))] {
+        page.plain("    ").word(Style::Strong, &format!("{what:<9}")).word(Style::Plain, &command).end();
+    }
+}
+
+/// The type of a field, or the values that it may have.
+fn kind_of(field: &Value) -> String {
+    let of = |field: &Value, titled: &str| {
+        let plain = field["enum"].as_array().map(|values| values.iter().map(shown).collect::<Vec<_>>());
+        plain.or_else(|| {
+            field[titled]
+                .as_array()
+                .map(|options| options.iter().map(|option| shown(&option["const"])).collect())
+        })
+    };
+    let list = |values: Vec<String>| values.into_iter().take(MOST_VALUES).collect::<Vec<_>>().join(" | ");
+    match word(field, "type") {
+        "array" => match of(&field["items"], "anyOf") {
+            Some(values) => format!("any of {}", list(values)),
+            None => "list".to_owned(),
+        },
+        kind => of(field, "oneOf").map_or_else(|| kind.to_owned(), list),
+    }
+}
+
+pub(super) fn answered(view: &mut View, data: &Value) -> Option<()> {
+    view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
+    view.page.word(Style::Good, word(data, "action")).plain("  ");
+    view.state(word(data, "state"));
+    view.page.end();
+    let (worker, cursor) = (word(data, "workerId"), word(data, "eventId"));
+    if matches!(word(data, "state"), "running" | "waiting_approval") {
+        view.next("Wait:", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
+    }
+    Some(())
+}
+
+/// What `worker show` has of open questions and of sessions below the worker's.
+pub(super) fn open(view: &mut View, data: &Value) {
+    for question in data["questions"].as_array().into_iter().flatten() {
+        let command = if question["kind"] == "elicitation" { "answer" } else { "approve" };
+        view.page.plain("  ").word(Style::Attention, &format!("? {}", word(question, "message")));
+        view.page
+            .plain("  ")
+            .word(Style::Dim, &format!("{} (subagent {command})", word(question, "requestId")))
+            .end();
+    }
+    for child in data["childSessions"].as_array().into_iter().flatten() {
+        view.page.text(Style::Dim, "  child session  ").word(Style::Plain, word(child, "sessionId"));
+        view.page
+            .plain("  ")
+            .word(Style::Dim, word(child, "state"))
+            .plain("  ")
+            .word(Style::Plain, word(child, "title"))
+            .end();
+    }
+}

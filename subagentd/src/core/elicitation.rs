@@ -1,0 +1,54 @@
+//! The rules of elicitations, where they differ from those of permission requests: what an answer says.
+
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::{ElicitationAction, QuestionKind};
+use subagent_protocol::{Code, Error, Result};
+
+use super::approval::{Approval, Request};
+use super::decision::Reply;
+use super::step::Next;
+use super::worker::{Action, Fact};
+
+impl Next {
+    /// The agent asks.
+    pub(super) fn asked(&mut self, request_id: RequestId, kind: QuestionKind) -> Result<()> {
+        if self.worker.approvals.contains_key(&request_id) {
+            let message = format!("the journal asks twice for the open question {request_id}");
+            return Err(Error::new(Code::Internal, message));
+        }
+        let turn = self.worker.asking_turn();
+        let asked = Request { kind, turn, approval: Approval::Pending };
+        self.worker.approvals.insert(request_id.clone(), asked);
+        self.facts.push(Fact::ApprovalOpened { request_id, kind, turn });
+        Ok(())
+    }
+
+    /// Somebody answers.
+    pub(super) fn answer(&mut self, request_id: RequestId, reply: Reply) -> Result<()> {
+        let Reply { action, fields, content } = reply;
+        let option_id = Some(action).filter(|action| *action != ElicitationAction::Cancel);
+        let option_id = option_id.map(|action| action.as_str().to_owned());
+        let turn = self.take_decision(&request_id, QuestionKind::Elicitation, option_id.as_deref())?;
+        let data = json!({"requestId": request_id, "action": action, "fields": fields, "reason": null});
+        self.event(EventType::ElicitationAnswered, data, turn);
+        let fact_id = request_id.clone();
+        let decided = Fact::ApprovalDecided {
+            request_id: fact_id,
+            option_id: option_id.clone(),
+            content,
+            by_cancel: false,
+        };
+        self.facts.push(decided);
+        self.actions.push(Action::Answer { request_id, option_id });
+        Ok(())
+    }
+
+    /// A cancel of its turn answers it.
+    pub(super) fn answered_by_cancel(&mut self, request_id: &RequestId, reason: &str, turn: u64) {
+        let action = ElicitationAction::Cancel;
+        let data = json!({"requestId": request_id, "action": action, "fields": [], "reason": reason});
+        self.event(EventType::ElicitationAnswered, data, Some(turn));
+    }
+}

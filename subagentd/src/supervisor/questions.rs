@@ -1,0 +1,272 @@
+//! Answers to elicitations, and what they share with decisions about permission requests.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{Answer, ElicitationAnswered, OpenQuestion};
+use subagent_protocol::elicitation::{self, ElicitationView, content};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::record::ElicitationRequested;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind, WorkerState};
+use subagent_protocol::{Code, Error, Result};
+
+use super::orders::{Reached, read_response};
+use super::{Caller, Supervisor, views};
+use crate::core::decision::Reply;
+use crate::core::{Input, Worker};
+use crate::store::workers::ApprovalRow;
+use crate::store::{OwnerCheck, WorkerRow, workers};
+
+/// How long an answer waits until it was written to the agent.
+const DELIVERY: Duration = Duration::from_secs(5);
+
+impl Supervisor {
+    /// Answers an elicitation, and waits a moment until the agent was told.
+    ///
+    /// # Errors
+    /// As [`Self::decide`], with `INVALID_ELICITATION_CONTENT{field,allowed}` for what does not fit.
+    pub async fn answer(
+        &self,
+        caller: Caller,
+        worker: &str,
+        request_id: &str,
+        request: Answer,
+    ) -> Result<ElicitationAnswered> {
+        let row = self.row(worker).await?;
+        // What is kept to tell a repetition must not tell what was filled in, not even by its hash.
+        let names = |request: &Answer| {
+            let fields = request.content.iter().flat_map(|content| content.0.keys());
+            let words = request.set.iter().flat_map(|set| set.0.iter().map(|(field, _)| field));
+            let mut names: Vec<String> = fields.chain(words).cloned().collect();
+            names.sort_unstable();
+            names
+        };
+        let what = (request.action, names(&request));
+        let (owner, key) = self.guarded(caller, &format!("answer {worker} {request_id}"), &what)?;
+        let response = match self.recall(&key).await? {
+            Some(response) => response,
+            None => {
+                // Somebody who owns nothing is told only that.
+                self.check_owner_of(&owner, &row).await?;
+                let answered = self.answer_now(&row, request_id, request, owner, key.clone()).await;
+                self.or_earlier(&key, answered).await?
+            }
+        };
+        let kept: Kept = read_response(response)?;
+        let (now, delivery, state) = self.delivery(worker, request_id).await?;
+        Ok(ElicitationAnswered {
+            worker_id: row.worker_id,
+            request_id: now.request_id,
+            action: kept.action,
+            state,
+            event_id: kept.event_id,
+            delivery: delivery.to_owned(),
+        })
+    }
+
+    async fn answer_now(
+        &self,
+        row: &WorkerRow,
+        request_id: &str,
+        request: Answer,
+        owner: OwnerCheck,
+        key: Option<(String, String)>,
+    ) -> Result<Value> {
+        let found = self.question(row, request_id, QuestionKind::Elicitation).await?;
+        let reply = reply(&elicitation_view(&found), request)?;
+        let handle = match self.reach(row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return Ok(response),
+        };
+        let action = reply.action;
+        let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
+            let answered = added.iter().find(|(event_type, _)| *event_type == EventType::ElicitationAnswered);
+            json!({"action": action, "eventId": EventId(answered.map_or(0, |(_, seq)| *seq))})
+        });
+        let input = Input::Answer { request_id: found.request_id, reply };
+        let answered = self.order(&handle, Some(owner), key, input, respond).await;
+        self.or_how_it_ended(row, request_id, answered).await
+    }
+
+    /// The question of this kind that somebody wants to answer.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_WAITING_APPROVAL{workerId,state}`, `APPROVAL_NOT_FOUND{workerId,requestId,pendingRequestId}`,
+    /// `APPROVAL_NOT_PENDING{requestId,status}`; `INVALID_INPUT{requestId,kind,recommendedCommand}` if another command
+    /// answers it.
+    pub(super) async fn question(
+        &self,
+        row: &WorkerRow,
+        request_id: &str,
+        kind: QuestionKind,
+    ) -> Result<ApprovalRow> {
+        let worker = row.worker_id.as_str();
+        if row.incarnation == 0 || row.state == "stopped" {
+            // No agent can have asked anything.
+            let state = self.view(row).await.state;
+            if state != WorkerState::WaitingApproval {
+                let message = format!("the worker is {state} and waits for no permission");
+                return Err(Error::new(Code::WorkerNotWaitingApproval, message)
+                    .with("workerId", worker)
+                    .with("state", state.as_str()));
+            }
+        }
+        let (id, asked) = (row.id, request_id.to_owned());
+        let (found, pending) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let found = workers::approvals(connection, id, Some(&asked))?.pop();
+                Ok((found, workers::approvals(connection, id, None)?))
+            })
+            .await?;
+        let Some(found) = found else {
+            let what = match kind {
+                QuestionKind::Permission => "the worker has no such permission request",
+                QuestionKind::Elicitation => "the worker has no such elicitation",
+            };
+            let error = Error::new(Code::ApprovalNotFound, what)
+                .with("workerId", worker)
+                .with("requestId", request_id);
+            return Err(match pending.first() {
+                Some(first) => error.with("pendingRequestId", first.request_id.as_str()),
+                None => error,
+            });
+        };
+        if found.status != ApprovalStatus::Pending {
+            return Err(not_pending(request_id, found.status));
+        }
+        if found.kind != kind {
+            return Err(other_command(worker, &found));
+        }
+        Ok(found)
+    }
+
+    /// The result of an order, or how the question ended between our look and the rules'.
+    pub(super) async fn or_how_it_ended(
+        &self,
+        row: &WorkerRow,
+        request_id: &str,
+        result: Result<Value>,
+    ) -> Result<Value> {
+        match result {
+            Err(error) if error.code == Code::ApprovalNotFound => {
+                let (id, asked) = (row.id, request_id.to_owned());
+                let now = self
+                    .shared
+                    .store
+                    .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+                    .await?;
+                Err(now.map_or(error, |now| not_pending(request_id, now.status)))
+            }
+            result => result,
+        }
+    }
+
+    /// Waits a moment until the agent was told; how the question stands then, and the worker.
+    pub(super) async fn delivery(
+        &self,
+        worker: &str,
+        request_id: &str,
+    ) -> Result<(ApprovalRow, &'static str, WorkerState)> {
+        let row = self.row(worker).await?;
+        if let Ok(handle) = self.roster.live(worker) {
+            let mut snapshots = handle.snapshot.clone();
+            let told = snapshots.wait_for(|snapshot| {
+                !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
+            });
+            // Not confirmed in time is an answer too: `delivery` says so.
+            let _ = tokio::time::timeout(DELIVERY, told).await;
+        }
+        let (id, asked) = (row.id, request_id.to_owned());
+        let now = self
+            .shared
+            .store
+            .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
+            .await?;
+        let Some(now) = now else {
+            return Err(Error::new(Code::ApprovalNotFound, "the question is gone"));
+        };
+        let delivery = match now.status {
+            ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
+            ApprovalStatus::Delivered => "delivered",
+            _ => "undelivered",
+        };
+        let state = self.view(&row).await.state;
+        Ok((now, delivery, state))
+    }
+
+    /// What of a worker is open, in short, oldest first.
+    pub(super) async fn open_questions(&self, row: &WorkerRow) -> Result<Vec<OpenQuestion>> {
+        let id = row.id;
+        let open = self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
+        let shown = open.into_iter().map(|question| OpenQuestion {
+            message: elicitation::summary(&views::message(&question)),
+            request_id: question.request_id,
+            kind: question.kind,
+        });
+        Ok(shown.collect())
+    }
+}
+
+/// What is kept of an answer for repetitions.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    action: ElicitationAction,
+    event_id: EventId,
+}
+
+/// What an elicitation says.
+pub(super) fn elicitation_view(asked: &ApprovalRow) -> ElicitationView {
+    match serde_json::from_str::<ElicitationRequested>(&asked.asked) {
+        Ok(asked) => ElicitationView::of(asked.params.get()),
+        Err(_) => ElicitationView::of("null"),
+    }
+}
+
+fn reply(asked: &ElicitationView, request: Answer) -> Result<Reply> {
+    let Answer { action, content, set } = request;
+    let (content, set) = (content.map(|content| content.0), set.map(|set| set.0).unwrap_or_default());
+    if action != ElicitationAction::Accept {
+        if content.is_some() || !set.is_empty() {
+            let message = format!("values are given only to accept; {action} takes none");
+            return Err(Error::new(Code::InvalidInput, message));
+        }
+        return Ok(Reply { action, fields: Vec::new(), content: None });
+    }
+    let Some(content) = content::fill(asked, content, &set)? else {
+        return Ok(Reply { action, fields: Vec::new(), content: None });
+    };
+    let mut fields: Vec<String> = content.keys().cloned().collect();
+    fields.sort_unstable();
+    Ok(Reply { action, fields, content: Some(Secret(Value::Object(content).to_string())) })
+}
+
+fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
+    let message = format!("the question is {status}, nobody can decide it any more");
+    Error::new(Code::ApprovalNotPending, message)
+        .with("requestId", request_id)
+        .with("status", status.as_str())
+}
+
+/// Another command answers this question.
+fn other_command(worker: &str, found: &ApprovalRow) -> Error {
+    let request = found.request_id.as_str();
+    let (message, command) = match found.kind {
+        QuestionKind::Elicitation => (
+            "this is an elicitation, no permission request: `subagent answer` answers it",
+            format!("subagent answer --worker-id {worker} --request {request} --accept"),
+        ),
+        QuestionKind::Permission => (
+            "this is a permission request, no elicitation: `subagent approve` decides it",
+            format!("subagent approve --worker-id {worker} --request {request} --decision allow"),
+        ),
+    };
+    Error::new(Code::InvalidInput, message)
+        .with("requestId", request)
+        .with("kind", found.kind.as_str())
+        .with("recommendedCommand", command)
+}

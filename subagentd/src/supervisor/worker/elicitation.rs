@@ -1,0 +1,43 @@
+//! An answer to an elicitation on its way to the runtime: what was filled in is read from the store when it is said, and
+//! kept nowhere else.
+
+use serde_json::{Map, Value};
+use subagent_protocol::frame::Command;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::secret::Secret;
+use subagent_protocol::state::ElicitationAction;
+
+use super::actor::Actor;
+use crate::core::Input;
+use crate::store::questions;
+
+impl Actor {
+    pub(super) async fn answer_elicitation(&mut self, request_id: RequestId, action: Option<String>) {
+        let action = match action {
+            Some(word) => ElicitationAction::parse(&word),
+            None => Some(ElicitationAction::Cancel),
+        };
+        let Some(action) = action else {
+            tracing::error!(worker = %self.worker_id, %request_id, "a stored answer is not understood");
+            return self.apply(Input::AnswerRefused { request_id }).await;
+        };
+        // A runtime that cannot take it has never asked: only one that another program wrote can come here.
+        if !self.takes_elicitations() {
+            return self.apply(Input::AnswerRefused { request_id }).await;
+        }
+        let asked = request_id.clone();
+        let stored = self.shared.store.read(move |connection| questions::content(connection, &asked)).await;
+        let content = match stored {
+            // It is over already.
+            Ok(None) => return,
+            Ok(Some(content)) => content,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "an answer cannot be read; trying again");
+                return self.say_again_later();
+            }
+        };
+        let content =
+            content.and_then(|text| serde_json::from_str::<Map<String, Value>>(&text.0).ok()).map(Secret);
+        self.command(Command::AnswerElicitation { request_id, action, content });
+    }
+}

@@ -1,0 +1,84 @@
+//! Questions that come from elsewhere than the turn: of sessions below the worker's own, of a request, or of no turn.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::{answer, elicit, of_type, told};
+
+fn question(more: &Value) -> Value {
+    let mut question = json!({"mode": "form", "message": "Which?", "requestedSchema": {"type": "object"}});
+    question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    question
+}
+
+fn announce(update: &Value) -> String {
+    let mut update = update.clone();
+    update["sessionUpdate"] = "subagent_update".into();
+    let params = json!({"sessionId": "SESSION", "update": update});
+    format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+}
+
+#[test]
+fn a_question_about_a_request_or_of_another_session_is_answered_like_any_other() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for (scope, session) in
+        [(json!({"requestId": 7}), Value::Null), (json!({"sessionId": "c1"}), json!("c1"))]
+    {
+        let (_, waited) = elicit(&sandbox, &worker, &question(&scope));
+        assert_eq!(waited["matchedEvent"]["data"].get("sessionId"), Some(&session).filter(|s| !s.is_null()));
+        answer(&sandbox, &worker, &["--accept"]).data_of("elicitation.answered");
+        let _ = sandbox.turn_end(&waited);
+        assert_eq!(told(&sandbox, &worker), json!({"action": "accept", "content": {}}));
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_question_outside_of_a_turn_is_kept_and_answered() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    // The agent asks in its last words of the turn; what it asks then belongs to no turn any more.
+    let late = json!({
+        "jsonrpc": "2.0", "id": 4242, "method": "elicitation/create",
+        "params": question(&json!({"sessionId": "SESSION"})),
+    });
+    let script = format!(
+        "!raw {{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{{\"stopReason\":\"end_turn\"}}}}\n!raw {late}"
+    );
+    let accepted = sandbox.send_no_wait(&worker, &script);
+    let cursor = accepted["acceptedEventId"].as_str().unwrap();
+    let asked = sandbox.wait_after(&worker, &json!(cursor), "elicitation.requested");
+    let request = asked["data"]["requestId"].as_str().unwrap();
+    let answered =
+        answer(&sandbox, &worker, &["--request", request, "--decline"]).data_of("elicitation.answered");
+    assert_eq!(answered["requestId"], request);
+    sandbox.finish();
+}
+
+#[test]
+fn sessions_below_the_workers_are_listed_and_their_permission_requests_can_be_decided() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let ask = json!({
+        "jsonrpc": "2.0", "id": 4242, "method": "session/request_permission",
+        "params": {"sessionId": "c1", "toolCall": {"toolCallId": "t", "title": "rm"},
+            "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]},
+    });
+    let running = announce(&json!({"sessionId": "c1", "title": "Tests", "state": {"state": "running"}}));
+    let idle = announce(&json!({"sessionId": "c2", "state": {"state": "idle", "stopReason": "end_turn"}}));
+    let waited = sandbox.send(&worker, &format!("{running}\n{idle}\n!raw {ask}\n!sleep 60000"));
+    assert_eq!(waited["matchedEvent"]["type"], "approval.requested");
+    let data = &waited["matchedEvent"]["data"];
+    assert_eq!((&data["sessionId"], &data["sessionTitle"]), (&json!("c1"), &json!("Tests")));
+    let shown = sandbox.show(&worker);
+    assert_eq!(
+        shown["childSessions"],
+        json!([
+            {"sessionId": "c1", "title": "Tests", "state": "running"},
+            {"sessionId": "c2", "title": null, "state": "idle"},
+        ])
+    );
+    let decided = sandbox.approve(&worker, &waited["requestId"], "allow").data_of("approval.decided");
+    assert_eq!((&decided["optionId"], &decided["delivery"]), (&json!("yes"), &json!("delivered")));
+    sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
+    assert_eq!(of_type(&sandbox, &worker, "turn.canceled").len(), 1);
+    sandbox.finish();
+}

@@ -1,0 +1,147 @@
+//! The sessions that an agent runs below its own, as far as it has told of them (`subagent_update`).
+//!
+//! Agents do that whether or not a client offers to take it, so nothing of it is asked of them. What is known here
+//! serves to name who asks, and to cancel who may be canceled.
+
+use serde::Deserialize;
+use serde_json::Value;
+use subagent_protocol::record::Child;
+use subagent_protocol::surrogates;
+
+use super::{Conversation, State};
+
+/// The kind of an update that tells of such a session.
+pub(super) const UPDATE: &str = "subagent_update";
+
+/// So many are known at a time; an agent that starts them without end would fill the memory.
+const MOST: usize = 100;
+/// Longer ids and titles are not kept.
+const MOST_ID_BYTES: usize = 1024;
+const MOST_TITLE_LETTERS: usize = 200;
+
+/// One of them.
+struct Session {
+    id: String,
+    title: Option<String>,
+    /// Whether it takes a cancel of its own.
+    cancelable: bool,
+    idle: bool,
+}
+
+/// All that are known, the one that was heard of last at the end.
+#[derive(Default)]
+pub(super) struct Children(Vec<Session>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asking {
+    session_id: Option<Value>,
+}
+
+impl Children {
+    /// Takes the `params` of such an update: what it leaves out stays as it was, null takes it back.
+    pub(super) fn see(&mut self, params: &str) {
+        let Ok(params) = surrogates::parse::<Value>(params) else { return };
+        let update = &params["update"];
+        let Some(id) = update["sessionId"].as_str().filter(|id| id.len() <= MOST_ID_BYTES) else { return };
+        let known = self.0.iter().position(|session| session.id == id).map(|at| self.0.remove(at));
+        let mut session = known.unwrap_or_else(|| Session {
+            id: id.to_owned(),
+            title: None,
+            cancelable: false,
+            idle: false,
+        });
+        if let Some(title) = update.get("title") {
+            session.title = title.as_str().map(|title| title.chars().take(MOST_TITLE_LETTERS).collect());
+        }
+        if let Some(capabilities) = update.get("capabilities") {
+            session.cancelable = capabilities["cancel"].is_object();
+        }
+        if let Some(state) = update.get("state") {
+            session.idle = state["state"] == "idle";
+        }
+        if self.0.len() >= MOST {
+            // One that works is rather kept than one that does not.
+            let at = self.0.iter().position(|session| session.idle).unwrap_or(0);
+            self.0.remove(at);
+        }
+        self.0.push(session);
+    }
+
+    /// Those that work and take a cancel of their own; the others are canceled with the session above them.
+    pub(super) fn to_cancel(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|session| session.cancelable && !session.idle).map(|session| session.id.as_str())
+    }
+
+    fn title(&self, id: &str) -> Option<String> {
+        self.0.iter().find(|session| session.id == id)?.title.clone()
+    }
+}
+
+impl Conversation {
+    /// The session that a request comes from, if that is another one than the worker's.
+    pub(super) fn child_that_asks(&self, params: &str) -> Child {
+        let own = match &self.state {
+            State::Ready { session, .. } => &session.id,
+            State::Ending(ending) => match &ending.session {
+                Some(session) => &session.id,
+                None => return Child::default(),
+            },
+            _ => return Child::default(),
+        };
+        let asking = surrogates::parse::<Asking>(params).ok().and_then(|asking| asking.session_id);
+        match asking {
+            Some(Value::String(id)) if id != *own && id.len() <= MOST_ID_BYTES => {
+                Child { session_title: self.children.title(&id), session_id: Some(id) }
+            }
+            _ => Child::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn see(children: &mut Children, update: &Value) {
+        children.see(&json!({"sessionId": "own", "update": update}).to_string());
+    }
+
+    fn to_cancel(children: &Children) -> Vec<&str> {
+        children.to_cancel().collect()
+    }
+
+    #[test]
+    fn an_update_is_a_patch() {
+        let mut children = Children::default();
+        see(&mut children, &json!({"sessionId": "a", "title": "Tests", "capabilities": {"cancel": {}}}));
+        assert_eq!((to_cancel(&children), children.title("a").as_deref()), (vec!["a"], Some("Tests")));
+        see(&mut children, &json!({"sessionId": "a", "state": {"state": "idle"}}));
+        assert_eq!((to_cancel(&children), children.title("a").as_deref()), (vec![], Some("Tests")));
+        see(&mut children, &json!({"sessionId": "a", "title": null, "state": {"state": "running"}}));
+        assert_eq!((to_cancel(&children), children.title("a")), (vec!["a"], None));
+        see(&mut children, &json!({"sessionId": "a", "capabilities": null}));
+        assert_eq!(to_cancel(&children), Vec::<&str>::new());
+        for odd in [json!({}), json!({"sessionId": 7}), json!("x")] {
+            see(&mut children, &odd);
+        }
+        children.see("garbage");
+        assert_eq!(children.0.len(), 1);
+    }
+
+    #[test]
+    fn not_more_are_known_than_fit_and_those_that_work_are_kept() {
+        let mut children = Children::default();
+        let running =
+            json!({"sessionId": "works", "capabilities": {"cancel": {}}, "state": {"state": "running"}});
+        see(&mut children, &running);
+        for n in 0..1000 {
+            see(&mut children, &json!({"sessionId": n.to_string(), "state": {"state": "idle"}}));
+        }
+        assert_eq!((children.0.len(), to_cancel(&children)), (MOST, vec!["works"]));
+        see(&mut children, &json!({"sessionId": "x".repeat(MOST_ID_BYTES + 1)}));
+        assert_eq!(children.0.len(), MOST);
+    }
+}
