@@ -441,10 +441,11 @@ fn history_survives_the_process_and_is_replayed_by_load_only() {
     let place = |session: &str| json!({"sessionId": session, "cwd": "/", "mcpServers": []});
     let resume = agent.request("session/resume", place(&session));
     let (result, before) = agent.answer(resume);
-    assert_eq!((result, before), (Ok(json!({})), vec![]));
+    let options = |result: &Value| result["configOptions"].is_array() && result.as_object().unwrap().len() == 1;
+    assert!(options(&result.unwrap()) && before.is_empty(), "a resume replays nothing: {before:?}");
     let load = agent.request("session/load", place(&session));
     let (result, before) = agent.answer(load);
-    assert_eq!(result, Ok(json!({})));
+    assert!(options(&result.unwrap()));
     let updates: Vec<Value> = before.into_iter().map(|mut m| m["params"]["update"].take()).collect();
     assert_eq!(
         kinds(&updates),
