@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fields;
-use crate::record::{Record, RecordType, Session, TurnEnd};
+use crate::options::OptionValue;
+use crate::record::{OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
 /// So many options of a session are told, and so much of a text.
@@ -111,6 +112,8 @@ pub enum Report {
     Session(Box<Session>),
     /// An update of this kind, as it is shown.
     Update(&'static str, Map<String, Value>),
+    /// An option was set, or could not be.
+    Set(Box<OptionSet>),
     /// Tokens of a turn.
     Tokens(Value),
 }
@@ -128,6 +131,7 @@ impl Report {
                 let kind = kinds.into_iter().find(|kind| record.k.as_deref() == Some(kind))?;
                 Some(Self::Update(kind, fields::of(kind, &surrogates::parse(text()).ok()?)))
             }
+            RecordType::OptionSet => Some(Self::Set(Box::new(surrogates::parse(text()).ok()?))),
             RecordType::TurnEnd => match surrogates::parse(text()).ok()? {
                 TurnEnd::Answered { usage, meta, .. } => {
                     fields::usage_of_turn(usage.as_ref(), meta.as_ref()).map(Self::Tokens)
@@ -149,6 +153,7 @@ impl Details {
             }
             Report::Session(session) => self.opened(&session),
             Report::Update(kind, fields) => self.updated(kind, &fields),
+            Report::Set(set) => self.set(&set),
             Report::Tokens(tokens) => self.session.tokens = Some(tokens),
         }
     }
@@ -167,11 +172,31 @@ impl Details {
         }
         self.session_id = Some(session.session_id.clone());
         let Some(opened) = session.opened.as_deref().map(value) else { return };
-        // What came as an update before the answer is newer than the answer, or the same.
-        self.mode = self.mode.take().or_else(|| short(&opened["modes"]["currentModeId"]));
-        self.model = self.model.take().or_else(|| short(&opened["models"]["currentModelId"]));
+        // What came as an update before the answer, or was set before its record, is newer than the answer, or the same.
+        let (mode, model) = (self.mode.take(), self.model.take());
+        self.mode = short(&opened["modes"]["currentModeId"]);
+        self.model = short(&opened["models"]["currentModelId"]);
         if self.config_options.is_none() {
             self.options(&opened["configOptions"]);
+        }
+        (self.mode, self.model) = (mode.or(self.mode.take()), model.or(self.model.take()));
+    }
+
+    /// What is set now, after an option was set: not every agent says so in an update.
+    fn set(&mut self, set: &OptionSet) {
+        if let Some(result) = set.result.as_deref() {
+            self.options(&surrogates::parse::<Value>(result.get()).unwrap_or(Value::Null)["configOptions"]);
+        }
+        let now = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(MOST_CHARS).collect());
+        self.mode = now(&set.current.mode).or(self.mode.take());
+        self.model = now(&set.current.model).or(self.model.take());
+        for option in self.config_options.iter_mut().flatten() {
+            if let Some(value) = set.current.config_options.get(&option.id) {
+                option.current_value = match value {
+                    OptionValue::Flag(flag) => (*flag).into(),
+                    OptionValue::Text(text) => now(&Some(text.clone())).into(),
+                };
+            }
         }
     }
 
