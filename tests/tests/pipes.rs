@@ -101,27 +101,6 @@ fn a_pipe_in_the_place_of_a_workers_lock_is_told_and_nobody_waits() {
 }
 
 #[test]
-fn while_nobody_can_tell_whether_an_agent_lives_it_is_neither_given_up_nor_passed_over() {
-    let (sandbox, worker) = Sandbox::with_worker();
-    let runtime = sandbox.show(&worker)["runtimePid"].clone();
-    let lock = sandbox.state_dir().join(format!("runtimes/{worker}/lock"));
-    let aside = sandbox.file("aside");
-    sandbox.kill_daemon();
-    fs::rename(&lock, &aside).unwrap();
-    let path = pipe(&sandbox, &format!("runtimes/{worker}/lock"));
-    let set = sandbox.run(&["worker", "set", "--worker-id", &worker, "--mode", "bold"]);
-    let error = set.any_error();
-    assert!(error["message"].as_str().unwrap().contains("is not a regular file"), "{error}");
-    fs::remove_file(path).unwrap();
-    fs::rename(aside, lock).unwrap();
-    assert_eq!(sandbox.send(&worker, "!options")["assistantText"], "mode=careful model=small verbose=false");
-    assert_eq!(sandbox.show(&worker)["runtimePid"], runtime);
-    let events = sandbox.events(&worker);
-    assert!(events.iter().all(|event| event["type"] != "worker.lost"), "{events:?}");
-    sandbox.finish();
-}
-
-#[test]
 fn a_pipe_in_the_place_of_a_workers_log_costs_the_log_alone() {
     let (sandbox, worker) = without_runtime();
     let path = pipe(&sandbox, &format!("runtimes/{worker}.log"));
