@@ -15,6 +15,8 @@ use crate::write::{self, Replace};
 
 /// The folder in the state dir.
 pub const FOLDER: &str = "launchers";
+/// An agent that says more of itself gets no note: all notes are read to list the launchers.
+const MOST_BYTES: usize = 1024 * 1024;
 /// A longer name of a launcher gets no file.
 const MOST_NAME_BYTES: usize = 100;
 
@@ -50,20 +52,24 @@ pub fn read(state_dir: &Path, name: &str, launcher: &Launcher) -> Option<Value> 
 /// Notes it, readable by its owner alone. The state dir must exist.
 ///
 /// # Errors
-/// The system's; `InvalidFilename` for a name that no file can have.
+/// The system's; `InvalidFilename` for a name that no file can have; `FileTooLarge`.
 pub fn write(state_dir: &Path, name: &str, launcher: &Launcher, handshake: &Value) -> io::Result<()> {
     let path = path(state_dir, name).ok_or(io::ErrorKind::InvalidFilename)?;
-    match DirBuilder::new().mode(0o700).create(state_dir.join(FOLDER)) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
     let note = json!({
         "schemaVersion": "v1",
         "command": launcher.command,
         "args": launcher.args,
         "handshake": handshake,
     });
-    write::atomically(&path, format!("{note}\n").as_bytes(), 0o600, Replace::Yes)
+    let text = format!("{note}\n");
+    if text.len() > MOST_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    match DirBuilder::new().mode(0o700).create(state_dir.join(FOLDER)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    write::atomically(&path, text.as_bytes(), 0o600, Replace::Yes)
 }
 
 /// Forgets it: something has changed that it depends on.
@@ -92,6 +98,8 @@ mod tests {
         let path = path(dir.path(), "one").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(dir.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
+        let error = write(dir.path(), "one", &launcher, &json!("x".repeat(MOST_BYTES))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         let other = Launcher { args: vec!["--x".to_owned()], ..launcher.clone() };
         assert_eq!(read(dir.path(), "one", &other), None);
         fs::write(&path, "{").unwrap();

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::fields;
+use crate::options::OptionValue;
 use crate::record::{OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
@@ -171,11 +172,31 @@ impl Details {
         }
         self.session_id = Some(session.session_id.clone());
         let Some(opened) = session.opened.as_deref().map(value) else { return };
-        // What came as an update before the answer is newer than the answer, or the same.
-        self.mode = self.mode.take().or_else(|| short(&opened["modes"]["currentModeId"]));
-        self.model = self.model.take().or_else(|| short(&opened["models"]["currentModelId"]));
+        // What came as an update before the answer, or was set before its record, is newer than the answer, or the same.
+        let (mode, model) = (self.mode.take(), self.model.take());
+        self.mode = short(&opened["modes"]["currentModeId"]);
+        self.model = short(&opened["models"]["currentModelId"]);
         if self.config_options.is_none() {
             self.options(&opened["configOptions"]);
+        }
+        (self.mode, self.model) = (mode.or(self.mode.take()), model.or(self.model.take()));
+    }
+
+    /// What is set now, after an option was set: not every agent says so in an update.
+    fn set(&mut self, set: &OptionSet) {
+        if let Some(result) = set.result.as_deref() {
+            self.options(&surrogates::parse::<Value>(result.get()).unwrap_or(Value::Null)["configOptions"]);
+        }
+        let now = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(MOST_CHARS).collect());
+        self.mode = now(&set.current.mode).or(self.mode.take());
+        self.model = now(&set.current.model).or(self.model.take());
+        for option in self.config_options.iter_mut().flatten() {
+            if let Some(value) = set.current.config_options.get(&option.id) {
+                option.current_value = match value {
+                    OptionValue::Flag(flag) => (*flag).into(),
+                    OptionValue::Text(text) => now(&Some(text.clone())).into(),
+                };
+            }
         }
     }
 
@@ -195,16 +216,6 @@ impl Details {
             "session_info" => self.session.title = short(field("title")).or(self.session.title.take()),
             _ => {}
         }
-    }
-
-    fn set(&mut self, set: &OptionSet) {
-        if let Some(result) = set.result.as_deref().and_then(|raw| surrogates::parse::<Value>(raw.get()).ok())
-        {
-            self.options(&result["configOptions"]);
-        }
-        let cut = |text: &String| text.chars().take(MOST_CHARS).collect();
-        self.mode = set.current.mode.as_ref().map(cut).or(self.mode.take());
-        self.model = set.current.model.as_ref().map(cut).or(self.model.take());
     }
 
     /// All options: an agent always reports the whole list.

@@ -19,12 +19,42 @@ impl McpServers {
     /// Their names.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.0.iter().map(|server| server["name"].as_str().unwrap_or_default().to_owned()).collect()
+        self.0.iter().map(|server| name(server).to_owned()).collect()
     }
+
+    /// Those with these names, in their order; `None` if one is missing.
+    #[must_use]
+    pub fn named(&self, names: &[String]) -> Option<Self> {
+        let one = |wanted: &String| self.0.iter().find(|server| name(server) == wanted).cloned();
+        names.iter().map(one).collect::<Option<_>>().map(Self)
+    }
+}
+
+fn name(server: &Value) -> &str {
+    server["name"].as_str().unwrap_or_default()
 }
 
 impl std::fmt::Debug for McpServers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.names())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn servers_are_found_by_their_names_or_not_at_all() {
+        let servers = McpServers(vec![json!({"name": "a"}), json!({"name": "b"}), json!(7)]);
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            servers.named(&names).map(|servers| servers.names())
+        };
+        assert_eq!(named(&["b", "a"]).unwrap(), ["b", "a"]);
+        assert_eq!(named(&[]).unwrap(), Vec::<String>::new());
+        assert_eq!(named(&["a", "c"]), None);
     }
 }

@@ -441,7 +441,8 @@ fn history_survives_the_process_and_is_replayed_by_load_only() {
     let place = |session: &str| json!({"sessionId": session, "cwd": "/", "mcpServers": []});
     let resume = agent.request("session/resume", place(&session));
     let (result, before) = agent.answer(resume);
-    let options = |result: &Value| result["configOptions"].is_array() && result.as_object().unwrap().len() == 1;
+    let options =
+        |result: &Value| result["configOptions"].is_array() && result.as_object().unwrap().len() == 1;
     assert!(options(&result.unwrap()) && before.is_empty(), "a resume replays nothing: {before:?}");
     let load = agent.request("session/load", place(&session));
     let (result, before) = agent.answer(load);

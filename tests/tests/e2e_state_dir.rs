@@ -273,3 +273,28 @@ fn a_state_dir_that_becomes_read_only_under_a_running_daemon_loses_nothing() {
         goes_on(sandbox, &worker);
     });
 }
+
+#[test]
+fn while_nobody_can_tell_whether_an_agent_lives_it_is_neither_given_up_nor_passed_over() {
+    let (mut sandbox, worker) = Sandbox::with_worker();
+    let runtime = sandbox.show(&worker)["runtimePid"].clone();
+    sandbox.kill_daemon();
+    let closed = sandbox.file("closed");
+    fs::write(&closed, "").unwrap();
+    let rule = format!("op=open;path=*/runtimes/*/lock;errno=EACCES;while={}", closed.display());
+    let faults = Faults::arm(&mut sandbox, &[rule]);
+    let set = sandbox.run(&["worker", "set", "--worker-id", &worker, "--mode", "bold"]);
+    let error = set.error("STORAGE_ERROR");
+    assert_eq!((&error["retryable"], &error["details"]["workerId"]), (&true.into(), &worker.as_str().into()));
+    fs::remove_file(closed).unwrap();
+    faults.disarm(&mut sandbox);
+    wait_until("the daemon to look again", Duration::from_secs(20), || {
+        let set = sandbox.run(&["worker", "set", "--worker-id", &worker, "--set", "verbose=true"]);
+        set.status.success().then_some(())
+    });
+    assert_eq!(sandbox.send(&worker, "!options")["assistantText"], "mode=careful model=small verbose=true");
+    assert_eq!(sandbox.show(&worker)["runtimePid"], runtime);
+    let events = sandbox.events(&worker);
+    assert!(events.iter().all(|event| event["type"] != "worker.lost"), "{events:?}");
+    sandbox.finish();
+}

@@ -69,6 +69,34 @@ fn the_session_says_which_mode_and_model_it_has_and_updates_change_them() {
     assert_eq!(values, [json!("fast"), json!("ask"), json!(true), json!(null)]);
 }
 
+/// An option that the runtime has set; `result` is the agent's answer.
+fn set(details: &mut Details, choice: Value, current: Value, result: Value) {
+    let body = json!({"choice": choice, "last": true, "result": result, "current": current});
+    take(details, RecordType::OptionSet, None, &body);
+}
+
+#[test]
+fn what_was_set_counts_whether_or_not_the_agent_says_so_in_an_update() {
+    let mut details = Details::default();
+    started(&mut details);
+    // Before the session is ready, by an agent that answers with nothing.
+    let current = json!({"mode": "plan", "model": null, "configOptions": {}});
+    set(&mut details, json!({"option": "mode", "value": "plan"}), current, json!({}));
+    let modes = json!({"currentModeId": "default", "availableModes": []});
+    session(&mut details, "s", json!({"modes": modes, "configOptions": options("slow")}));
+    assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("plan"), Some("slow")));
+    // By one that answers with all options, and by one whose answer was too long to be kept.
+    let current =
+        |model: &str, fast: bool| json!({"model": model, "configOptions": {"fast": fast, "m": model}});
+    let choice = json!({"option": "configOption", "configId": "fast", "value": false});
+    set(&mut details, choice.clone(), current("quick", true), json!({"configOptions": options("quick")}));
+    assert_eq!(details.model.as_deref(), Some("quick"));
+    let body = json!({"choice": choice, "last": true, "current": current("quick", false)});
+    take(&mut details, RecordType::OptionSet, None, &body);
+    let fast = details.config_options.iter().flatten().find(|option| option.id == "fast").unwrap();
+    assert_eq!((fast.current_value.clone(), details.model.as_deref()), (json!(false), Some("quick")));
+}
+
 #[test]
 fn what_came_before_the_session_is_not_overwritten_by_it() {
     let mut details = Details::default();

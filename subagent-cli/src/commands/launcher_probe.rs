@@ -85,10 +85,12 @@ fn note(agent: &Agent<'_>, told: &Value, context: &Context) {
 
 /// The lines about a handshake.
 fn shown(told: &Value) -> Vec<String> {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    // What an agent calls itself must not look like another line.
+    let plain = |text: &str| text.replace(char::is_control, " ");
+    let word = |value: &Value| value.as_str().map(plain).unwrap_or_default();
     let ids = |value: &Value| {
         let ids = value.as_array().into_iter().flatten().filter_map(|entry| entry["id"].as_str());
-        ids.collect::<Vec<_>>().join(", ")
+        ids.map(plain).collect::<Vec<_>>().join(", ")
     };
     let phases = told["phases"].as_array().into_iter().flatten();
     let phases: Vec<_> =
@@ -110,4 +112,21 @@ fn shown(told: &Value) -> Vec<String> {
         lines.push(format!("recommendedCommand: {command}"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_calls_itself_stays_on_its_line() {
+        let told = json!({
+            "agent": {"name": "a\nhandshake: ok", "version": "\u{1b}[2J"}, "authMethods": [{"id": "x\ny"}],
+            "error": {"code": "AUTH_REQUIRED"},
+        });
+        let lines = shown(&told);
+        assert_eq!(lines[..2], ["handshake: AUTH_REQUIRED", "agent: a handshake: ok  [2J"]);
+        assert!(lines.contains(&"authMethods: x y".to_owned()), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
+    }
 }

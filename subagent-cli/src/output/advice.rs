@@ -15,6 +15,9 @@ pub fn hint(failure: &Failure) -> Option<&str> {
             "WORKER_BUSY" if failure.details.contains_key("pendingRequestId") => {
                 "answer what it asks with `subagent approve` or `subagent answer`, or end its turn with `subagent cancel`"
             }
+            "WORKER_BUSY" if said("state") == Some("starting") => {
+                "wait until its agent is ready, then repeat the command"
+            }
             "WORKER_BUSY" => "wait for the end of its turn with `subagent wait`, or end it with `subagent cancel`",
             "WORKER_NOT_RUNNING" => "nothing has to be canceled; look at what the worker did",
             "WORKER_STOPPED" => "start another worker; it can go on from what this one did",
@@ -55,6 +58,24 @@ pub fn command(failure: &Failure) -> Option<String> {
     }
 }
 
+/// What there is to choose from: values of an option, ways to log in, servers.
+#[must_use]
+pub fn choices(failure: &Failure) -> Option<String> {
+    /// The rest is in `--json`.
+    const MOST: usize = 50;
+    let list =
+        ["available", "authMethods"].into_iter().find_map(|key| failure.details.get(key)?.as_array())?;
+    let word = |entry: &Value| Some(one_line(entry.as_str().or_else(|| entry["id"].as_str())?));
+    let mut words: Vec<String> = list.iter().filter_map(word).take(MOST).collect();
+    if words.is_empty() {
+        return None;
+    }
+    if words.len() < list.len() {
+        words.push("...".to_owned());
+    }
+    Some(words.join(", "))
+}
+
 /// The last lines that an agent wrote to its standard error before it failed, without what would act on a terminal.
 #[must_use]
 pub fn last_words(failure: &Failure) -> Vec<String> {
@@ -87,9 +108,23 @@ mod tests {
         assert_eq!((hint(&said), command(&said).as_deref()), (Some("do"), Some("type")));
         let busy = Failure::new(Code::WorkerBusy, "m");
         assert!(hint(&busy).unwrap().starts_with("wait for"));
+        assert!(hint(&busy.clone().with("state", "starting")).unwrap().starts_with("wait until"));
         assert!(hint(&busy.with("pendingRequestId", "ap_1")).unwrap().starts_with("answer"));
         let gave_up = Failure::new(Code::WaitTimeout, "m").with("diagnosis", "wait on");
         assert_eq!((hint(&gave_up), command(&gave_up)), (Some("wait on"), None));
+    }
+
+    #[test]
+    fn what_there_is_to_choose_from_is_told() {
+        let failure = Failure::new(Code::OptionNotAvailable, "m");
+        assert_eq!(choices(&failure), None);
+        assert_eq!(choices(&failure.clone().with("available", json!([]))), None);
+        let values = failure.clone().with("available", json!(["ask", "a\nb"]));
+        assert_eq!(choices(&values).as_deref(), Some("ask, a b"));
+        let methods = failure.clone().with("authMethods", json!([{"id": "key"}, {"name": "no id"}]));
+        assert_eq!(choices(&methods).as_deref(), Some("key, ..."));
+        let many = failure.with("available", json!(vec!["x"; 51]));
+        assert!(choices(&many).unwrap().ends_with("x, ..."));
     }
 
     #[test]

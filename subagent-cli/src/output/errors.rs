@@ -27,6 +27,9 @@ pub fn text(failure: &Failure) -> String {
     if let Some(command) = advice::command(failure) {
         text.push_str(&format!("\nTry: {command}"));
     }
+    if let Some(choices) = advice::choices(failure) {
+        text.push_str(&format!("\nAvailable: {choices}"));
+    }
     for line in advice::last_words(failure) {
         text.push_str(&format!("\nAgent: {line}"));
     }

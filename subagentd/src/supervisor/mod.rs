@@ -23,6 +23,7 @@ mod memory;
 mod options;
 mod orders;
 mod ownership;
+mod places;
 mod process;
 mod program;
 mod questions;

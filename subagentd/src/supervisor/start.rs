@@ -11,7 +11,7 @@ use super::environment::Kept;
 use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
-use super::{Caller, Supervisor, controllers, entropy, environment, locks, options, program, strays};
+use super::{Caller, Supervisor, controllers, entropy, environment, locks, options, places, program, strays};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -216,13 +216,8 @@ impl Supervisor {
 
 fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
-    for directory in &request.additional_directories {
-        if !directory.is_absolute() || !directory.is_dir() {
-            let message = format!("{} is no folder that is there, by its absolute path", directory.display());
-            let shown = directory.display().to_string();
-            return Err(Error::new(Code::InvalidArgument, message).with("additionalDirectory", shown));
-        }
-    }
+    places::check_servers(&request.mcp_servers)?;
+    places::check_folders(&request.additional_directories)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;

@@ -15,7 +15,7 @@ use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::timeouts;
 use super::worker::Handle;
-use super::{Caller, Supervisor, attachments, depth, entropy, views};
+use super::{Caller, Supervisor, attachments, depth, entropy, places, views};
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
@@ -36,6 +36,7 @@ impl Supervisor {
     pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
         // A repetition may come with it or without.
         let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        places::check_servers(&mcp_servers)?;
         let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
         let row = self.row(worker).await?;
         if request.simulate.is_none()

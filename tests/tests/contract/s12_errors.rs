@@ -22,10 +22,6 @@ const NOT_HERE: &[(Code, &str)] = &[
     ),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
-    (
-        Code::StorageFull,
-        "a turn's error on a small disk, where it may be told in other ways too: e2e_bad_input.rs",
-    ),
 ];
 
 /// Codes of the contract that this version does not have.

@@ -37,6 +37,8 @@ fn a_worker_is_starting_until_its_agent_has_a_session() {
     let worker = item["workerId"].as_str().unwrap();
     let busy = sandbox.sending(worker, "x").run().error("WORKER_BUSY");
     assert_eq!(busy["details"]["state"], "starting");
+    let busy = sandbox.run(&["worker", "set", "--worker-id", worker, "--mode", "bold"]).error("WORKER_BUSY");
+    assert!(busy["details"]["recommendedAction"].as_str().unwrap().starts_with("wait until"), "{busy}");
     sandbox.run(&["cancel", "--worker-id", worker]).error("WORKER_NOT_RUNNING");
     assert_eq!(start.output().data_of("worker.started")["state"], "idle");
     sandbox.finish();

@@ -15,6 +15,9 @@ pub fn failure(failure: &Failure, terminal: Terminal) -> String {
     if let Some(command) = advice::command(failure) {
         page.text(Style::Attention, "Try:  ").word(Style::Strong, &command).end();
     }
+    if let Some(choices) = advice::choices(failure) {
+        page.text(Style::Attention, "Available: ").word(Style::Plain, &choices).end();
+    }
     for line in advice::last_words(failure) {
         page.text(Style::Attention, "Agent: ").word(Style::Plain, &line).end();
     }

@@ -210,7 +210,8 @@ impl Actor {
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
-                    Some(Message::Order(order)) if refuse => self.refuse(*order),
+                    Some(Message::Order(order)) if refuse => self.refuse(order.reply),
+                    Some(Message::Set(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Revive { reply, .. }) if refuse => {
                         let _ = reply.send(Demand::Needless);
                     }

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use subagent_protocol::Error;
+use subagent_protocol::{Error, Result};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::order::Order;
 
 /// What has failed for so long is told; what is shorter is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,13 +34,13 @@ impl Actor {
     }
 
     /// Says why nothing was done.
-    pub(super) fn refuse(&self, order: Order) {
+    pub(super) fn refuse<T>(&self, reply: oneshot::Sender<Result<T>>) {
         let Some(Blocked { error, .. }) = &self.blocked else { return };
         let mut error = error.clone().with("workerId", self.worker_id.as_str()).retryable();
         if !error.details.contains_key("recommendedAction") {
             error = error.recommend("look at `subagent doctor`; the daemon tries again every second");
         }
         // Whoever asked may have gone.
-        let _ = order.reply.send(Err(error));
+        let _ = reply.send(Err(error));
     }
 }

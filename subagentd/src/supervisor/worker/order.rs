@@ -59,10 +59,10 @@ impl Actor {
             _ => None,
         };
         let given = match (&lacking, environment) {
-            // Without its servers the agent would not be what was started.
-            (Some(_), Some(kept)) if kept.mcp_servers.names() == self.spec.mcp_servers => {
-                Some((self.spec.with_environment(&kept.variables), kept))
-            }
+            // Without its servers, or with others, the agent would not be what was started.
+            (Some(_), Some(Kept { variables, mcp_servers })) => mcp_servers
+                .named(&self.spec.mcp_servers)
+                .map(|mcp_servers| (self.spec.with_environment(&variables), Kept { variables, mcp_servers })),
             _ => None,
         };
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
@@ -83,7 +83,10 @@ impl Actor {
                     match (given, lacking) {
                         (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
                         (None, Some(required)) if servers.is_empty() => return Err(required),
-                        (None, Some(required)) => return Err(required.with("mcpServers", servers)),
+                        (None, Some(required)) => {
+                            let advice = "put these MCP servers into the config and send a message or restart the worker from the right shell, or start a new one";
+                            return Err(required.with("mcpServers", servers).recommend(advice));
+                        }
                         (None, None) => {}
                     }
                     added = tx.store_facts(id, &step.facts, None, now)?;

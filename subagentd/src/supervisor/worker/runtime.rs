@@ -382,7 +382,8 @@ impl Actor {
         if due(self.retry) {
             self.retry = None;
             match &self.runtime {
-                None if self.may_live => self.gone().await,
+                None if self.may_live && self.settled => self.gone().await,
+                // Whether one lives could not be looked at.
                 None => self.recover().await,
                 Some(_) => {
                     self.ingest_or_retry(Goal::Some).await;

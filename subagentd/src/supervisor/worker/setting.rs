@@ -16,6 +16,8 @@ use crate::supervisor::spec::Spec;
 
 /// What a runtime says in its hello that can set options.
 const CAPABILITY: &str = "options";
+/// What to do about an agent that is not ready.
+const WHEN_READY: &str = "wait until its agent is ready, then repeat the command";
 
 /// Somebody chooses options.
 pub(in crate::supervisor) struct SetOrder {
@@ -128,7 +130,8 @@ impl Actor {
                 let message = "the worker's agent is being started; try again when it is ready";
                 Err(Error::new(Code::WorkerBusy, message)
                     .retryable()
-                    .with("state", self.worker.public_state().as_str()))
+                    .with("state", self.worker.public_state().as_str())
+                    .recommend(WHEN_READY))
             }
             Link::Ready | Link::Adopted => match &self.runtime {
                 Some(runtime) if !runtime.listens() => {
@@ -215,7 +218,7 @@ impl Actor {
         let error = match refusal {
             Refusal::NotReady | Refusal::TooMany => {
                 let message = "the worker's agent is being started, or too many options wait for it already";
-                Error::new(Code::WorkerBusy, message).retryable()
+                Error::new(Code::WorkerBusy, message).retryable().recommend(WHEN_READY)
             }
             Refusal::StorageFull => {
                 Error::new(Code::StorageFull, "the worker's journal cannot be written: the disk is full")

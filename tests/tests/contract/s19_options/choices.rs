@@ -89,6 +89,23 @@ fn a_living_agent_is_told_at_once_and_its_successors_too() {
 }
 
 #[test]
+fn what_is_set_is_what_is_shown() {
+    // The demo agent says it in its answer alone.
+    let (sandbox, worker) = Sandbox::with_worker();
+    let shown = |worker: &str| {
+        let agent = sandbox.show(worker)["agent"].clone();
+        let verbose = agent["configOptions"][2]["currentValue"].clone();
+        (agent["mode"].clone(), agent["model"].clone(), verbose)
+    };
+    set(&sandbox, &worker, &["--mode", "bold", "--set", "verbose=true"]);
+    assert_eq!(shown(&worker), (json!("bold"), json!("small"), json!(true)));
+    let flags = ["worker", "start", "--launcher", "demo", "--model", "large"];
+    let other = sandbox.run(&flags).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    assert_eq!(shown(&other), (json!("careful"), json!("large"), json!(false)));
+    sandbox.finish();
+}
+
+#[test]
 fn options_are_set_while_a_turn_is_open() {
     let sandbox = offering("config", |agent| agent);
     let worker = started(&sandbox, &[]);

@@ -86,6 +86,49 @@ fn what_an_agent_cannot_use_fails_its_start() {
     sandbox.finish();
 }
 
+/// Removes what is kept of the agents' environments, as a reboot does.
+fn forget_environments(sandbox: &Sandbox) {
+    for entry in fs::read_dir(sandbox.file("run/subagent")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "env") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn after_a_reboot_a_worker_gets_its_servers_again_and_no_others() {
+    let mut sandbox = taking("nothing");
+    let worker = start(&sandbox, &[]);
+    sandbox.kill(&sandbox.runtime(&worker));
+    let kept = json!({"one": {"command": "sh", "args": ["-c", "x"]}, "two": {"command": "none"}});
+    for (servers, lost) in [(json!({"one": kept["one"]}), true), (kept, false)] {
+        forget_environments(&sandbox);
+        // The config has one more than there was when the worker was started.
+        let mut servers = servers;
+        servers["added"] = json!({"command": "sh"});
+        let state = sandbox.file_name("sdk-sessions");
+        let agent = sandbox.test_agent("sdk-agent", &["--state", &state]).key("mcpServers", servers);
+        sandbox.launcher("sdk", agent);
+        let sent = sandbox.sending(&worker, "place").run();
+        if lost {
+            let error = sent.error("ENV_REQUIRED");
+            assert_eq!(error["details"]["mcpServers"], json!(["one", "two"]));
+            assert!(
+                error["details"]["recommendedAction"].as_str().unwrap().contains("MCP servers"),
+                "{error}"
+            );
+        } else {
+            let text = sent.data_of("turn.waited")["assistantText"].as_str().unwrap().to_owned();
+            assert!(
+                text.contains("sh [\"-c\", \"x\"]") && text.contains("two") && !text.contains("added"),
+                "{text}"
+            );
+        }
+    }
+    sandbox.finish();
+}
+
 #[test]
 fn bad_servers_and_folders_are_told_before_anything_is_started() {
     let sandbox = taking("nothing");
