@@ -3,10 +3,11 @@
 //! Pure. Must not guess: what an agent does not report stays unknown. Every text and list is cut to a bound.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::fields;
-use crate::record::{Record, RecordType, Session, TurnEnd};
+use crate::record::{OptionSet, Record, RecordType, Session, TurnEnd};
 use crate::surrogates;
 
 /// So many options of a session are told, and so much of a text.
@@ -111,6 +112,8 @@ pub enum Report {
     Session(Box<Session>),
     /// An update of this kind, as it is shown.
     Update(&'static str, Map<String, Value>),
+    /// An option of it was set, or could not be.
+    Option(Box<OptionSet>),
     /// Tokens of a turn.
     Tokens(Value),
 }
@@ -128,6 +131,7 @@ impl Report {
                 let kind = kinds.into_iter().find(|kind| record.k.as_deref() == Some(kind))?;
                 Some(Self::Update(kind, fields::of(kind, &surrogates::parse(text()).ok()?)))
             }
+            RecordType::OptionSet => Some(Self::Option(Box::new(surrogates::parse(text()).ok()?))),
             RecordType::TurnEnd => match surrogates::parse(text()).ok()? {
                 TurnEnd::Answered { usage, meta, .. } => {
                     fields::usage_of_turn(usage.as_ref(), meta.as_ref()).map(Self::Tokens)
@@ -149,13 +153,12 @@ impl Details {
             }
             Report::Session(session) => self.opened(&session),
             Report::Update(kind, fields) => self.updated(kind, &fields),
+            Report::Option(set) => self.set(*set),
             Report::Tokens(tokens) => self.session.tokens = Some(tokens),
         }
     }
 
     fn opened(&mut self, session: &Session) {
-        let value =
-            |raw: &serde_json::value::RawValue| surrogates::parse::<Value>(raw.get()).unwrap_or(Value::Null);
         let info = &mut value(&session.agent)["agentInfo"];
         self.name = short(&info["name"]);
         self.version = short(&info["version"]);
@@ -167,12 +170,26 @@ impl Details {
         }
         self.session_id = Some(session.session_id.clone());
         let Some(opened) = session.opened.as_deref().map(value) else { return };
-        // What came as an update before the answer is newer than the answer, or the same.
-        self.mode = self.mode.take().or_else(|| short(&opened["modes"]["currentModeId"]));
-        self.model = self.model.take().or_else(|| short(&opened["models"]["currentModelId"]));
-        if self.config_options.is_none() {
-            self.options(&opened["configOptions"]);
+        // What came before this, as an update or with an option that was set, is newer than the answer, or the same.
+        let (mode, model) = (self.mode.take(), self.model.take());
+        self.mode = short(&opened["modes"]["currentModeId"]);
+        self.model = short(&opened["models"]["currentModelId"]);
+        match self.config_options.take() {
+            None => self.options(&opened["configOptions"]),
+            newer => self.config_options = newer,
         }
+        self.mode = mode.or(self.mode.take());
+        self.model = model.or(self.model.take());
+    }
+
+    /// The answer to a request that sets an option need not be followed by an update.
+    fn set(&mut self, set: OptionSet) {
+        if let Some(result) = &set.result {
+            self.options(&value(result)["configOptions"]);
+        }
+        let cut = |text: Option<String>| text.and_then(|text| short(&Value::String(text)));
+        self.mode = cut(set.current.mode).or(self.mode.take());
+        self.model = cut(set.current.model).or(self.model.take());
     }
 
     fn updated(&mut self, kind: &str, fields: &Map<String, Value>) {
@@ -221,6 +238,10 @@ fn config_option(option: &Value) -> Option<ConfigOption> {
             _ => short(current).map_or(Value::Null, Value::String),
         },
     })
+}
+
+fn value(raw: &RawValue) -> Value {
+    surrogates::parse(raw.get()).unwrap_or(Value::Null)
 }
 
 fn short(text: &Value) -> Option<String> {
