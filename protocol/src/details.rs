@@ -3,6 +3,7 @@
 //! Pure. Must not guess: what an agent does not report stays unknown. Every text and list is cut to a bound.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::fields;
@@ -159,8 +160,6 @@ impl Details {
     }
 
     fn opened(&mut self, session: &Session) {
-        let value =
-            |raw: &serde_json::value::RawValue| surrogates::parse::<Value>(raw.get()).unwrap_or(Value::Null);
         let info = &mut value(&session.agent)["agentInfo"];
         self.name = short(&info["name"]);
         self.version = short(&info["version"]);
@@ -246,6 +245,10 @@ fn config_option(option: &Value) -> Option<ConfigOption> {
             _ => short(current).map_or(Value::Null, Value::String),
         },
     })
+}
+
+fn value(raw: &RawValue) -> Value {
+    surrogates::parse(raw.get()).unwrap_or(Value::Null)
 }
 
 fn short(text: &Value) -> Option<String> {

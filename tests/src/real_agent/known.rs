@@ -4,7 +4,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a setup may refer to.
 pub(super) struct Places {
@@ -15,8 +15,6 @@ pub(super) struct Places {
     pub home: PathBuf,
     /// The address of the model server.
     pub models: String,
-    /// An MCP server for the agent.
-    pub mcp: Option<PathBuf>,
 }
 
 impl Places {
@@ -30,19 +28,17 @@ impl Places {
     fn script(&self, name: &str) -> String {
         text(&self.packages[0].join(name))
     }
-
-    fn mcp(&self) -> Option<String> {
-        self.mcp.as_deref().map(text)
-    }
 }
 
-/// How an agent is started.
+/// How an agent is started, and what it can be switched to.
 pub(super) struct Setup {
     pub command: PathBuf,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
     /// Files below its HOME.
     pub files: Vec<(&'static str, String)>,
+    pub mode: &'static str,
+    pub model: &'static str,
 }
 
 fn text(path: &Path) -> String {
@@ -81,8 +77,6 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
 }
 
 fn claude(at: &Places) -> Setup {
-    let servers =
-        at.mcp().map_or_else(|| json!({}), |command| json!({"echo": {"type": "stdio", "command": command}}));
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
@@ -95,12 +89,14 @@ fn claude(at: &Places) -> Setup {
             // Otherwise it tries for minutes, and says nothing.
             ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
         ]),
-        files: vec![(".claude.json", json!({"mcpServers": servers}).to_string())],
+        files: vec![],
+        mode: "plan",
+        model: "sonnet",
     }
 }
 
 fn codex(at: &Places) -> Setup {
-    let mut config = format!(
+    let config = format!(
         r#"model = "gpt-5.5"
 model_provider = "mock"
 check_for_update_on_startup = false
@@ -114,9 +110,6 @@ plugins = false
 "#,
         at.models
     );
-    if let Some(command) = at.mcp() {
-        config += &format!("[mcp_servers.echo]\ncommand = {}\n", Value::from(command));
-    }
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
@@ -128,15 +121,15 @@ plugins = false
             ("INITIAL_AGENT_MODE", "read-only".into()),
         ]),
         files: vec![(".codex/config.toml", config)],
+        mode: "workspace-write",
+        model: "gpt-5.6-sol",
     }
 }
 
 fn gemini(at: &Places) -> Setup {
-    let servers = at.mcp().map_or_else(|| json!({}), |command| json!({"echo": {"command": command}}));
     let settings = json!({
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true},
-        "mcpServers": servers,
     });
     Setup {
         command: at.node.join("node"),
@@ -151,14 +144,16 @@ fn gemini(at: &Places) -> Setup {
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".into()),
         ]),
         files: vec![(".gemini/settings.json", settings.to_string())],
+        mode: "autoEdit",
+        model: "gemini-2.5-pro",
     }
 }
 
 fn opencode(at: &Places) -> Setup {
-    let servers = at
-        .mcp()
-        .map_or_else(|| json!({}), |command| json!({"echo": {"type": "local", "command": [command]}}));
-    let model = json!({"name": "Mock", "limit": {"context": 200_000, "output": 8192}});
+    let model = |name: &str| {
+        let media = json!({"input": ["text", "image"], "output": ["text"]});
+        json!({"name": name, "attachment": true, "modalities": media, "limit": {"context": 200_000, "output": 8192}})
+    };
     let config = json!({
         "model": "mock/mock-model",
         "small_model": "mock/mock-model",
@@ -170,9 +165,8 @@ fn opencode(at: &Places) -> Setup {
             "npm": "@ai-sdk/openai-compatible",
             "name": "Mock",
             "options": {"baseURL": format!("{}/v1", at.models), "apiKey": "unused"},
-            "models": {"mock-model": model},
+            "models": {"mock-model": model("Mock"), "other-model": model("Other")},
         }},
-        "mcp": servers,
     });
     Setup {
         command: at.packages[0].join("bin/opencode"),
@@ -184,5 +178,7 @@ fn opencode(at: &Places) -> Setup {
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".into()),
         ]),
         files: vec![(".config/opencode/opencode.json", config.to_string())],
+        mode: "plan",
+        model: "mock/other-model",
     }
 }

@@ -44,6 +44,10 @@ pub struct RealAgent {
     pub gives_up: bool,
     /// Whether it can load a session only when the clock's minute is another one than at the session's start.
     pub loads_next_minute: bool,
+    /// A mode that it is not in by itself.
+    pub mode: &'static str,
+    /// A model that it does not take by itself, with the model server behind it all the same.
+    pub model: &'static str,
     home: TempDir,
 }
 
@@ -57,27 +61,21 @@ impl RealAgent {
         find_packages(name).inspect_err(|why| absent(name, why)).is_ok()
     }
 
-    /// The agent of this name, asking `models`, with the program `mcp` as an MCP server of the name `echo` in its own
-    /// configuration.
+    /// The agent of this name, asking `models`.
     ///
     /// # Panics
     /// When it is not installed, or no HOME can be made for it.
     #[must_use]
     #[allow(clippy::panic, reason = "a test's set-up: to go on would hide that nothing was tested")]
-    pub fn new(name: &'static str, models: &ModelServer, mcp: Option<&Path>) -> Self {
+    pub fn new(name: &'static str, models: &ModelServer) -> Self {
         let packages = find_packages(name).unwrap_or_else(|why| panic!("{name}: {why}"));
-        match Self::set_up(name, &packages, models, mcp) {
+        match Self::set_up(name, &packages, models) {
             Ok(agent) => agent,
             Err(error) => panic!("cannot make a HOME for {name}: {error}"),
         }
     }
 
-    fn set_up(
-        name: &'static str,
-        packages: &[(PathBuf, String)],
-        models: &ModelServer,
-        mcp: Option<&Path>,
-    ) -> io::Result<Self> {
+    fn set_up(name: &'static str, packages: &[(PathBuf, String)], models: &ModelServer) -> io::Result<Self> {
         let home = tempfile::Builder::new().prefix(&format!("{name}-home-")).tempdir()?;
         fs::create_dir(home.path().join("tmp"))?;
         let (node, agent) = packages.split_last().ok_or_else(|| io::Error::other("no packages"))?;
@@ -86,9 +84,8 @@ impl RealAgent {
             packages: agent.iter().map(|(folder, _)| folder.clone()).collect(),
             home: home.path().to_owned(),
             models: models.url(),
-            mcp: mcp.map(Path::to_owned),
         };
-        let Setup { command, args, env, files } = known::set_up(name, &places);
+        let Setup { command, args, env, files, mode, model } = known::set_up(name, &places);
         for (file, contents) in files {
             let file = home.path().join(file);
             fs::create_dir_all(file.parent().unwrap_or(home.path()))?;
@@ -104,7 +101,7 @@ impl RealAgent {
         all.extend(env);
         let version = version.join(" / ");
         let (gives_up, loads_next_minute) = (name == "claude", name == "gemini");
-        Ok(Self { name, version, command, args, env: all, gives_up, loads_next_minute, home })
+        Ok(Self { name, version, command, args, env: all, gives_up, loads_next_minute, mode, model, home })
     }
 
     /// The agent's HOME.

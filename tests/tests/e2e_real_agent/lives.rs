@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use subagent_tests::harness::wait_until;
 
-use super::world::{DEADLINE, World};
+use super::world::World;
 
 pub(crate) fn five_turns(world: &World) -> String {
     for turn in 1..=5 {
@@ -26,8 +26,7 @@ pub(crate) fn two_workers(world: &World) -> String {
         let end = world.next(accepted["workerId"].as_str().unwrap(), &accepted["acceptedEventId"]);
         assert_eq!(end["type"], "turn.completed", "{end}");
     }
-    let stop = ["worker", "stop", &other];
-    world.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
+    world.stop(&other);
     "yes".into()
 }
 
@@ -48,7 +47,7 @@ pub(crate) fn all_killed(world: &World) -> String {
     let sandbox = &world.sandbox;
     if world.agent.loads_next_minute {
         let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
-        let later = || (minute(SystemTime::now()) > minute(world.since)).then_some(());
+        let later = || (minute(SystemTime::now()) > minute(world.since.get())).then_some(());
         wait_until("a minute in which the session can be loaded", Duration::from_secs(61), later);
     }
     let session = sandbox.show(&world.worker)["sessionId"].clone();
@@ -65,4 +64,32 @@ pub(crate) fn all_killed(world: &World) -> String {
     let remembers = world.last_request("back again").contains("turn number 1");
     assert_eq!(remembers, !lost, "{restarted}");
     restarted["data"]["session"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn listed(world: &World) -> String {
+    let list = world.run(&["session", "list", "--launcher", world.agent.name, "--cwd", "."]);
+    if !list.status.success() {
+        list.error("AGENT_METHOD_UNSUPPORTED");
+        return "no".into();
+    }
+    let listed = list.data_of("session.listed");
+    let session = world.sandbox.show(&world.worker)["sessionId"].clone();
+    let found = listed["items"].as_array().unwrap().iter().find(|item| item["sessionId"] == session);
+    assert!(found.is_some(), "{session} is missing: {listed}");
+    "yes".into()
+}
+
+/// The session of the worker that [`two_workers`] has stopped, by another one.
+pub(crate) fn taken_up(world: &World) -> String {
+    let listed = world.run(&["worker", "list"]).data_of("worker.listed");
+    let stopped = listed["items"].as_array().unwrap().iter().find(|worker| worker["state"] == "stopped");
+    let session = stopped.unwrap()["sessionId"].as_str().unwrap();
+    let worker = world.start_with(&["--resume", session]);
+    world.say_to(&worker, "the next worker");
+    assert!(world.last_request("the next worker").contains("gate-two"), "it remembers nothing");
+    assert_eq!(world.sandbox.show(&worker)["sessionId"], session);
+    let events = world.sandbox.events(&worker);
+    world.stop(&worker);
+    let started = events.iter().find(|event| event["type"] == "worker.started").unwrap();
+    started["data"]["session"].as_str().unwrap().to_owned()
 }

@@ -3,11 +3,13 @@
 //!
 //! Every case runs with every agent. What no agent may do differently is asserted in the case; what they do differently
 //! is what the case returns, and is compared with the table in `docs/agents.md`. `UPDATE_AGENTS=1` writes the table
-//! anew. A further case is a function in `turns` or `lives` and a line in [`CASES`]; a further agent is known in
+//! anew. A further case is a function in one of the modules and a line in [`CASES`]; a further agent is known in
 //! `subagent_tests::real_agent`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
 
+mod choices;
+mod files;
 mod lives;
 mod table;
 mod turns;
@@ -25,7 +27,7 @@ const AT_ONCE: usize = 2;
 type Case = (&'static str, fn(&World) -> String);
 
 /// What is done with each agent; the cases of a part share a worker, one after another.
-const CASES: [(&str, &[Case]); 2] = [
+const CASES: [(&str, &[Case]); 3] = [
     (
         "lives",
         &[
@@ -33,6 +35,23 @@ const CASES: [(&str, &[Case]); 2] = [
             ("two workers at once", lives::two_workers),
             ("the daemon is killed in a turn", lives::daemon_killed),
             ("runtime and agent are killed", lives::all_killed),
+            ("`session list`", lives::listed),
+            ("`worker start --resume`", lives::taken_up),
+        ],
+    ),
+    (
+        "choices",
+        &[
+            ("`launcher probe --handshake`", choices::handshake),
+            ("told after a turn", choices::usage),
+            ("a text attached", files::text_attached),
+            ("an image attached", files::image_attached),
+            ("files through the client", files::through_client),
+            ("a file outside of the workspace", files::outside),
+            ("commands through the client", files::commands),
+            ("mode and model at the start", choices::at_start),
+            ("mode and model while it is idle", choices::idle),
+            ("a mode or model that there is not", choices::unknown),
         ],
     ),
     (
@@ -69,7 +88,7 @@ fn every_case_with_every_agent() {
         |(agent, (part, _))| format!("{agent}.{part}"),
         |(agent, (_, rows))| {
             let world = World::new(agent);
-            let cells: Vec<_> = rows.iter().map(|(row, case)| (*row, world.run(row, *case))).collect();
+            let cells: Vec<_> = rows.iter().map(|(row, case)| (*row, world.case(row, *case))).collect();
             world.finish();
             table::compare(agent, &cells);
         },

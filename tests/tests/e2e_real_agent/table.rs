@@ -95,7 +95,7 @@ fn each_launcher_in_the_document_works_and_sets_only_what_was_tried() {
         if !RealAgent::is_installed(name) {
             continue;
         }
-        let agent = RealAgent::new(name, &models, None);
+        let agent = RealAgent::new(name, &models);
         for variable in shown["env"].as_object().unwrap().keys() {
             let value =
                 agent.env.get(variable).unwrap_or_else(|| panic!("{name} is not driven with {variable}"));

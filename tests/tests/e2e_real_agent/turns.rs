@@ -49,7 +49,8 @@ pub(crate) fn edit_denied(world: &World) -> String {
     denied(world, &prompt, "new text", || !file.exists())
 }
 
-fn edit(world: &World, name: &str) -> (PathBuf, String) {
+/// A file of the workspace, and a prompt that has it written.
+pub(crate) fn edit(world: &World, name: &str) -> (PathBuf, String) {
     let file = world.sandbox.workspace().join(name);
     let prompt = format!("WRITE: {}=new text", file.display());
     (file, prompt)

@@ -1,10 +1,10 @@
 //! One agent with a model server, a sandbox and a worker, and what the cases do with them.
 
-use std::path::Path;
+use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
-use subagent_tests::harness::{Command, Gate, Launcher, Sandbox, say};
+use serde_json::{Value, json};
+use subagent_tests::harness::{Command, Gate, Launcher, Output, Sandbox, say};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
@@ -21,8 +21,8 @@ pub(crate) struct World {
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
     pub(crate) agent: RealAgent,
-    /// When the first session was made.
-    pub(crate) since: SystemTime,
+    /// When the last worker was started.
+    pub(crate) since: Cell<SystemTime>,
 }
 
 impl World {
@@ -31,30 +31,48 @@ impl World {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
-        let agent = RealAgent::new(name, &models, Some(Path::new(&mcp)));
+        let agent = RealAgent::new(name, &models);
         let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
             .startup_seconds(120.0)
-            .cancel_grace_seconds(60.0);
+            .cancel_grace_seconds(60.0)
+            .key("mcpServers", json!({"echo": {"command": mcp}}));
         for (name, value) in &agent.env {
             launcher = launcher.env(name, value);
         }
         sandbox.launcher(name, launcher);
         sandbox.init();
-        let mut world = Self { sandbox, models, worker: String::new(), agent, since: SystemTime::now() };
+        let mut world =
+            Self { sandbox, models, worker: String::new(), agent, since: Cell::new(SystemTime::now()) };
         world.worker = world.start();
-        world.since = SystemTime::now();
         world
     }
 
     /// One more worker.
     pub(crate) fn start(&self) -> String {
-        let start = ["worker", "start", "--launcher", self.agent.name];
-        let started = self.sandbox.subagent(&start).deadline(DEADLINE).run().data_of("worker.started");
+        self.start_with(&[])
+    }
+
+    /// One more worker, with these flags.
+    pub(crate) fn start_with(&self, flags: &[&str]) -> String {
+        let start = [&["worker", "start", "--launcher", self.agent.name], flags].concat();
+        let started = self.run(&start).data_of("worker.started");
+        self.since.set(SystemTime::now());
         started["workerId"].as_str().unwrap().to_owned()
     }
 
+    /// Stops a worker.
+    pub(crate) fn stop(&self, worker: &str) {
+        let stopped = self.run(&["worker", "stop", worker]).data_of("worker.stopped");
+        assert_eq!(stopped["state"], "stopped");
+    }
+
+    /// A command that has the agent do something.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.sandbox.subagent(args).deadline(DEADLINE).run()
+    }
+
     /// Runs a case, and says how long it took.
-    pub(crate) fn run(&self, row: &str, case: fn(&Self) -> String) -> String {
+    pub(crate) fn case(&self, row: &str, case: fn(&Self) -> String) -> String {
         let begun = Instant::now();
         say(&format!("{}: {row} ...", self.agent.name));
         let cell = case(self);
@@ -69,9 +87,7 @@ impl World {
 
     /// Ends everything; the sandbox proves that nothing is left.
     pub(crate) fn finish(self) {
-        let stop = ["worker", "stop", &self.worker];
-        let stopped = self.sandbox.subagent(&stop).deadline(DEADLINE).run().data_of("worker.stopped");
-        assert_eq!(stopped["state"], "stopped");
+        self.stop(&self.worker);
         self.sandbox.finish();
         let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
         let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
@@ -80,13 +96,23 @@ impl World {
 
     /// Sends a prompt and waits for the end of its turn or a question.
     pub(crate) fn send(&self, prompt: &str) -> Value {
-        let sending = self.sandbox.sending(&self.worker, prompt).args(["--wait-timeout-seconds", WAIT]);
+        self.send_to(&self.worker, prompt)
+    }
+
+    /// The same with another worker.
+    pub(crate) fn send_to(&self, worker: &str, prompt: &str) -> Value {
+        let sending = self.sandbox.sending(worker, prompt).args(["--wait-timeout-seconds", WAIT]);
         sending.deadline(DEADLINE).run().data_of("turn.waited")
     }
 
     /// Sends a prompt that has to be answered with this text.
     pub(crate) fn say(&self, text: &str) {
-        let waited = self.send(&format!("SAY: {text}"));
+        self.say_to(&self.worker, text);
+    }
+
+    /// The same with another worker.
+    pub(crate) fn say_to(&self, worker: &str, text: &str) {
+        let waited = self.send_to(worker, &format!("SAY: {text}"));
         assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
         assert_eq!(waited["assistantText"], text, "{waited}");
     }
@@ -125,10 +151,16 @@ impl World {
 
     /// All that the agent said in a turn.
     pub(crate) fn said(&self, turn: &Value) -> String {
-        let events = self.sandbox.events(&self.worker);
-        let own =
-            events.iter().filter(|event| event["turnId"] == *turn && event["type"] == "progress.message");
-        own.filter_map(|event| event["data"]["text"].as_str()).collect()
+        let mut events = self.sandbox.events(&self.worker);
+        events.retain(|event| event["turnId"] == *turn && event["type"] == "progress.message");
+        events.iter().filter_map(|event| event["data"]["text"].as_str()).collect()
+    }
+
+    /// The data of the progress of a kind in a turn.
+    pub(crate) fn progress(&self, turn: &Value, kind: &str) -> Vec<Value> {
+        let mut events = self.sandbox.events(&self.worker);
+        events.retain(|event| event["turnId"] == *turn && event["data"]["kind"] == kind);
+        events.into_iter().map(|mut event| event["data"].take()).collect()
     }
 
     /// Sends a prompt that takes its time, and waits until the agent has begun to speak; gives the data of the acceptance.

@@ -153,6 +153,11 @@ fn an_agent_with_modes_alone_is_set_by_the_older_method() {
     assert_eq!(says(&sandbox, &worker), "plan/small/low/false");
     let data = set(&sandbox, &worker, &["--mode", "ask"]);
     assert_eq!(data["current"], json!({"mode": "ask", "model": null, "configOptions": {}}));
+    assert_eq!(
+        sandbox.show(&worker)["agent"]["mode"],
+        "ask",
+        "the answer is enough, no update has to follow"
+    );
     let events = sandbox.events(&worker);
     assert!(events.iter().any(|event| event["data"]["method"] == "session/set_mode"), "{events:?}");
     sandbox.finish();

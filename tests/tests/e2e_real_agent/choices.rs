@@ -1,0 +1,118 @@
+//! What an agent offers, what is chosen of it, and what it tells.
+
+use serde_json::{Value, json};
+use subagent_tests::model_server::ModelRequest;
+
+use super::world::World;
+
+/// In each prompt after something was chosen, and in none before.
+const CHOSEN: &str = "chosen-by-the-user";
+
+pub(crate) fn handshake(world: &World) -> String {
+    let name = world.agent.name;
+    let probed = world.run(&["launcher", "probe", name, "--handshake"]).data_of("launcher.probed");
+    let mut told = probed["handshake"].clone();
+    let agent = told["agent"]["name"].as_str().map(|name| format!("`{name}`"));
+    assert_eq!((&told["error"], &told["protocolVersion"]), (&Value::Null, &json!(1)), "{told}");
+    assert!(told["capabilities"]["loadSession"] == true, "{told}");
+    let phases: Vec<_> = told["phases"].as_array().unwrap().iter().map(|phase| &phase["phase"]).collect();
+    assert_eq!(phases, ["spawn", "initialize", "session", "end"]);
+    if let Some(version) = told["agent"]["version"].as_str() {
+        assert!(world.agent.version.split(" / ").any(|known| known == version), "{told}");
+    }
+    told.as_object_mut().unwrap().remove("raw").unwrap();
+    let listed = world.run(&["launcher", "list"]).data_of("launcher.listed");
+    let items = listed["items"].as_array().unwrap();
+    assert_eq!(items.iter().find(|item| item["name"] == name).unwrap()["handshake"], told);
+
+    let models = count(&told["models"]["availableModels"]);
+    let has = [("models", models), ("options", count(&told["configOptions"]))];
+    let has = has.iter().filter(|(_, count)| *count > 0).map(|(what, _)| (*what).to_owned());
+    let modes = format!("{} modes", modes_of(&told).len());
+    [agent.unwrap_or_else(|| "no name".into()), modes].into_iter().chain(has).collect::<Vec<_>>().join(", ")
+}
+
+fn count(list: &Value) -> usize {
+    list.as_array().map_or(0, Vec::len)
+}
+
+fn modes_of(told: &Value) -> Vec<String> {
+    let modes = told["modes"]["availableModes"].as_array();
+    modes.into_iter().flatten().map(|mode| mode["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What `worker show` knows of the agent.
+fn shown(world: &World, worker: &str) -> Value {
+    world.sandbox.show(worker)["agent"].take()
+}
+
+pub(crate) fn usage(world: &World) -> String {
+    world.say("nothing was chosen");
+    let agent = shown(world, &world.worker);
+    assert!(agent["memoryBytes"].as_u64().is_some_and(|bytes| bytes > 10_000_000), "{agent}");
+    assert_eq!(agent["restarts"], 0);
+    let names = [
+        ("mode", "mode"),
+        ("model", "model"),
+        ("contextUsed", "context used"),
+        ("contextSize", "context size"),
+        ("cost", "cost"),
+        ("tokens", "tokens"),
+        ("title", "title"),
+    ];
+    let known = names.iter().filter(|(field, _)| !agent[*field].is_null()).map(|(_, name)| *name);
+    known.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn at_start(world: &World) -> String {
+    let worker = world.start_with(&["--mode", world.agent.mode, "--model", world.agent.model]);
+    chosen(world, &worker, &format!("{CHOSEN}, at the start"));
+    world.stop(&worker);
+    "yes".into()
+}
+
+pub(crate) fn idle(world: &World) -> String {
+    let flags = ["--mode", world.agent.mode, "--model", world.agent.model];
+    let set = world.run(&[&["worker", "set", "--worker-id", &world.worker][..], &flags].concat());
+    let set = set.data_of("worker.set");
+    assert_eq!(set["applied"], true);
+    let current = (&set["current"]["mode"], &set["current"]["model"]);
+    assert_eq!(current, (&json!(world.agent.mode), &json!(world.agent.model)));
+    chosen(world, &world.worker, &format!("{CHOSEN}, later"));
+    "yes".into()
+}
+
+/// The agent is in the mode, and the model server is asked for another model than before. What the turn comes to is the
+/// agent's: some say more in another mode.
+fn chosen(world: &World, worker: &str, prompt: &str) {
+    let agent = shown(world, worker);
+    let current = (&agent["mode"], &agent["model"]);
+    assert_eq!(current, (&json!(world.agent.mode), &json!(world.agent.model)), "{agent}");
+    let before = world.models.requests().len();
+    let end = world.send_to(worker, prompt)["matchedEvent"].take();
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let requests = world.models.requests();
+    // Where the vendor has it.
+    let model = |request: &ModelRequest| (request.path.clone(), request.body["model"].clone());
+    let usual: Vec<_> = requests.iter().take_while(|seen| !says(seen, CHOSEN)).map(model).collect();
+    let asked = requests[before..].iter().filter(|seen| says(seen, prompt));
+    assert!(asked.map(model).any(|model| !usual.contains(&model)), "only {usual:?} were asked");
+}
+
+fn says(request: &ModelRequest, text: &str) -> bool {
+    request.body.to_string().contains(text)
+}
+
+pub(crate) fn unknown(world: &World) -> String {
+    let refused = |flag: &str| {
+        let set = world.run(&["worker", "set", "--worker-id", &world.worker, flag, "no-such"]);
+        set.error("OPTION_NOT_AVAILABLE")["details"]["available"].take()
+    };
+    let has = |list: &Value, value: &str| list.as_array().unwrap().iter().any(|known| known == value);
+    let (modes, models) = (refused("--mode"), refused("--model"));
+    assert!(has(&modes, world.agent.mode) && has(&models, world.agent.model), "{modes} {models}");
+    let end = world.send("nothing has changed")["matchedEvent"].take();
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let modes: Vec<_> = modes.as_array().unwrap().iter().map(|mode| mode.as_str().unwrap()).collect();
+    format!("refused; modes: {}", modes.join(", "))
+}

@@ -1,0 +1,87 @@
+//! Files: attached to a message, and read and written through the client.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::turns::edit;
+use super::world::World;
+
+/// A picture with one dot.
+const PNG: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
+    \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\
+    \x00\x00\x00\x00IEND\xaeB`\x82";
+/// The beginning of it, as it goes over a wire.
+const PNG_BASE64: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m";
+
+pub(crate) fn text_attached(world: &World) -> String {
+    attached(world, "notes.md", b"nobody knows but the file\n", "nobody knows but the file")
+}
+
+pub(crate) fn image_attached(world: &World) -> String {
+    attached(world, "dot.png", PNG, PNG_BASE64)
+}
+
+/// Whether the model gets what is attached.
+fn attached(world: &World, name: &str, contents: &[u8], wanted: &str) -> String {
+    let file = world.sandbox.workspace().join(name);
+    fs::write(&file, contents).unwrap();
+    let before = world.models.requests().len();
+    let send = ["send", "--worker-id", &world.worker, "--text", "look at it", "--attach", name];
+    let waited = world.run(&send).data_of("turn.waited");
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let bodies: Vec<_> =
+        world.models.requests().into_iter().skip(before).map(|request| request.body.to_string()).collect();
+    let sees = |wanted: &str| bodies.iter().any(|body| body.contains(wanted));
+    match (sees(wanted), sees(name)) {
+        (true, _) => "the model gets it".into(),
+        (false, true) => "the model gets its name".into(),
+        (false, false) => "the model gets nothing of it".into(),
+    }
+}
+
+pub(crate) fn through_client(world: &World) -> String {
+    let (file, prompt) = edit(world, "through");
+    let waited = world.send(&prompt);
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert_eq!(fs::read_to_string(file).unwrap().trim_end(), "new text");
+    let told = world.progress(&waited["turnId"], "fs");
+    let uses = |method: &str| told.iter().any(|data| data["method"] == method);
+    let uses = [("reads", "fs/read_text_file"), ("writes", "fs/write_text_file")]
+        .map(|(what, method)| uses(method).then_some(what));
+    if uses[1].is_some() {
+        let written = |data: &Value| data["method"] == "fs/write_text_file" && data["status"] == "completed";
+        assert!(told.iter().any(written), "{told:?}");
+    }
+    let uses: Vec<_> = uses.into_iter().flatten().collect();
+    if uses.is_empty() { "no".into() } else { uses.join(" and ") }
+}
+
+pub(crate) fn outside(world: &World) -> String {
+    let file = world.sandbox.file("outside");
+    let waited = world.send(&format!("WRITE: {}=new text", file.display()));
+    let asked = waited["matchedEvent"]["type"] == "approval.requested";
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let told = world.progress(&waited["turnId"], "fs");
+    let done = |data: &Value| data["status"] == "completed";
+    assert!(!told.iter().any(done), "the client gives access to it: {told:?}");
+    let asked = if asked { ", when allowed" } else { "" };
+    match (file.exists(), told.is_empty()) {
+        (true, true) => format!("the agent writes it itself{asked}"),
+        (true, false) => format!("the client refuses, the agent writes it itself{asked}"),
+        (false, true) => "the agent refuses".into(),
+        (false, false) => "the client refuses".into(),
+    }
+}
+
+pub(crate) fn commands(world: &World) -> String {
+    let waited = world.send("RUN: touch 'where it runs'");
+    let end = world.decide(&waited, "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert!(world.sandbox.workspace().join("where it runs").exists());
+    let told = world.progress(&waited["turnId"], "terminal");
+    if told.is_empty() { "no".into() } else { "yes".into() }
+}
