@@ -1,6 +1,7 @@
 //! The permission requests that are open.
 
 use serde_json::value::RawValue;
+use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{
@@ -62,7 +63,9 @@ impl Conversation {
         };
         let turn = self.open_turn();
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
-        let tool_call = self.tool_calls.behind(&params);
+        // A record that is too long for its reader might not be one of a request any more.
+        let room = MAX_LINE_BYTES.saturating_sub(params.get().len());
+        let tool_call = self.tool_calls.behind(&params).filter(|call| call.get().len() <= room);
         let body = ApprovalRequested { request_id: id.clone(), params, tool_call };
         cx.record(RecordType::ApprovalRequested, turn, &body);
         let open = Open { id, rpc: rpc.to_owned(), turn };

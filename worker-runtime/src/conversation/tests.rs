@@ -214,6 +214,15 @@ fn what_ended_while_a_session_was_restored_says_so() {
 }
 
 #[test]
+fn a_disk_that_is_full_while_a_session_is_restored_is_no_fault_of_the_session() {
+    let mut talk = restoring(0, false, Timeouts::default(), json!({"loadSession": true}));
+    talk.input(Input::Storage(Storage::Full));
+    talk.input(Input::Timer(Timer::StorageFull));
+    let error = &body(&talk, T::StartFailed)["error"];
+    assert_eq!((&error["code"], &error["details"]["phase"]), (&json!("STORAGE_FULL"), &json!(null)));
+}
+
+#[test]
 fn a_session_that_must_be_taken_up_is_never_replaced() {
     let resume = json!({"sessionCapabilities": {"resume": {}}, "loadSession": false});
     for (capabilities, refused, expected) in [
@@ -541,6 +550,26 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
     assert_eq!(talk.types(), [T::Noise]);
     let body = &talk.records[0].body;
     assert_eq!((&body["reason"], &body["bytes"]), (&json!("too_long"), &json!(line.len())));
+}
+
+#[test]
+fn what_is_written_down_beside_something_long_does_not_make_it_too_long() {
+    // Of half of a pair no string can be made, so that nothing could be cut.
+    let long = |fill: usize| format!(r#"{{"protocolVersion":1,"x":"\ud83d{}"}}"#, "x".repeat(fill));
+    let mut talk = Talk::new(None, None);
+    talk.started();
+    let line = format!(r#"{{"id":1,"result":{}}}"#, long(subagent_protocol::MAX_LINE_BYTES - 1000));
+    talk.input(Input::Line(Line::Whole(line.as_bytes())));
+    talk.line(json!({"id": 2, "result": {"sessionId": "s", "x": "x".repeat(100_000)}}));
+    assert_eq!(talk.records.last().unwrap().t, T::Session);
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "x".repeat(64_000)});
+    talk.line(json!({"method": "session/update", "params": {"update": call}}));
+    let asked = format!(
+        r#"{{"id":1,"method":"session/request_permission","params":{{"toolCall":{{"toolCallId":"a"}},"x":{}}}}}"#,
+        long(subagent_protocol::MAX_LINE_BYTES - 1000)
+    );
+    talk.input(Input::Line(Line::Whole(asked.as_bytes())));
+    assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested);
 }
 
 #[test]
