@@ -5,11 +5,12 @@
 
 use serde_json::Value;
 
-/// Most levels of a value inside of an event. Around it there are fewer than 20 more.
+/// Most levels of a value inside of an event or a record. Around it there are fewer than 20 more.
 const MOST_SHOWN: usize = 100;
 
 /// The value with `null` for what is nested too deep to be read wherever it is shown.
-pub(crate) fn shown(mut value: Value) -> Value {
+#[must_use]
+pub fn shown(mut value: Value) -> Value {
     cut(&mut value, MOST_SHOWN);
     value
 }

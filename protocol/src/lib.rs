@@ -13,7 +13,7 @@ pub mod clean;
 pub mod client;
 pub mod codec;
 pub mod data;
-mod depth;
+pub mod depth;
 pub mod details;
 pub mod elicitation;
 pub mod error;

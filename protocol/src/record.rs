@@ -336,7 +336,7 @@ pub struct CancelRequested {
 /// Whether that is `turn.completed`, `turn.failed` or `turn.canceled` is decided by the daemon's core from the
 /// order of the journal: after [`RecordType::CancelRequested`] every end is `turn.canceled`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "end", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "end", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "TurnEndParts")]
 pub enum TurnEnd {
     /// The agent answered the prompt.
     Answered {
@@ -355,6 +355,41 @@ pub enum TurnEnd {
         /// What went wrong.
         error: Error,
     },
+}
+
+/// How a [`TurnEnd`] is read: field by field, so that what stands beside it is passed over and not looked into. It may be
+/// an agent's text to the letter, with half of a surrogate pair in it or nested without end.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TurnEndParts {
+    end: EndWord,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    usage: Option<Value>,
+    #[serde(default)]
+    meta: Option<Value>,
+    #[serde(default)]
+    error: Option<Error>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum EndWord {
+    Answered,
+    Failed,
+}
+
+impl TryFrom<TurnEndParts> for TurnEnd {
+    type Error = &'static str;
+
+    fn try_from(parts: TurnEndParts) -> Result<Self, Self::Error> {
+        let TurnEndParts { end, stop_reason, usage, meta, error } = parts;
+        match end {
+            EndWord::Answered => Ok(Self::Answered { stop_reason, usage, meta }),
+            EndWord::Failed => error.map(|error| Self::Failed { error }).ok_or("missing field `error`"),
+        }
+    }
 }
 
 /// Body of [`RecordType::TurnEnd`] as a runtime writes it: with what the agent answered, to the letter.
@@ -455,6 +490,21 @@ mod tests {
         let body = serde_json::to_string(&TurnEndBody { end: &end, answer: Some(&answer) }).unwrap();
         assert!(body.contains(text), "{body}");
         assert_eq!(serde_json::from_str::<TurnEnd>(&body).unwrap(), end);
+    }
+
+    #[test]
+    fn no_answer_is_too_odd_for_the_end_beside_which_it_is_kept() {
+        let deep = format!(r#"{{"stopReason":"end_turn","x":{}{}}}"#, "[".repeat(300), "]".repeat(300));
+        let answers = [r#"{"stopReason":"end_turn","text":"\ud83d"}"#.to_owned(), deep];
+        let failed = TurnEnd::Failed { error: Error::new(crate::Code::BackendRpcError, "m") };
+        let answered = TurnEnd::Answered { stop_reason: None, usage: None, meta: None };
+        for (answer, end) in answers.iter().flat_map(|answer| [(answer, &answered), (answer, &failed)]) {
+            let answer = RawValue::from_string(answer.clone()).unwrap();
+            let body = serde_json::to_string(&TurnEndBody { end, answer: Some(&answer) }).unwrap();
+            assert_eq!(serde_json::from_str::<TurnEnd>(&body).unwrap(), *end);
+        }
+        assert!(serde_json::from_str::<TurnEnd>(r#"{"end":"failed"}"#).is_err());
+        assert!(serde_json::from_str::<TurnEnd>(r#"{"end":"newer"}"#).is_err());
     }
 
     #[test]

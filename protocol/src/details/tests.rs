@@ -51,31 +51,6 @@ fn nothing_is_known_before_anything_is_reported() {
     );
 }
 
-fn set(details: &mut Details, choice: Value, result: Value, current: Value) {
-    let mut body = json!({"last": true, "result": result, "current": current});
-    body.as_object_mut().unwrap().extend(choice.as_object().unwrap().clone());
-    take(details, RecordType::OptionSet, None, &body);
-}
-
-#[test]
-fn an_option_that_was_set_counts_without_an_update_also_before_the_session_is_told() {
-    let modes = json!({"currentModeId": "default", "availableModes": []});
-    let opened =
-        json!({"modes": modes, "models": {"currentModelId": "auto"}, "configOptions": options("small")});
-    let mode = json!({"choice": {"option": "mode", "value": "plan"}, "method": "session/set_mode"});
-    let model =
-        json!({"choice": {"option": "model", "value": "large"}, "method": "session/set_config_option"});
-    let mut details = Details::default();
-    started(&mut details);
-    set(&mut details, mode, json!({}), json!({"mode": "plan", "model": "small"}));
-    session(&mut details, "s", opened);
-    assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("plan"), Some("small")));
-    let answer = json!({"configOptions": options("large")});
-    set(&mut details, model, answer, json!({"mode": "plan", "model": "large"}));
-    assert_eq!((details.mode.as_deref(), details.model.as_deref()), (Some("plan"), Some("large")));
-    assert_eq!(details.config_options.unwrap()[0].current_value, "large");
-}
-
 #[test]
 fn the_session_says_which_mode_and_model_it_has_and_updates_change_them() {
     let mut details = Details::default();

@@ -21,7 +21,7 @@ const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
 
 /// All cases; the second word says how the turn goes on.
-const CASES: [(&str, Ending); 33] = [
+const CASES: [(&str, Ending); 34] = [
     ("truncated-json", Ending::Proper),
     ("giant-numbers", Ending::Proper),
     ("deep-nesting", Ending::Proper),
@@ -29,6 +29,7 @@ const CASES: [(&str, Ending); 33] = [
     ("invalid-utf8", Ending::Proper),
     ("nuls", Ending::Proper),
     ("lone-surrogates", Ending::Proper),
+    ("odd-end", Ending::Odd),
     ("id-collision", Ending::Proper),
     ("unasked-response", Ending::Proper),
     ("response-twice", Ending::Twice),
@@ -64,6 +65,8 @@ enum Ending {
     Twice,
     CrLf,
     Bytewise,
+    /// With half of a surrogate pair, and nested deep.
+    Odd,
     /// The case does not return.
     Never,
 }
@@ -255,6 +258,13 @@ impl Hostile {
             Ending::Twice => line(&end).and_then(|()| line(&end)),
             Ending::CrLf => write(format!("{end}\r\n").as_bytes()),
             Ending::Bytewise => bytewise(&format!("{end}\n")),
+            Ending::Odd => {
+                let odd = format!(r#"{{"half":"\ud83d","deep":{}{}}}"#, "[".repeat(120), "]".repeat(120));
+                raw(&format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{{"stopReason":"end_turn","_meta":{odd}}}}}"#,
+                    id
+                ))
+            }
             Ending::Never => Ok(()),
         }
     }
@@ -465,8 +475,8 @@ impl Hostile {
             }
             "never-read" => wait_for_hangup()?,
             "byte-by-byte" => bytewise(&format!("{}\n", update_line("byte by byte")))?,
-            // Its hostile part is the ending.
-            "response-twice" => {}
+            // Their hostile part is the ending.
+            "response-twice" | "odd-end" => {}
             _ => return Err(io::Error::other(unknown(name))),
         }
         Ok(None)

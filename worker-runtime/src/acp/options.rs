@@ -206,11 +206,12 @@ impl Offer {
 
     /// Whether there was a list of options; it is always all of them.
     fn config_options(&mut self, holder: &Value) -> bool {
-        let Some(options) =
-            holder["configOptions"].as_array().filter(|options| options.len() <= MOST_OPTIONS)
-        else {
+        let Some(options) = holder["configOptions"].as_array() else { return false };
+        if options.len() > MOST_OPTIONS {
+            // Whatever is not known may be among them.
+            (self.config, self.complete) = (None, false);
             return false;
-        };
+        }
         self.config = Some(options.iter().filter_map(config_option).collect());
         true
     }
@@ -366,6 +367,10 @@ mod tests {
         assert_eq!(offer.setter(&config("a", words("x"))), Ok(Setter::Config("a".into(), words("x"))));
         offer.opened(&json!({}), true);
         assert_eq!(offer.setter(&mode("x")), Err(Unavailable::Option(vec![])));
+        let endless: Vec<Value> = (0..=MOST_OPTIONS).map(|n| json!({"id": n.to_string()})).collect();
+        let endless = opened(&json!({"configOptions": endless}));
+        assert!(endless.setter(&config("256", words("x"))).is_ok());
+        assert_eq!(endless.setter(&mode("x")), Ok(Setter::Mode("x".into())));
         let many: Vec<Value> = (0..=MOST_VALUES).map(|n| json!({"value": n.to_string()})).collect();
         offer.updated(&json!({"configOptions": [{"id": "a", "type": "select", "options": many}]}));
         assert!(offer.setter(&config("a", words("anything"))).is_ok());

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use subagent_protocol::surrogates;
+use subagent_protocol::{depth, surrogates};
 
 use crate::shorten;
 
@@ -83,9 +83,10 @@ pub(crate) fn auth_methods(result: &Value) -> Vec<String> {
     methods.filter_map(|method| method["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// `null` for what is nested too deep to be looked into. Half of a surrogate pair costs one character, no more.
+/// `null` for what is nested too deep to be looked into, or to be read again inside of a record. Half of a surrogate pair
+/// costs one character, no more.
 pub(crate) fn value(raw: &RawValue) -> Value {
-    surrogates::parse(raw.get()).unwrap_or(Value::Null)
+    depth::shown(surrogates::parse(raw.get()).unwrap_or(Value::Null))
 }
 
 /// The code of an error that an agent answered.
@@ -129,8 +130,11 @@ pub(crate) fn error_text(error: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+    use subagent_protocol::record::TurnEnd;
+
+    use super::*;
+    use crate::conversation::errors;
 
     #[test]
     fn an_agent_that_says_nothing_speaks_v1_and_offers_nothing() {
@@ -153,6 +157,16 @@ mod tests {
     fn half_a_surrogate_pair_does_not_hide_a_result() {
         let raw = RawValue::from_string(r#"{"stopReason":"end_turn","text":"a \ud83d"}"#.to_owned()).unwrap();
         assert_eq!(value(&raw), json!({"stopReason": "end_turn", "text": "a \u{fffd}"}));
+    }
+
+    #[test]
+    fn what_is_nested_deep_can_be_read_where_it_is_written_down() {
+        let deep = format!(r#"{{"message":"m","data":{}{}}}"#, "[".repeat(125), "]".repeat(125));
+        let error = value(&RawValue::from_string(deep).unwrap());
+        let end = TurnEnd::Failed { error: errors::rpc("session/prompt", &error) };
+        let text = serde_json::to_string(&end).unwrap();
+        assert_eq!(serde_json::from_str::<TurnEnd>(&text).unwrap(), end);
+        assert_eq!(error["message"], "m");
     }
 
     #[test]

@@ -101,6 +101,8 @@ struct Terminal {
     /// Nothing can be left below its guard.
     clean: bool,
     released: bool,
+    /// Its guard was told to end it.
+    told: bool,
     life: File,
     output: Arc<Mutex<Output>>,
 }
@@ -141,6 +143,7 @@ impl Terminals {
             gone: false,
             clean: false,
             released: false,
+            told: false,
             life,
             output: Arc::clone(&output),
         };
@@ -323,8 +326,9 @@ impl Terminal {
 
     /// Ends its command, with everything below it.
     fn end(&mut self) {
-        // One byte: the pipe is empty but for the few that were written before. A guard that is gone needs no telling.
-        if !self.gone {
+        // One byte for all: a guard that is stopped reads none, and nobody may wait until it does. One that is gone needs
+        // no telling.
+        if !self.gone && !std::mem::replace(&mut self.told, true) {
             let _ = self.life.write_all(&[guard::END]);
         }
     }
@@ -475,4 +479,37 @@ fn drain(pipe: Option<&Receiver>, output: &Mutex<Output>) {
 
 fn would_block(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command as Program;
+    use std::time::Duration;
+
+    use nix::fcntl::{FcntlArg, fcntl};
+
+    use super::*;
+
+    #[test]
+    fn a_guard_that_does_not_listen_holds_nobody_up() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let _inside = runtime.enter();
+            let ((_deaf, life), (status, _says)) = (io::pipe().unwrap(), io::pipe().unwrap());
+            let (output, _prints) = io::pipe().unwrap();
+            let room = fcntl(&life, FcntlArg::F_SETPIPE_SZ(1)).unwrap();
+            let guard = Program::new("true").spawn().unwrap();
+            let spawned =
+                Spawned { guard, life: OwnedFd::from(life).into(), status, output, output_bytes: 1 };
+            let (mut terminals, (events, _)) = (Terminals::new(1), mpsc::channel(1));
+            terminals.add(spawned, Some(1), &events);
+            terminals.guard_says(1, GuardStatus::Spawned { pid: 1 });
+            for _ in 0..=room {
+                assert_eq!(terminals.kill("term_1_1"), Ok(Answer::Done));
+            }
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).expect("a kill waits for the guard");
+    }
 }

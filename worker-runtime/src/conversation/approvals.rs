@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{
@@ -75,7 +76,9 @@ impl Conversation {
         };
         let turn = self.open_turn();
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
-        let tool_call = self.tool_calls.behind(&params);
+        // A record that is too long for its reader might not be one of a request any more.
+        let room = MAX_LINE_BYTES.saturating_sub(params.get().len());
+        let tool_call = self.tool_calls.behind(&params).filter(|call| call.get().len() <= room);
         let child = self.child_that_asks(params.get());
         let body = ApprovalRequested { request_id: id.clone(), params, tool_call, child };
         let record = match kind {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use subagent_protocol::error::Error;
+use subagent_protocol::MAX_LINE_BYTES;
+use subagent_protocol::error::{Code, Error};
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
@@ -153,13 +154,15 @@ impl Conversation {
         cx.clear_timer(Timer::Phase);
         // A start that was called off has not failed.
         if self.is_starting() {
-            let error = match &self.state {
-                // Whoever starts the next one must know that it was about to restore the session.
-                State::Opening(Opening { attempt: attempt @ (Attempt::Resume | Attempt::Load), .. }) => {
-                    error.with("phase", attempt.method())
-                }
-                _ => error,
-            };
+            let error =
+                match &self.state {
+                    // Whoever starts the next one must know that it was about to restore the session. A full disk says
+                    // nothing of that.
+                    State::Opening(Opening {
+                        attempt: attempt @ (Attempt::Resume | Attempt::Load), ..
+                    }) if error.code != Code::StorageFull => error.with("phase", attempt.method()),
+                    _ => error,
+                };
             let error = errors::at_start(error, &self.config.command, &cx.tail.text());
             cx.record(RecordType::StartFailed, None, &StartFailed { error: error.clone() });
             self.failed = Some(error);
@@ -316,6 +319,9 @@ impl Conversation {
         let (lost, opened) = (std::mem::take(lost), result.take());
         let context_lost = attempt == Attempt::New && self.config.session.is_some();
         let agent = self.agent.as_ref();
+        // A record that is too long for its reader might not be one of a session any more.
+        let room = MAX_LINE_BYTES.saturating_sub(agent.map_or(0, |agent| agent.raw.get().len()));
+        let opened = opened.filter(|opened| opened.get().len() <= room);
         let body = record::Session {
             session_id: id.clone(),
             origin: match attempt {

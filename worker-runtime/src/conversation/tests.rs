@@ -1,5 +1,7 @@
 //! Single cases of the conversation, without any process.
 
+mod chosen;
+
 use serde_json::{Value, json};
 use subagent_protocol::frame::{Command, Refusal};
 use subagent_protocol::ids::{RequestId, TurnId};
@@ -211,6 +213,15 @@ fn what_ended_while_a_session_was_restored_says_so() {
     let mut talk = restoring(0, false, Timeouts::default(), json!({}));
     talk.input(Input::AgentExited(Exit { code: Some(1), signal: None }));
     assert_eq!(body(&talk, T::StartFailed)["error"]["details"]["phase"], "session/load");
+}
+
+#[test]
+fn a_disk_that_is_full_while_a_session_is_restored_is_no_fault_of_the_session() {
+    let mut talk = restoring(0, false, Timeouts::default(), json!({"loadSession": true}));
+    talk.input(Input::Storage(Storage::Full));
+    talk.input(Input::Timer(Timer::StorageFull));
+    let error = &body(&talk, T::StartFailed)["error"];
+    assert_eq!((&error["code"], &error["details"]["phase"]), (&json!("STORAGE_FULL"), &json!(null)));
 }
 
 #[test]
@@ -544,6 +555,26 @@ fn a_line_that_its_replacements_make_too_long_is_noise() {
 }
 
 #[test]
+fn what_is_written_down_beside_something_long_does_not_make_it_too_long() {
+    // Of half of a pair no string can be made, so that nothing could be cut.
+    let long = |fill: usize| format!(r#"{{"protocolVersion":1,"x":"\ud83d{}"}}"#, "x".repeat(fill));
+    let mut talk = Talk::new(None, None);
+    talk.started();
+    let line = format!(r#"{{"id":1,"result":{}}}"#, long(subagent_protocol::MAX_LINE_BYTES - 1000));
+    talk.input(Input::Line(Line::Whole(line.as_bytes())));
+    talk.line(json!({"id": 2, "result": {"sessionId": "s", "x": "x".repeat(100_000)}}));
+    assert_eq!(talk.records.last().unwrap().t, T::Session);
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "x".repeat(64_000)});
+    talk.line(json!({"method": "session/update", "params": {"update": call}}));
+    let asked = format!(
+        r#"{{"id":1,"method":"session/request_permission","params":{{"toolCall":{{"toolCallId":"a"}},"x":{}}}}}"#,
+        long(subagent_protocol::MAX_LINE_BYTES - 1000)
+    );
+    talk.input(Input::Line(Line::Whole(asked.as_bytes())));
+    assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested);
+}
+
+#[test]
 fn a_turn_is_open_for_a_daemon_until_its_end_is_written() {
     let mut talk = Talk::ready(None, json!({}));
     assert_eq!(talk.prompt(5), Ok(()));
@@ -551,113 +582,4 @@ fn a_turn_is_open_for_a_daemon_until_its_end_is_written() {
     assert_eq!(talk.conversation.open_turn(), None);
     assert_eq!(talk.conversation.open_turn_as_written(true), Some(5));
     assert_eq!(talk.conversation.open_turn_as_written(false), None);
-}
-
-fn options(text: &str) -> subagent_protocol::options::Options {
-    serde_json::from_str(text).unwrap()
-}
-
-/// A session with modes of the older kind, and everything chosen that this JSON says.
-fn opened_with(chosen: &str, result: Value) -> Talk {
-    let mut talk = Talk::new(None, None);
-    talk.conversation.config.options = options(chosen);
-    talk.started();
-    talk.line(json!({"id": 1, "result": {"protocolVersion": 1}}));
-    talk.forget();
-    talk.line(json!({"id": 2, "result": result}));
-    talk
-}
-
-fn modes() -> Value {
-    json!({"sessionId": "s", "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "plan"}]}})
-}
-
-#[test]
-fn a_session_is_ready_when_what_was_chosen_of_it_is_set() {
-    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
-    assert_eq!(
-        (talk.methods(), talk.conversation.phase()),
-        (vec!["session/set_mode".to_owned()], Phase::Starting)
-    );
-    assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
-    talk.line(json!({"id": 3, "result": {}}));
-    assert_eq!((talk.types(), talk.conversation.phase()), (vec![T::OptionSet, T::Session], Phase::Ready));
-    assert_eq!(talk.records[0].body["current"]["mode"], "plan");
-}
-
-#[test]
-fn a_start_fails_with_what_cannot_be_set() {
-    let talk = opened_with(r#"{"mode": "yolo"}"#, modes());
-    assert_eq!(talk.types(), [T::OptionSet, T::StartFailed]);
-    let error = &talk.records[1].body["error"];
-    assert_eq!(
-        (&error["code"], &error["details"]["available"]),
-        (&json!("OPTION_NOT_AVAILABLE"), &json!(["ask", "plan"]))
-    );
-    let mut talk = opened_with(r#"{"mode": "plan", "model": "x"}"#, modes());
-    assert_eq!(talk.types(), [T::OptionSet, T::StartFailed], "the mode is not tried any more");
-    talk.input(Input::Timer(Timer::Option));
-    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
-    talk.line(json!({"id": 3, "error": {"code": -32601, "message": "no"}}));
-    assert_eq!(talk.records[1].body["error"]["code"], "OPTION_NOT_AVAILABLE");
-    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
-    talk.input(Input::Timer(Timer::Option));
-    let error = &talk.records[1].body["error"];
-    assert_eq!(
-        (&error["code"], &error["details"]["phase"]),
-        (&json!("BACKEND_TIMEOUT"), &json!("session/set_mode"))
-    );
-    assert!(error["details"]["logTail"].is_string(), "{error}");
-    // An agent that answers too late changes nothing any more.
-    talk.line(json!({"id": 3, "result": {}}));
-    assert_eq!(talk.types().last(), Some(&T::Noise));
-}
-
-#[test]
-fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_command() {
-    let mut talk = opened_with("{}", modes());
-    talk.prompt(5).unwrap();
-    talk.forget();
-    let set = |request: &str, chosen: &str| Command::SetOptions {
-        request: request.to_owned(),
-        options: options(chosen),
-    };
-    talk.command(set("a", r#"{"mode": "plan"}"#)).unwrap();
-    talk.command(set("b", r#"{"mode": "none", "configOptions": {"x": "y"}}"#)).unwrap();
-    talk.command(set("c", r#"{"mode": "ask"}"#)).unwrap();
-    assert_eq!(talk.methods(), ["session/set_mode"], "one at a time");
-    talk.line(json!({"id": 4, "result": {}}));
-    let told = |talk: &Talk| {
-        let told = |record: &Read| {
-            (
-                record.body["request"].clone(),
-                record.body["last"].clone(),
-                record.body["error"]["code"].clone(),
-            )
-        };
-        talk.records.iter().map(told).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        told(&talk),
-        [(json!("a"), json!(true), json!(null)), (json!("b"), json!(true), json!("OPTION_NOT_AVAILABLE"))]
-    );
-    talk.update("current_mode_update");
-    talk.forget();
-    // What still waits when the agent is ended is told as well.
-    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
-    assert_eq!(told(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
-    assert_eq!(talk.command(set("d", r#"{"mode": "ask"}"#)), Err(Refusal::Ending));
-}
-
-#[test]
-fn what_the_agent_says_of_its_own_accord_counts_for_its_own_session_alone() {
-    let mut talk = opened_with("{}", modes());
-    let update = |session: &str, mode: &str| {
-        json!({"method": "session/update", "params": {"sessionId": session, "update": {
-            "sessionUpdate": "current_mode_update", "currentModeId": mode}}})
-    };
-    talk.line(update("child", "other"));
-    assert_eq!(talk.conversation.settings.offer.current().mode.as_deref(), Some("ask"));
-    talk.line(update("s", "plan"));
-    assert_eq!(talk.conversation.settings.offer.current().mode.as_deref(), Some("plan"));
 }

@@ -16,7 +16,10 @@ const LONGEST: usize = 64 * 1024;
 const KIND: &str = "tool_call";
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Told<'a> {
+    #[serde(borrow, default)]
+    session_id: Option<&'a RawValue>,
     #[serde(borrow)]
     update: &'a RawValue,
 }
@@ -31,6 +34,8 @@ struct Id<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked<'a> {
+    #[serde(borrow, default)]
+    session_id: Option<&'a RawValue>,
     #[serde(borrow)]
     tool_call: Call<'a>,
 }
@@ -49,9 +54,23 @@ struct Call<'a> {
     content: Option<&'a RawValue>,
 }
 
+/// One that is remembered.
+struct Known {
+    /// As JSON text.
+    session: Option<Box<RawValue>>,
+    id: String,
+    update: Box<RawValue>,
+}
+
+impl Known {
+    fn is_of(&self, session: Option<&RawValue>) -> bool {
+        self.session.as_deref().map(RawValue::get) == session.map(RawValue::get)
+    }
+}
+
 /// Those that are remembered, the latest last.
 #[derive(Default)]
-pub(super) struct ToolCalls(VecDeque<(String, Box<RawValue>)>);
+pub(super) struct ToolCalls(VecDeque<Known>);
 
 impl ToolCalls {
     /// The agent sent an update.
@@ -59,24 +78,31 @@ impl ToolCalls {
         if kind != KIND || params.get().len() > LONGEST {
             return;
         }
-        let Ok(Told { update }) = serde_json::from_str(params.get()) else { return };
+        let Ok(Told { session_id, update }) = serde_json::from_str(params.get()) else { return };
         let Ok(Id { tool_call_id }) = serde_json::from_str(update.get()) else { return };
-        self.0.retain(|(id, _)| *id != tool_call_id);
+        self.0.retain(|known| known.id != tool_call_id || !known.is_of(session_id));
         if self.0.len() >= MOST {
             self.0.pop_front();
         }
-        self.0.push_back((tool_call_id.into_owned(), update.to_owned()));
+        self.0.push_back(Known {
+            session: session_id.map(ToOwned::to_owned),
+            id: tool_call_id.into_owned(),
+            update: update.to_owned(),
+        });
     }
 
-    /// What was told of the call that a permission is asked for, unless the request says enough.
+    /// What was told of the call that a permission is asked for, unless the request says enough. Sessions may have calls
+    /// of the same id, and a request may name another session than its call did.
     pub(super) fn behind(&self, params: &RawValue) -> Option<Box<RawValue>> {
-        let Asked { tool_call } = serde_json::from_str(params.get()).ok()?;
+        let Asked { session_id, tool_call } = serde_json::from_str(params.get()).ok()?;
         let titled = tool_call.title.is_some_and(|title| !title.trim().is_empty());
         let said = |value: Option<&RawValue>| value.is_some_and(|value| !["{}", "[]"].contains(&value.get()));
         if titled && (said(tool_call.raw_input) || said(tool_call.content)) {
             return None;
         }
-        self.0.iter().find(|(id, _)| *id == tool_call.tool_call_id).map(|(_, update)| update.clone())
+        let named = || self.0.iter().rev().filter(|known| known.id == tool_call.tool_call_id);
+        let known = named().find(|known| known.is_of(session_id)).or_else(|| named().next())?;
+        Some(known.update.clone())
     }
 }
 
@@ -113,6 +139,20 @@ mod tests {
         assert_eq!(behind(&calls, &json!({"toolCallId": "c"})), None);
         let titled = json!({"toolCallId": "b", "title": "Edit files", "rawInput": {}});
         assert_eq!(behind(&calls, &titled), Some(call("b", "other")));
+    }
+
+    #[test]
+    fn a_call_of_the_same_session_goes_before_one_of_another_with_the_same_id() {
+        let mut calls = ToolCalls::default();
+        for (session, title) in [("s", "of the worker"), ("child", "of the child")] {
+            calls.told(KIND, &raw(&json!({"sessionId": session, "update": call("a", title)})));
+        }
+        for (session, title) in [("s", "of the worker"), ("child", "of the child"), ("other", "of the child")]
+        {
+            let asked = calls.behind(&raw(&json!({"sessionId": session, "toolCall": {"toolCallId": "a"}})));
+            let told: Value = serde_json::from_str(asked.unwrap().get()).unwrap();
+            assert_eq!(told["title"], title, "{session}");
+        }
     }
 
     #[test]

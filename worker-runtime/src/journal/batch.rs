@@ -220,6 +220,8 @@ fn now() -> i64 {
 pub(crate) mod reading {
     //! What tests want to know of a batch.
 
+    use subagent_protocol::surrogates;
+
     use super::*;
 
     /// A record without its borrowed parts.
@@ -240,7 +242,7 @@ pub(crate) mod reading {
                 panic!("no record after {all:?}");
             };
             let record: Record<'_> = serde_json::from_slice(json).unwrap();
-            let body = record.b.map_or(serde_json::Value::Null, |b| serde_json::from_str(b.get()).unwrap());
+            let body = record.b.map_or(serde_json::Value::Null, |b| surrogates::parse(b.get()).unwrap());
             all.push(Read {
                 n: record.n,
                 t: record.t,

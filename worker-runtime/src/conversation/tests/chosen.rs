@@ -1,0 +1,112 @@
+//! What was chosen of a session, and what the agent says of it.
+
+use super::*;
+
+fn options(text: &str) -> subagent_protocol::options::Options {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A session with modes of the older kind, and everything chosen that this JSON says.
+fn opened_with(chosen: &str, result: Value) -> Talk {
+    let mut talk = Talk::new(None, None);
+    talk.conversation.config.options = options(chosen);
+    talk.started();
+    talk.line(json!({"id": 1, "result": {"protocolVersion": 1}}));
+    talk.forget();
+    talk.line(json!({"id": 2, "result": result}));
+    talk
+}
+
+fn modes() -> Value {
+    json!({"sessionId": "s", "modes": {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "plan"}]}})
+}
+
+#[test]
+fn a_session_is_ready_when_what_was_chosen_of_it_is_set() {
+    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
+    assert_eq!(
+        (talk.methods(), talk.conversation.phase()),
+        (vec!["session/set_mode".to_owned()], Phase::Starting)
+    );
+    assert_eq!(talk.prompt(5), Err(Refusal::NotReady));
+    talk.line(json!({"id": 3, "result": {}}));
+    assert_eq!((talk.types(), talk.conversation.phase()), (vec![T::OptionSet, T::Session], Phase::Ready));
+    assert_eq!(talk.records[0].body["current"]["mode"], "plan");
+}
+
+#[test]
+fn a_start_fails_with_what_cannot_be_set() {
+    let talk = opened_with(r#"{"mode": "yolo"}"#, modes());
+    assert_eq!(talk.types(), [T::OptionSet, T::StartFailed]);
+    let error = &talk.records[1].body["error"];
+    assert_eq!(
+        (&error["code"], &error["details"]["available"]),
+        (&json!("OPTION_NOT_AVAILABLE"), &json!(["ask", "plan"]))
+    );
+    let mut talk = opened_with(r#"{"mode": "plan", "model": "x"}"#, modes());
+    assert_eq!(talk.types(), [T::OptionSet, T::StartFailed], "the mode is not tried any more");
+    talk.input(Input::Timer(Timer::Option));
+    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
+    talk.line(json!({"id": 3, "error": {"code": -32601, "message": "no"}}));
+    assert_eq!(talk.records[1].body["error"]["code"], "OPTION_NOT_AVAILABLE");
+    let mut talk = opened_with(r#"{"mode": "plan"}"#, modes());
+    talk.input(Input::Timer(Timer::Option));
+    let error = &talk.records[1].body["error"];
+    assert_eq!(
+        (&error["code"], &error["details"]["phase"]),
+        (&json!("BACKEND_TIMEOUT"), &json!("session/set_mode"))
+    );
+    assert!(error["details"]["logTail"].is_string(), "{error}");
+    // An agent that answers too late changes nothing any more.
+    talk.line(json!({"id": 3, "result": {}}));
+    assert_eq!(talk.types().last(), Some(&T::Noise));
+}
+
+#[test]
+fn options_are_set_one_after_the_other_also_in_a_turn_and_an_error_ends_the_command() {
+    let mut talk = opened_with("{}", modes());
+    talk.prompt(5).unwrap();
+    talk.forget();
+    let set = |request: &str, chosen: &str| Command::SetOptions {
+        request: request.to_owned(),
+        options: options(chosen),
+    };
+    talk.command(set("a", r#"{"mode": "plan"}"#)).unwrap();
+    talk.command(set("b", r#"{"mode": "none", "configOptions": {"x": "y"}}"#)).unwrap();
+    talk.command(set("c", r#"{"mode": "ask"}"#)).unwrap();
+    assert_eq!(talk.methods(), ["session/set_mode"], "one at a time");
+    talk.line(json!({"id": 4, "result": {}}));
+    let told = |talk: &Talk| {
+        let told = |record: &Read| {
+            (
+                record.body["request"].clone(),
+                record.body["last"].clone(),
+                record.body["error"]["code"].clone(),
+            )
+        };
+        talk.records.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&talk),
+        [(json!("a"), json!(true), json!(null)), (json!("b"), json!(true), json!("OPTION_NOT_AVAILABLE"))]
+    );
+    talk.update("current_mode_update");
+    talk.forget();
+    // What still waits when the agent is ended is told as well.
+    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    assert_eq!(told(&talk).pop(), Some((json!("c"), json!(true), json!("BACKEND_UNAVAILABLE"))));
+    assert_eq!(talk.command(set("d", r#"{"mode": "ask"}"#)), Err(Refusal::Ending));
+}
+
+#[test]
+fn what_the_agent_says_of_its_own_accord_counts_for_its_own_session_alone() {
+    let mut talk = opened_with("{}", modes());
+    let update = |session: &str, mode: &str| {
+        json!({"method": "session/update", "params": {"sessionId": session, "update": {
+            "sessionUpdate": "current_mode_update", "currentModeId": mode}}})
+    };
+    talk.line(update("child", "other"));
+    assert_eq!(talk.conversation.settings.offer.current().mode.as_deref(), Some("ask"));
+    talk.line(update("s", "plan"));
+    assert_eq!(talk.conversation.settings.offer.current().mode.as_deref(), Some("plan"));
+}
