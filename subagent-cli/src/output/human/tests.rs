@@ -205,7 +205,7 @@ fn of_an_agent_is_shown_what_it_reports() {
     for line in ["gem 1.2", "big", "A title", "12 of 100 tokens", "0.5 USD", "inputTokens 3", "2.5 MB"] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert!(!text.contains("mode"), "{text}");
+    assert!(!text.contains("mode "), "{text}");
     let nothing = with(json!({"name": null, "contextUsed": null, "restarts": 0, "memoryBytes": null}));
     for word in ["agent", "context", "restarts", "memory", "tokens"] {
         assert!(!nothing.contains(word), "{word}: {nothing}");
