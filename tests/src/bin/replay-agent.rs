@@ -6,6 +6,8 @@
 //! client said but a request is not waited for. A request that comes when the transcript has none of this method is
 //! answered `-32601`.
 
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "a program of the tests: stdout is its wire")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, StdinLock, Write as _};
