@@ -1,4 +1,5 @@
-//! Notices without polling that our files went away: the worker's directory, its lock, the command socket.
+//! Notices without polling that our files went away: the worker's directory, its lock, the command socket, and segments of
+//! the journal, which the daemon deletes when it has taken them.
 //!
 //! Must not judge: it only says "look again". The files themselves are watched; of the folders that many
 //! workers share only that they are moved, so that nobody is woken for somebody else's file.
@@ -58,6 +59,15 @@ impl Watch {
         Ok(())
     }
 
+    /// Watches the worker's own folder: also which of its files are deleted.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn add_folder(&self, path: &Path) -> io::Result<()> {
+        self.inotify.get_ref().0.add_watch(path, GONE | AddWatchFlags::IN_DELETE)?;
+        Ok(())
+    }
+
     /// Watches whether one of the folders that the path lies in is moved. Those that cannot be watched are not.
     pub(crate) fn add_folders_of(&self, path: &Path) {
         for folder in path.ancestors().skip(1) {
@@ -100,6 +110,17 @@ mod tests {
         let _open = std::fs::File::create(&path).unwrap();
         let watch = Watch::new().unwrap();
         watch.add(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_file_that_is_deleted_from_the_own_folder_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1.journal");
+        std::fs::write(&path, "").unwrap();
+        let watch = Watch::new().unwrap();
+        watch.add_folder(directory.path()).unwrap();
         std::fs::remove_file(&path).unwrap();
         tokio::time::timeout(Duration::from_secs(5), watch.changed()).await.unwrap();
     }

@@ -13,6 +13,8 @@ use crate::guard;
 /// How soon a full disk is tried again.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
+/// The deletion of a segment is noticed at once; this is for one that was missed.
+const QUOTA_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Driver {
     /// Hands one input to the conversation and carries out what comes of it.
@@ -52,7 +54,7 @@ impl Driver {
         let end = self.journal.end();
         self.ends.send_if_modified(|known| std::mem::replace(known, end) != end);
         if self.journal.over_quota() && !self.alarms.is_set(Alarm::Quota) {
-            self.alarms.set(Alarm::Quota, Duration::from_secs(1));
+            self.alarms.set(Alarm::Quota, QUOTA_PATIENCE);
         }
         for action in std::mem::take(&mut self.withheld) {
             self.perform(action);
@@ -121,7 +123,7 @@ impl Driver {
             self.journal.look_at_quota();
         }
         if self.journal.over_quota() {
-            self.alarms.set(Alarm::Quota, Duration::from_secs(1));
+            self.alarms.set(Alarm::Quota, QUOTA_PATIENCE);
         }
     }
 }

@@ -33,6 +33,7 @@ impl Driver {
     /// One of our files was unlinked or moved.
     pub(super) fn look_at_files(&mut self) {
         self.look_at_lock();
+        self.look_at_quota();
         if self.endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_there()) {
             self.rebind();
         }

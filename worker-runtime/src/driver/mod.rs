@@ -173,7 +173,8 @@ impl Driver {
         let journal = Journal::begin(place, identity)?;
         let endpoint = Endpoint::bind(&start.socket)?;
         let watch = Watch::new()?;
-        for path in [&start.directory, &startup::lock_path(&start.directory), &start.socket] {
+        watch.add_folder(&start.directory)?;
+        for path in [&startup::lock_path(&start.directory), &start.socket] {
             watch.add(path)?;
         }
         watch.add_folders_of(&start.directory);
