@@ -42,8 +42,8 @@ pub use events::{EventPage, EventQuery, PAGE_BYTES, PAGE_EVENTS};
 pub(crate) use examine::{gaps, known_workers};
 pub use rows::{Cursor, NewEvent, NewWorker, RowId, WorkerRow};
 pub use schema::{APPLICATION_ID, VERSION as SCHEMA};
-pub(crate) use tx::recall;
 pub use tx::{Once, Tx};
+pub(crate) use tx::{recall, used_for_another};
 pub use writer::{Durability, References};
 
 /// How many idle read connections are kept.

@@ -137,12 +137,17 @@ pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> R
         _ if subagent_failpoint::sabotaged("requests.forget") => Ok(None),
         None => Ok(None),
         Some((stored, response)) if stored == fingerprint => Ok(Some(response)),
-        Some(_) => Err(Error::new(
-            Code::IdempotencyConflict,
-            "this key was used for another request; use a new key for a new request",
-        )
-        .with("key", key)),
+        Some(_) => Err(used_for_another(key)),
     }
+}
+
+/// The refusal of a request whose key is another one's.
+pub(crate) fn used_for_another(key: &str) -> Error {
+    Error::new(
+        Code::IdempotencyConflict,
+        "this key was used for another request; use a new key for a new request",
+    )
+    .with("key", key)
 }
 
 /// Numbers of turns and records fit: they count up from 1.

@@ -376,7 +376,10 @@ pub(crate) fn input(
         RecordType::CancelRequested => {
             Some(Input::CancelRequested { turn, reason: body::<CancelRequested>(record)?.reason })
         }
-        RecordType::TurnEnd => Some(Input::TurnEnd { turn, end: record.body()? }),
+        // An end is an end, whatever it says: a turn must not stay open for ever.
+        RecordType::TurnEnd => {
+            Some(Input::TurnEnd { turn, end: record.body().unwrap_or_else(|_| missing_end()) })
+        }
         RecordType::AgentStarted => {
             aside.guard = Some(body::<AgentStarted>(record)?.guard);
             None
@@ -455,4 +458,19 @@ fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
     let Some(body) = record.b else { return 0..0 };
     let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();
     start..start + body.get().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_cannot_be_read_ends_the_turn_all_the_same() {
+        for body in ["null", r#"{"end":"swallowed"}"#, "[1]", "\"answered\""] {
+            let text = format!(r#"{{"n":7,"at":1,"t":"turnEnd","turn":3,"b":{body}}}"#);
+            let record: Record<'_> = serde_json::from_str(&text).unwrap();
+            let input = input(&record, 3, &mut Aside::default(), |error| error).unwrap();
+            assert_eq!(input, Some(Input::TurnEnd { turn: 3, end: missing_end() }), "{body}");
+        }
+    }
 }

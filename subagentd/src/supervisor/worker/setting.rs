@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::actor::Actor;
 use crate::core::worker::{Link, State, stopped_for_good};
-use crate::store::{Durability, Once, OwnerCheck, Tx};
+use crate::store::{Durability, Once, OwnerCheck, Tx, used_for_another};
 use crate::supervisor::entropy;
 use crate::supervisor::spec::Spec;
 
@@ -48,10 +48,19 @@ impl Actor {
     pub(super) async fn set(&mut self, order: SetOrder) {
         self.settings.retain(|setting| setting.replies.iter().any(|reply| !reply.is_closed()));
         let SetOrder { owner, key, request, reply } = order;
-        let under_way = |setting: &&mut Setting| key.is_some() && setting.key == key;
-        if let Some(setting) = self.settings.iter_mut().find(under_way) {
-            // The same request, on its way a second time.
-            return setting.replies.push(reply);
+        if let Some((key, fingerprint)) = &key
+            && let Some((setting, first)) = self.settings.iter_mut().find_map(|setting| {
+                let first = setting.key.as_ref().filter(|(first, _)| first == key)?.1 == *fingerprint;
+                Some((setting, first))
+            })
+        {
+            if first {
+                // The same request, on its way a second time.
+                setting.replies.push(reply);
+            } else {
+                let _ = reply.send(Err(used_for_another(key)));
+            }
+            return;
         }
         let response = match self.begin_set(owner, key.clone(), &request).await {
             Ok(Begun::Told(request)) => {

@@ -1,7 +1,9 @@
 //! What cannot be chosen gets an error that says what can.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape};
+use subagent_tests::harness::{Sandbox, assert_shape, request};
 
 use super::{offering, says, set, started, told};
 
@@ -126,5 +128,38 @@ fn bad_input_is_told_before_anybody_is_asked() {
         (&error["details"]["workerId"], &error["details"]["state"]),
         (&json!(worker), &json!("stopped"))
     );
+    sandbox.finish();
+}
+
+#[test]
+fn a_key_that_is_on_its_way_takes_no_other_request() {
+    let mut sandbox = Sandbox::new();
+    let modes = json!({"currentModeId": "ask", "availableModes": [
+        {"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}, {"id": "code", "name": "Code"},
+    ]});
+    let session = json!({"sessionId": "hostile-session", "modes": modes}).to_string();
+    let flags = ["--answer", "session/new", &session, "--hang", "session/set_mode"];
+    let agent = sandbox.test_agent("hostile-agent", &flags);
+    sandbox.launcher("sdk", agent);
+    sandbox.init();
+    let worker = started(&sandbox, &[]);
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let head = [format!("POST /v1/workers/{worker}/options HTTP/1.1"), "Idempotency-Key: once".to_owned()];
+    let head = [head[0].as_str(), head[1].as_str()];
+    let (answered, answers) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for mode in ["plan", "code"] {
+            let (answered, socket) = (answered.clone(), &socket);
+            scope.spawn(move || {
+                let body = json!({"mode": mode}).to_string();
+                answered.send(request(socket.as_ref(), &head, &body).json()).unwrap();
+            });
+        }
+        let next = || answers.recv_timeout(Duration::from_secs(20)).unwrap();
+        // One of them waits for the agent, whichever was first.
+        assert_eq!(next()["error"]["code"], "IDEMPOTENCY_CONFLICT");
+        let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+        assert_ne!(next()["error"]["code"], "IDEMPOTENCY_CONFLICT");
+    });
     sandbox.finish();
 }
