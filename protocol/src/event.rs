@@ -298,7 +298,8 @@ impl StoredEvent {
 
 /// What is shown of a message: of its attachments what they are, not what is in them.
 fn without_contents(mut message: Value) -> Value {
-    for attachment in message["attachments"].as_array_mut().into_iter().flatten() {
+    let attachments = message.get_mut("attachments").and_then(Value::as_array_mut);
+    for attachment in attachments.into_iter().flatten() {
         if let Some(attachment) = attachment.as_object_mut() {
             attachment.retain(|key, _| key != "text" && key != "data");
         }
