@@ -12,19 +12,23 @@ use super::{hurried, impatient, nothing_left, phases, scripted};
 
 const PROBE: [&str; 4] = ["launcher", "probe", "agent", "--handshake"];
 
-/// The shape of the data about an agent.
+/// The shape of the data about the demo agent.
 fn shape(raw: bool) -> Value {
     let mut shape = json!({
         "agent": {"name": "str", "title": "str?", "version": "str"},
-        "protocolVersion": 1, "capabilities": "object", "authMethods": [], "modes": null, "models": null,
-        "configOptions": [], "at": "ts", "error": null,
+        "protocolVersion": 1, "capabilities": "object", "authMethods": [],
+        "modes": {"currentModeId": "=careful", "availableModes": ["object"]},
+        "models": {"currentModelId": "=small", "availableModels": ["object"]},
+        "configOptions": ["object"], "at": "ts", "error": null,
         "phases": [
             {"phase": "=spawn", "millis": "int"}, {"phase": "=initialize", "millis": "int"},
             {"phase": "=session", "millis": "int"}, {"phase": "=end", "millis": "int"},
         ],
     });
     if raw {
-        shape["raw"] = json!({"initialize": "object", "session": {"sessionId": "str"}});
+        shape["raw"] = json!({
+            "initialize": "object", "session": {"sessionId": "str", "configOptions": ["object"]},
+        });
     }
     shape
 }
