@@ -148,6 +148,9 @@ fn kinds(events: &[Value]) -> String {
     for event in events {
         let kind = match event["type"].as_str().unwrap() {
             "progress.message" => "message".to_owned(),
+            // The outcome of a file or a terminal is the client's own word, and comes whenever it is there: the replay
+            // does not wait for it.
+            "progress.update" if is_outcome(&event["data"]) => continue,
             "progress.update" => shown(&event["data"]),
             "approval.requested" => "asks".to_owned(),
             _ => continue,
@@ -162,6 +165,10 @@ fn kinds(events: &[Value]) -> String {
         times => format!("{kind}×{times}"),
     });
     words.collect::<Vec<_>>().join(" ")
+}
+
+fn is_outcome(data: &Value) -> bool {
+    (data["kind"] == "fs" || data["kind"] == "terminal") && data["status"] != "requested"
 }
 
 fn shown(data: &Value) -> String {
