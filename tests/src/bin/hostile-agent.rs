@@ -9,13 +9,19 @@
 //! instead; `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
 //! It shares no code with the peer that it tests.
 
+#[path = "hostile_agent/wire.rs"]
+mod wire;
+
 use std::io::{self, BufRead, IsTerminal, StdinLock, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
+
+use wire::{
+    answer, bytewise, elicitation, head_of, line, long_line, raw, raw_update, replaced, say, tool,
+    update_for, update_line, wait_for_hangup, write,
+};
 
 const SESSION: &str = "hostile-session";
 const DEPTH: usize = 10_000;
@@ -526,105 +532,4 @@ impl Hostile {
 
 fn unknown(name: &str) -> String {
     format!("hostile-agent: unknown case {name}; --list prints them")
-}
-
-/// A request whose parameters have these members beside the session and a message.
-fn elicitation(id: &Value, members: &str) -> String {
-    format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"elicitation/create\",\"params\":{{\"sessionId\":\"{SESSION}\",\"message\":\"m\",{members}}}}}"
-    )
-}
-
-fn tool() -> Value {
-    json!({"toolCallId": "t-1", "title": "do something", "kind": "execute", "status": "pending"})
-}
-
-fn update_for(session: &Value, text: &str) -> Value {
-    let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
-    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
-}
-
-fn update_line(text: &str) -> String {
-    update_for(&json!(SESSION), text).to_string()
-}
-
-fn say(text: &str) -> io::Result<()> {
-    raw(&update_line(text))
-}
-
-fn answer(id: &Value, result: &Value) -> io::Result<()> {
-    line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
-}
-
-fn line(message: &Value) -> io::Result<()> {
-    raw(&message.to_string())
-}
-
-fn raw(text: &str) -> io::Result<()> {
-    write(format!("{text}\n").as_bytes())
-}
-
-/// A `session/update` whose `update` has these members, written as they are.
-fn raw_update(members: &str) -> io::Result<()> {
-    raw(&format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"{SESSION}\",\"update\":{{{members}}}}}}}"
-    ))
-}
-
-/// The line of a chunk with `slot` as its text, in which the slot is replaced by these bytes.
-fn replaced(slot: &str, by: &[u8]) -> Vec<u8> {
-    let line = update_line(slot);
-    let (head, tail) = line.split_once(slot).unwrap_or((line.as_str(), ""));
-    [head.as_bytes(), by, tail.as_bytes(), b"\n"].concat()
-}
-
-fn head_of(line: &str, bytes: usize) -> Vec<u8> {
-    let mut head = line.as_bytes()[..bytes.min(line.len())].to_vec();
-    head.push(b'\n');
-    head
-}
-
-/// One chunk in a line of `bytes` bytes (or the shortest that is possible), never held in memory as a whole.
-fn long_line(bytes: usize) -> io::Result<()> {
-    static BLOCK: [u8; 64 * 1024] = [b'x'; 64 * 1024];
-    let frame = update_line("@");
-    let (head, tail) = frame.split_once('@').unwrap_or((frame.as_str(), ""));
-    let mut left = bytes.saturating_sub(frame.len());
-    write(head.as_bytes())?;
-    while left > 0 {
-        let part = left.min(BLOCK.len());
-        write(&BLOCK[..part])?;
-        left -= part;
-    }
-    raw(tail)
-}
-
-fn bytewise(text: &str) -> io::Result<()> {
-    text.as_bytes().chunks(1).try_for_each(write)
-}
-
-/// Waits until the client closes our stdin, without reading a byte of it.
-fn wait_for_hangup() -> io::Result<()> {
-    let stdin = io::stdin();
-    loop {
-        let mut watched = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
-        match poll(&mut watched, PollTimeout::NONE) {
-            Ok(_) => std::process::exit(0),
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Straight to the descriptor: what is one write here is one write on the wire.
-fn write(bytes: &[u8]) -> io::Result<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match nix::unistd::write(io::stdout().as_fd(), rest) {
-            Ok(written) => rest = &rest[written..],
-            Err(nix::errno::Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
