@@ -170,8 +170,9 @@ fn a_dependency_has_a_reason() {
 fn no_file_knows_the_machine_it_was_written_on() {
     // Put together here, so that this file does not hold them.
     let places = ["work/", "root/", "home/user"].map(|place| format!("/{place}"));
-    for (name, text) in files(&[".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".sql", ".lock", "install"])
-    {
+    for (name, text) in files(&[
+        ".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".ndjson", ".txt", ".sql", ".lock", "install",
+    ]) {
         for place in &places {
             let mut parts = text.split(place.as_str());
             // As a part of a longer path it is somebody's folder of that name.
