@@ -3,6 +3,7 @@
 //! Must not look into a line. A line above the limit is not kept: its size, checksum and head are.
 
 use memchr::memchr;
+use serde::de::DeserializeOwned;
 
 /// How much of a line that is not kept is shown.
 pub(crate) const HEAD_BYTES: usize = 4096;
@@ -69,6 +70,18 @@ impl LineSplitter {
         if !chunk.is_empty() {
             self.extend(chunk);
         }
+    }
+
+    /// Takes bytes of a pipe that is ours: what the lines mean. One that cannot be read is a newer writer's, and there is
+    /// nothing to do about it.
+    pub(crate) fn read<T: DeserializeOwned>(&mut self, chunk: &[u8]) -> Vec<T> {
+        let mut read = Vec::new();
+        self.feed(chunk, |line| {
+            if let Line::Whole(line) = line {
+                read.extend(serde_json::from_slice(line).ok());
+            }
+        });
+        read
     }
 
     /// Hands out what is left when the output has ended without a line end.

@@ -356,13 +356,7 @@ impl Driver {
         match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref())) {
             Chunk::NotNow => {}
             Chunk::Bytes(bytes) => {
-                let mut said = Vec::new();
-                self.status_lines.feed(&bytes, |line| {
-                    if let Line::Whole(line) = line {
-                        said.extend(serde_json::from_slice::<GuardStatus>(line).ok());
-                    }
-                });
-                for status in said {
+                for status in self.status_lines.read::<GuardStatus>(&bytes) {
                     self.guard_says(status);
                 }
             }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::output::Output;
 use super::{Event, Shop, files, walk};
 use crate::acp::asked::Command;
-use crate::acp::lines::{Line, LineSplitter};
+use crate::acp::lines::LineSplitter;
 use crate::conversation::{Answer, Input, Refused};
 use crate::guard::{self, GuardStatus};
 use crate::shorten;
@@ -415,12 +415,7 @@ async fn listen(
                     Ok(0) | Err(_) => break,
                     Ok(_) => {}
                 }
-                let mut said = Vec::new();
-                lines.feed(&bytes, |line| if let Line::Whole(line) = line {
-                    // A line that cannot be read is a newer guard's.
-                    said.extend(serde_json::from_slice::<GuardStatus>(line).ok());
-                });
-                for status in said {
+                for status in lines.read::<GuardStatus>(&bytes) {
                     if matches!(status, GuardStatus::Exited { .. }) {
                         // All that the command itself has printed is in the pipe.
                         drain(pipe.as_ref(), &output);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use subagent_protocol::record::Child;
 use subagent_protocol::surrogates;
 
-use super::{Conversation, State};
+use super::Conversation;
 
 /// The kind of an update that tells of such a session.
 pub(super) const UPDATE: &str = "subagent_update";
@@ -81,17 +81,10 @@ impl Children {
 impl Conversation {
     /// The session that a request comes from, if that is another one than the worker's.
     pub(super) fn child_that_asks(&self, params: &str) -> Child {
-        let own = match &self.state {
-            State::Ready { session, .. } => &session.id,
-            State::Ending(ending) => match &ending.session {
-                Some(session) => &session.id,
-                None => return Child::default(),
-            },
-            _ => return Child::default(),
-        };
+        let Some(own) = self.own_session() else { return Child::default() };
         let asking = surrogates::parse::<Asking>(params).ok().and_then(|asking| asking.session_id);
         match asking {
-            Some(Value::String(id)) if id != *own && id.len() <= MOST_ID_BYTES => {
+            Some(Value::String(id)) if id != own && id.len() <= MOST_ID_BYTES => {
                 Child { session_title: self.children.title(&id), session_id: Some(id) }
             }
             _ => Child::default(),

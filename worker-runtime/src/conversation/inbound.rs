@@ -135,14 +135,18 @@ impl Conversation {
     /// Whether an update of this session is of the worker's. As long as there is none, every one may be; and so is what
     /// names no session.
     fn is_own(&self, session: Option<&str>) -> bool {
-        let own = match &self.state {
+        session.is_none_or(|session| self.own_session().is_none_or(|own| own == session))
+    }
+
+    /// The worker's session, as soon as its id is known.
+    pub(super) fn own_session(&self) -> Option<&str> {
+        match &self.state {
             State::Ready { session, .. } => Some(session.id.as_str()),
             State::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
             State::Replaying { .. } => self.config.session.as_deref(),
             State::Applying(opened) => Some(opened.id.as_str()),
             State::Starting | State::Initializing { .. } | State::Opening(_) | State::Ended => None,
-        };
-        session.is_none_or(|session| own.is_none_or(|own| own == session))
+        }
     }
 
     /// Keeps a notification, or a request that was not understood, to the letter.

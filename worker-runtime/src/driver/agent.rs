@@ -172,14 +172,7 @@ impl Driver {
         match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref()), ERROR_BYTES) {
             Chunk::NotNow => {}
             Chunk::Bytes(bytes) => {
-                let mut lines = Vec::new();
-                self.status_lines.feed(&bytes, |line| {
-                    // A line that cannot be read is a newer guard's: there is nothing to do about it.
-                    if let Line::Whole(line) = line {
-                        lines.extend(serde_json::from_slice::<GuardStatus>(line).ok());
-                    }
-                });
-                for status in lines {
+                for status in self.status_lines.read::<GuardStatus>(&bytes) {
                     self.guard_says(status);
                 }
             }
