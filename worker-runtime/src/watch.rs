@@ -41,9 +41,10 @@ impl Watch {
     /// Watches nothing yet.
     ///
     /// # Errors
-    /// The system's: too many watches of this user.
+    /// The system's: a user has few of them (`fs.inotify.max_user_instances`, often 128), shared with all his programs.
     #[allow(unsafe_code)]
     pub(crate) fn new() -> io::Result<Self> {
+        subagent_failpoint::check("watch.before_begin")?;
         let inotify = Descriptor(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?);
         // SAFETY: the value owns its descriptor, gives the same one every time, and closes it only when it is dropped.
         let inotify = unsafe { AsyncFd::register(inotify) }?;

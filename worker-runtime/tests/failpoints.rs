@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::fs;
+
 use subagent_protocol::record::RecordType as T;
 use support::{Worker, until};
 
@@ -33,6 +35,28 @@ fn a_prompt_without_its_record_was_never_sent() {
         assert!(types.contains(&T::Dispatching) && !types.contains(&T::TurnEnd), "{point}: {types:?}");
     }
     assert_eq!(dies_at("turn_end.after_record", |worker| prompt(worker, "hello")).last(), Some(&T::TurnEnd));
+}
+
+#[test]
+fn a_runtime_that_the_system_does_not_tell_of_its_files_looks_by_itself() {
+    let mut worker = Worker::new(&[]);
+    worker.start.limits.segment_bytes = 100_000;
+    worker.start.limits.journal_quota_bytes = 300_000;
+    // Once at its beginning, and each time that it tries again.
+    let mut runtime = worker.run_with(&[("SUBAGENT_FAILPOINTS", "watch.before_begin=error(24)")]);
+    let mut daemon = worker.ready();
+    fs::remove_file(&worker.start.socket).unwrap();
+    until("another command socket", || worker.start.socket.exists().then_some(()));
+    assert_eq!(daemon.prompt(1, "flood 5000"), None);
+    let path = worker.directory.path().to_owned();
+    let segment = |number: u32| path.join(format!("{number}.journal"));
+    for number in 1..=5 {
+        until("the next segment", || segment(number + 1).exists().then_some(()));
+        fs::remove_file(segment(number)).unwrap();
+    }
+    fs::remove_file(path.join("lock")).unwrap();
+    drop(daemon);
+    assert_eq!(runtime.ended(), Some(0));
 }
 
 #[test]

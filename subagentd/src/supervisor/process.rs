@@ -18,6 +18,9 @@ use tokio::io::unix::AsyncFd;
 /// What of our own variables a runtime gets, beside those that are about no process alone. It hands none to anybody.
 const PASSED_ON: &str = "SUBAGENT_LOG";
 
+/// How much is shown of what a runtime says that cannot begin, in bytes.
+const MOST_SAID: u64 = 2048;
+
 /// A runtime that was just started.
 pub(super) struct Started {
     pub(super) process: ProcessId,
@@ -45,7 +48,7 @@ pub(super) fn start(
         .envs(subagent_failpoint::armed_with())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .fd_mappings(vec![
             FdMapping { parent_fd: OwnedFd::from(lock), child_fd: LOCK_FD },
             FdMapping { parent_fd: OwnedFd::from(guard_lock), child_fd: GUARD_LOCK_FD },
@@ -92,15 +95,24 @@ impl Started {
         let mut stdout =
             self.child.stdout.take().ok_or_else(|| io::Error::other("the runtime has no standard output"))?;
         if matches!(stdout.read(&mut line), Ok(1..)) {
+            // From now on it has a log.
+            drop(self.child.stderr.take());
             return Ok(self.child);
         }
         // Already dead, or of no use. It is reaped here, because nobody else will.
         let status = end(&mut self.child)?;
-        let kind = match status.signal() {
-            Some(_) => io::ErrorKind::Interrupted,
-            None => io::ErrorKind::UnexpectedEof,
-        };
-        Err(io::Error::new(kind, format!("it ended before it listened ({status})")))
+        if status.signal().is_some() {
+            let message = format!("it ended before it listened ({status})");
+            return Err(io::Error::new(io::ErrorKind::Interrupted, message));
+        }
+        // Nothing else has this pipe yet: what is in it is all.
+        let mut said = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(MOST_SAID).read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said);
+        let message = format!("it ended before it listened ({status}): {}", said.trim());
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("runtime_socket.before_bind", Check, Work),
     ("runtime_socket.after_bind", Hit, Work),
     ("runtime_socket.before_unlink", Hit, Work),
+    ("watch.before_begin", Check, Work),
     ("listening.before_tell", Hit, Work),
     ("listening.after_tell", Hit, Work),
     ("listening.after_heard", Hit, Work),

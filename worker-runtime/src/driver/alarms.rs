@@ -23,6 +23,8 @@ pub(super) enum Alarm {
     Orphaned,
     /// The command socket could not be bound.
     Rebind,
+    /// Nothing tells when our files go away.
+    Look,
     /// The guard died, and something withstands.
     Rescue,
     /// The guard of a terminal died, and something withstands.

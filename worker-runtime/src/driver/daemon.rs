@@ -73,6 +73,10 @@ impl Driver {
             EventKind::Closed if served => {
                 self.serving = None;
                 self.expect_a_daemon();
+                // It may have ended because the state dir is gone.
+                if self.watch.is_none() {
+                    self.look_at_files();
+                }
             }
             EventKind::Closed => {}
         }

@@ -15,6 +15,8 @@ pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LAST_RETRY: Duration = Duration::from_secs(2);
 /// The deletion of a segment is noticed at once; this is for one that was missed.
 const QUOTA_PATIENCE: Duration = Duration::from_secs(5);
+/// Where nothing tells of it; the agent waits meanwhile.
+const UNTOLD_QUOTA_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Hands one input to the conversation and carries out what comes of it.
@@ -54,7 +56,7 @@ impl Driver {
         let end = self.journal.end();
         self.ends.send_if_modified(|known| std::mem::replace(known, end) != end);
         if self.journal.over_quota() && !self.alarms.is_set(Alarm::Quota) {
-            self.alarms.set(Alarm::Quota, QUOTA_PATIENCE);
+            self.alarms.set(Alarm::Quota, self.quota_patience());
         }
         for action in std::mem::take(&mut self.withheld) {
             self.perform(action);
@@ -123,8 +125,12 @@ impl Driver {
             self.journal.look_at_quota();
         }
         if self.journal.over_quota() {
-            self.alarms.set(Alarm::Quota, QUOTA_PATIENCE);
+            self.alarms.set(Alarm::Quota, self.quota_patience());
         }
+    }
+
+    fn quota_patience(&self) -> Duration {
+        if self.watch.is_some() { QUOTA_PATIENCE } else { UNTOLD_QUOTA_PATIENCE }
     }
 }
 

@@ -1,5 +1,6 @@
 //! When a runtime ends by itself: its files are gone, or nobody has wanted it for long.
 
+use std::io;
 use std::time::Duration;
 
 use super::Driver;
@@ -7,6 +8,7 @@ use super::alarms::Alarm;
 use crate::conversation::Input;
 use crate::socket::Endpoint;
 use crate::startup;
+use crate::watch::Watch;
 
 /// How long a runtime without a daemon waits for one.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -15,6 +17,9 @@ const ORPHAN_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// How soon the command socket is bound again when that failed.
 pub(super) const FIRST_REBIND: Duration = Duration::from_secs(1);
 const LAST_REBIND: Duration = Duration::from_secs(60);
+/// How soon a runtime that nothing tells looks at its files by itself, and tries again to be told; each time twice as long.
+pub(super) const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LAST_LOOK: Duration = Duration::from_secs(60);
 
 impl Driver {
     /// Nobody is connected.
@@ -28,6 +33,38 @@ impl Driver {
         } else {
             self.apply(Input::End { reason: "no daemon for 24 hours".to_owned() });
         }
+    }
+
+    /// Begins to watch our files. A worker without a watch is better than none: what is noticed late is a state dir that
+    /// is removed while no daemon lives, and a command socket that is.
+    pub(super) fn watch_files(&mut self) {
+        match self.begin_watch() {
+            Ok(watch) => self.watch = Some(watch),
+            Err(error) => {
+                if self.look_after == FIRST_LOOK {
+                    self.log.note(&format!("nothing tells when files of this worker go away: {error}"));
+                }
+                self.watch = None;
+                self.alarms.set(Alarm::Look, self.look_after);
+                self.look_after = (self.look_after * 2).min(LAST_LOOK);
+            }
+        }
+    }
+
+    fn begin_watch(&self) -> io::Result<Watch> {
+        let watch = Watch::new()?;
+        watch.add_folder(&self.directory)?;
+        for path in [&startup::lock_path(&self.directory), &self.socket_path] {
+            watch.add(path)?;
+        }
+        watch.add_folders_of(&self.directory);
+        Ok(watch)
+    }
+
+    /// Nothing tells: first watch, then look, so that nothing happens in between.
+    pub(super) fn look_and_watch(&mut self) {
+        self.watch_files();
+        self.look_at_files();
     }
 
     /// One of our files was unlinked or moved.
@@ -51,14 +88,13 @@ impl Driver {
         if self.conversation.is_ending() {
             return;
         }
-        let bound = Endpoint::bind(&self.socket_path).and_then(|endpoint| {
-            self.watch.add(&self.socket_path)?;
-            Ok(endpoint)
-        });
-        match bound {
+        match Endpoint::bind(&self.socket_path) {
             Ok(endpoint) => {
                 self.endpoint = Some(endpoint);
                 self.rebind_after = FIRST_REBIND;
+                if self.watch.as_ref().is_some_and(|watch| watch.add(&self.socket_path).is_err()) {
+                    self.watch_files();
+                }
             }
             Err(error) => {
                 self.log.note(&format!("the command socket could not be bound again: {error}"));

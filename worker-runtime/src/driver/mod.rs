@@ -89,7 +89,9 @@ struct Driver {
     storage: Storage,
     retry_after: Duration,
     abandoned: bool,
-    watch: Watch,
+    /// None while the system has none for us: then we look by ourselves, now and then.
+    watch: Option<Watch>,
+    look_after: Duration,
     endpoint: Option<Endpoint>,
     rebind_after: Duration,
     events: mpsc::Receiver<Event>,
@@ -172,12 +174,6 @@ impl Driver {
         };
         let journal = Journal::begin(place, identity)?;
         let endpoint = Endpoint::bind(&start.socket)?;
-        let watch = Watch::new()?;
-        watch.add_folder(&start.directory)?;
-        for path in [&startup::lock_path(&start.directory), &start.socket] {
-            watch.add(path)?;
-        }
-        watch.add_folders_of(&start.directory);
         let conversation = Conversation::new(Config {
             session: start.session.clone(),
             resume_only: start.resume_only,
@@ -228,7 +224,8 @@ impl Driver {
             storage: Storage::Ok,
             retry_after: effects::FIRST_RETRY,
             abandoned: false,
-            watch,
+            watch: None,
+            look_after: lifetime::FIRST_LOOK,
             endpoint: Some(endpoint),
             rebind_after: lifetime::FIRST_REBIND,
             events,
@@ -244,6 +241,7 @@ impl Driver {
             },
             done: false,
         };
+        driver.watch_files();
         driver.expect_a_daemon();
         Ok(driver)
     }
@@ -265,7 +263,7 @@ impl Driver {
             // As above.
             Some(event) = self.client.events.recv() => Wake::Client(event),
             alarm = self.alarms.next() => Wake::Alarm(alarm),
-            () = self.watch.changed() => Wake::FilesChanged,
+            () = changed(self.watch.as_ref()) => Wake::FilesChanged,
             _ = self.signals.terminate.recv() => Wake::Terminated,
             _ = self.signals.child.recv() => Wake::ChildExited,
         }
@@ -300,6 +298,7 @@ impl Driver {
             Alarm::Quota => self.look_at_quota(),
             Alarm::Orphaned => self.orphaned(),
             Alarm::Rebind => self.rebind(),
+            Alarm::Look => self.look_and_watch(),
             Alarm::Rescue => self.rescue(),
             Alarm::RescueLost => {
                 self.rescue_lost();
@@ -347,6 +346,13 @@ async fn writable(pipe: Option<&Sender>) {
         Some(pipe) => {
             let _ = pipe.writable().await;
         }
+        None => std::future::pending().await,
+    }
+}
+
+async fn changed(watch: Option<&Watch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }

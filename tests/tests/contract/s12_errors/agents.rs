@@ -41,6 +41,17 @@ fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() 
 }
 
 #[test]
+fn a_runtime_that_cannot_begin_tells_why() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "runtime_socket.before_bind=error(28)");
+    sandbox.init();
+    let error = sandbox.run(&["worker", "start", "--launcher", "demo"]).error("BACKEND_RUNTIME_ERROR");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(".sock") && message.contains("No space left"), "{message}");
+    sandbox.finish();
+}
+
+#[test]
 fn an_agent_that_is_not_logged_in_says_so_like_every_failed_start() {
     let mut sandbox = Sandbox::new();
     let agent = sandbox.demo_agent(&["--needs-auth"]);
