@@ -2,7 +2,7 @@
 //! counted when it was set, and the most that is allowed. A line that costs one allocation more is noticed; if that is how
 //! it must be, change the row.
 
-#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is a test")]
 
 use serde_json::value::RawValue;
 use subagent_runtime::measured::{Appender, in_turn};
