@@ -28,7 +28,7 @@ const LIMITS: &[Limit] = &[
     ("send: system calls of the runtime", 11.0, 14.0),
     // An agent that writes 20 pieces, each when the one before was printed: what follows from one write to the journal.
     ("pieces: system calls of the runtime for each append", 3.4, 3.9),
-    ("pieces: looks at the journal for each transaction", 1.3, 2.2),
+    ("pieces: looks at the journal for each transaction", 1.8, 2.8),
     // An agent that writes 20,000 pieces at once.
     ("stream: bytes that the runtime reads for each event", 187.4, 200.0),
     ("stream: bytes of journal for each event", 222.9, 240.0),
