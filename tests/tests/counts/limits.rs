@@ -17,7 +17,7 @@ const LIMITS: &[Limit] = &[
     ("list: threads", 0.0, 0.0),
     ("list: system calls of the daemon, without /proc", 20.0, 26.0),
     ("list: files opened by the daemon, without /proc", 0.0, 0.4),
-    ("list: files opened in /proc for each ancestor", 1.7, 2.6),
+    ("list: files opened in /proc for each ancestor", 1.7, 2.3),
     ("list: million instructions of the command", 3.9, 5.0),
     ("list: allocations of the command", 1818.0, 2200.0),
     // `send --json`, until the end of the turn of an agent that answers at once.
