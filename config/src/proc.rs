@@ -93,9 +93,13 @@ fn walk(pid: i32) -> io::Result<Option<Vec<Process>>> {
             Err(error) => return Err(error),
         };
         // The number may have been given to another process between the two reads: only if the child still has the
-        // same parent afterwards, that parent was the one that was read.
-        let unchanged = process(child.pid)
-            .is_ok_and(|again| (again.start_time, again.parent) == (child.start_time, child.parent));
+        // same parent afterwards, that parent was the one that was read. But such a process would be younger than the
+        // child: what lives and is older is the parent.
+        let older =
+            parent.as_ref().is_some_and(|parent| !parent.ended && parent.start_time < child.start_time);
+        let unchanged = older
+            || process(child.pid)
+                .is_ok_and(|again| (again.start_time, again.parent) == (child.start_time, child.parent));
         match parent {
             _ if !unchanged => return Ok(None),
             Some(parent) if chain.len() < MOST_ANCESTORS => chain.push(parent),

@@ -1,7 +1,7 @@
 //! Files of the state dir, which are opened by their names. Anything may have such a name, also a pipe, which nobody must
 //! be held up by.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -16,13 +16,18 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// # Errors
 /// What the system says; `InvalidInput` for anything but a file.
 pub fn open(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
+    opened(path, options, flags).map(|(file, _)| file)
+}
+
+fn opened(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<(File, Metadata)> {
     let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; move it away");
     let file = match options.custom_flags(flags | O_NONBLOCK | O_NOCTTY).open(path) {
         // A pipe that nobody reads, or a socket.
         Err(error) if error.raw_os_error() == Some(ENXIO) => return Err(no_file()),
         opened => opened?,
     };
-    if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(no_file()) }
 }
 
 /// Opens a regular file to read it.
@@ -38,11 +43,12 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`]; `FileTooLarge`.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = open_to_read(path)?;
-    if file.metadata()?.len() > MOST_BYTES {
+    let (file, metadata) = opened(path, OpenOptions::new().read(true), 0)?;
+    if metadata.len() > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
+    // Otherwise it would be read in small pieces.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -37,6 +37,7 @@ pub mod time;
 pub mod tool_calls;
 pub mod until;
 pub mod update;
+pub mod words;
 
 pub use error::{Code, Error, Result};
 

@@ -83,7 +83,12 @@ pub struct Record<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
     /// The kind of an update (see [`crate::update::classify`]).
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "crate::words::borrowed",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub k: Option<Cow<'a, str>>,
     /// The body.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::surrogates;
+use crate::{surrogates, words};
 
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
@@ -40,7 +40,7 @@ struct Word<'a>(#[serde(borrow)] Cow<'a, str>);
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Tagged<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "words::borrowed")]
     session_update: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
@@ -48,7 +48,7 @@ struct Tagged<'a> {
 
 #[derive(Deserialize)]
 struct Typed<'a> {
-    #[serde(borrow, rename = "type", default)]
+    #[serde(borrow, rename = "type", default, deserialize_with = "words::borrowed")]
     content_type: Option<Cow<'a, str>>,
 }
 

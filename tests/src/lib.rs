@@ -4,6 +4,7 @@
 //! Must not reach into private parts of the product: it starts the executables and reads what they leave.
 
 pub mod bytes;
+pub mod counting;
 pub mod harness;
 pub mod invariants;
 pub mod model_server;

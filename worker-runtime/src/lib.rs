@@ -31,6 +31,8 @@ mod driver;
 pub mod fuzz;
 pub mod guard;
 mod journal;
+#[cfg(feature = "testing")]
+pub mod measured;
 mod memory;
 mod shorten;
 mod socket;

@@ -1,10 +1,11 @@
 //! The files around a running daemon: its lock must stay its own, or it ends; its socket and `daemon.json` are made
 //! again if they vanish.
-//! Nothing is polled: inotify tells, also of a move of the state dir or of any folder above it, and each new connection is
-//! a reason to look as well.
+//! Nothing is polled: inotify tells, also of a move of the state dir or of any folder above it. A connection is a reason to
+//! look as well: each of them where there is no inotify, otherwise one of many.
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use subagent_config::RuntimeDir;
 use tokio::net::UnixListener;
@@ -16,6 +17,9 @@ use super::lock::FileLock;
 use super::socket::SocketFile;
 use super::stop::Reason;
 use crate::api::Connections;
+
+/// So soon after a look a connection is no reason for another one, since inotify would tell: a look is 14 system calls.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What must stay as it is.
 #[derive(Debug)]
@@ -62,9 +66,19 @@ impl Surroundings {
             if self.announcement.restore() {
                 self.watch(&self.announcement.path());
             }
+            self.wait(&mut connections).await;
+        }
+    }
+
+    /// Waits for a reason to look.
+    async fn wait(&self, connections: &mut Connections) {
+        let looked = Instant::now();
+        loop {
             tokio::select! {
-                () = changed(self.inotify.as_ref()) => {}
-                Ok(()) = connections.changed() => {}
+                () = changed(self.inotify.as_ref()) => return,
+                Ok(()) = connections.changed() => if self.inotify.is_none() || looked.elapsed() >= LOOK_PAUSE {
+                    return;
+                },
                 else => std::future::pending().await,
             }
         }

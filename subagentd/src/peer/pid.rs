@@ -3,7 +3,8 @@
 //! With `SO_PEERPIDFD` (Linux 6.5) the kernel hands out the process itself. Without, the number and the start time are
 //! all there is; they are compared before and after each use.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -13,6 +14,9 @@ use subagent_config::proc;
 use subagent_protocol::process::ProcessId;
 
 use super::PeerError;
+
+/// Longer than the kernel's description of a pidfd gets up to its `Pid`.
+const INFO_BYTES: usize = 1024;
 
 /// The process that called `connect`.
 #[derive(Debug)]
@@ -70,7 +74,9 @@ impl PeerProcess {
 /// The number of the process of a pidfd; -1 if it was reaped, 0 if it is not in our pid namespace.
 fn pid_of(pidfd: &OwnedFd) -> Result<i32, PeerError> {
     let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
-    let text = fs::read_to_string(path).map_err(PeerError::Unknown)?;
+    let mut buffer = [0; INFO_BYTES];
+    let length = File::open(path).and_then(|mut file| file.read(&mut buffer)).map_err(PeerError::Unknown)?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
     text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()).ok_or_else(|| {
         PeerError::Unknown(std::io::Error::new(
             std::io::ErrorKind::InvalidData,

@@ -1,13 +1,13 @@
 //! Reading a worker's journal from a cursor, batch by batch.
 //!
-//! The file was just written on this machine, so reads come from the page cache and are done in place. A record
+//! The file was just written on this machine, so reads come from the page cache and are done in place. About as much is
+//! read as a batch takes: what is behind it would only be read again. A record
 //! that is not whole yet is left for the next read; a damaged one ends a segment if the runtime is gone or has
 //! begun another, and is reported by the gap in the numbers.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use subagent_protocol::codec::{self, Decoded};
@@ -15,14 +15,16 @@ use subagent_protocol::record::{Record, RecordType, Sealed};
 
 use crate::store::Cursor;
 
-/// How much is read at once; a longer record is read whole.
-const READ_BYTES: usize = 1024 * 1024;
+/// How much is read at once: a quarter more than the batch before took, within these bounds. A longer record is read whole.
+const LEAST_READ_BYTES: usize = 64 * 1024;
+const MOST_READ_BYTES: usize = 1024 * 1024;
 /// How many records a batch has at the most.
 const BATCH_RECORDS: usize = 256;
 
 pub(crate) struct JournalReader {
     directory: PathBuf,
     segment: Option<(u64, File)>,
+    read_bytes: usize,
 }
 
 /// Some records in a row.
@@ -35,27 +37,36 @@ pub(crate) struct Batch {
     pub(crate) next: Cursor,
     /// Whether there is nothing more for now.
     pub(crate) end: bool,
+    /// Whether its last record was the last byte of the file, when it was read. More is told of by the writer.
+    pub(crate) drained: bool,
     /// Whether there was something that is no record: what stood there is not known.
     pub(crate) damaged: bool,
 }
 
 impl JournalReader {
     pub(crate) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), segment: None }
+        Self { directory: directory.to_owned(), segment: None, read_bytes: LEAST_READ_BYTES }
     }
 
     /// Reads on from `cursor`. `last` says that the writer is gone: what is torn stays torn.
     pub(crate) fn read(&mut self, cursor: Cursor, last: bool) -> io::Result<Batch> {
-        let mut batch =
-            Batch { bytes: Vec::new(), records: Vec::new(), next: cursor, end: true, damaged: false };
+        let mut batch = Batch {
+            bytes: Vec::new(),
+            records: Vec::new(),
+            next: cursor,
+            end: true,
+            drained: false,
+            damaged: false,
+        };
         if cursor.segment == 0 {
             return Ok(batch);
         }
+        let length = self.read_bytes;
         let Some(file) = self.open(cursor.segment)? else {
             self.skip_missing_segment(&mut batch);
             return Ok(batch);
         };
-        batch.bytes = read_at(file, cursor.offset, READ_BYTES)?;
+        batch.bytes = read_at(file, cursor.offset, length)?;
         let mut position = 0;
         loop {
             match codec::decode(&batch.bytes[position..], codec::MAX_RECORD_BYTES) {
@@ -72,6 +83,7 @@ impl JournalReader {
                     batch.records.push((range, batch.next));
                     if sealed.is_some() || batch.records.len() >= BATCH_RECORDS {
                         batch.end = false;
+                        self.took(position);
                         return Ok(batch);
                     }
                 }
@@ -85,6 +97,8 @@ impl JournalReader {
                     }
                     // Records that were decoded are taken first; the rest is read again from behind them.
                     batch.end = batch.records.is_empty();
+                    batch.drained = !batch.end && position == batch.bytes.len() && batch.bytes.len() < length;
+                    self.took(position);
                     if batch.end {
                         self.skip_torn_segment(&mut batch, last);
                     }
@@ -104,6 +118,10 @@ impl JournalReader {
                 }
             }
         }
+    }
+
+    fn took(&mut self, bytes: usize) {
+        self.read_bytes = (bytes + bytes / 4).clamp(LEAST_READ_BYTES, MOST_READ_BYTES);
     }
 
     /// At the end of what can be read: if another segment was begun, this one will not grow any more.
@@ -153,21 +171,18 @@ fn sealed(json: &[u8]) -> Option<u64> {
     (record.t == RecordType::Sealed).then(|| record.body::<Sealed>().map_or(0, |sealed| sealed.next))
 }
 
+/// At most so many bytes; fewer only where the file ends.
 fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-    let available = file.metadata()?.len().saturating_sub(offset);
-    let length = length.min(usize::try_from(available).unwrap_or(usize::MAX));
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            // The writer cut off what it could not finish.
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = offset + bytes.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
+            // The end; or the writer cut off what it could not finish.
             Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    bytes.truncate(filled);
     Ok(bytes)
 }
 
@@ -324,7 +339,7 @@ mod tests {
     #[test]
     fn a_record_larger_than_a_read_is_read_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let body = serde_json::json!({"text": "y".repeat(3 * READ_BYTES)});
+        let body = serde_json::json!({"text": "y".repeat(3 * MOST_READ_BYTES)});
         let segment = serde_json::to_value(Segment {
             worker_id: "w_0000000000".parse().unwrap(),
             incarnation: 1,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use subagent_protocol::record::NoiseReason;
+use subagent_protocol::words;
 
 /// The longest id of a request that is echoed; a longer one is no id that a program would choose.
 const MAX_ID_BYTES: usize = 1024;
@@ -38,7 +39,7 @@ pub(crate) enum Outcome<'a> {
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "words::borrowed")]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,

@@ -2,11 +2,15 @@
 //!
 //! Nothing here waits: what cannot be read or written now is tried when the pipe is ready.
 
+use std::future::Future as _;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::AgentStarted;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 
 use super::alarms::Alarm;
@@ -39,16 +43,19 @@ enum Chunk {
 }
 
 /// Reads what is there. The buffer lives as long as its content is looked at: an idle runtime holds none.
-fn read(pipe: Option<&Receiver>, capacity: usize) -> Chunk {
+///
+/// Polled, not tried: a read that did not fill the buffer then counts as the last one, and the pipe is not read once more
+/// to be told that it is empty.
+fn read(pipe: Option<&mut Receiver>, capacity: usize) -> Chunk {
     let Some(pipe) = pipe else { return Chunk::NotNow };
     let mut bytes = Vec::with_capacity(capacity);
-    match pipe.try_read_buf(&mut bytes) {
-        Ok(0) => Chunk::End,
-        Ok(_) => Chunk::Bytes(bytes),
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-            Chunk::NotNow
-        }
-        Err(_) => Chunk::End,
+    let polled = pin!(pipe.read_buf(&mut bytes)).poll(&mut Context::from_waker(Waker::noop()));
+    match polled {
+        Poll::Ready(Ok(0)) => Chunk::End,
+        Poll::Ready(Ok(_)) => Chunk::Bytes(bytes),
+        Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => Chunk::NotNow,
+        Poll::Ready(Err(_)) => Chunk::End,
+        Poll::Pending => Chunk::NotNow,
     }
 }
 
@@ -62,7 +69,7 @@ impl Driver {
     }
 
     pub(super) fn read_output(&mut self) {
-        match read(self.agent.as_ref().and_then(|agent| agent.output.as_ref()), OUTPUT_BYTES) {
+        match read(self.agent.as_mut().and_then(|agent| agent.output.as_mut()), OUTPUT_BYTES) {
             Chunk::NotNow => {}
             Chunk::Bytes(bytes) => {
                 self.take_output(Some(&bytes));
@@ -96,7 +103,7 @@ impl Driver {
     }
 
     pub(super) fn read_errors(&mut self) {
-        match read(self.agent.as_ref().and_then(|agent| agent.errors.as_ref()), ERROR_BYTES) {
+        match read(self.agent.as_mut().and_then(|agent| agent.errors.as_mut()), ERROR_BYTES) {
             Chunk::NotNow => {}
             Chunk::Bytes(bytes) => self.take_errors(&bytes),
             Chunk::End => {
@@ -169,7 +176,7 @@ impl Driver {
     }
 
     pub(super) fn read_status(&mut self) {
-        match read(self.agent.as_ref().and_then(|agent| agent.status.as_ref()), ERROR_BYTES) {
+        match read(self.agent.as_mut().and_then(|agent| agent.status.as_mut()), ERROR_BYTES) {
             Chunk::NotNow => {}
             Chunk::Bytes(bytes) => {
                 for status in self.status_lines.read::<GuardStatus>(&bytes) {

@@ -96,7 +96,7 @@ impl Actor {
                     format!("the journal of {} cannot be read: {error}", self.worker_id),
                 )
             })?;
-            let end = batch.end;
+            let (end, drained) = (batch.end, batch.drained);
             self.damaged |= batch.damaged;
             let moved = (batch.next.segment, batch.next.offset) != (self.cursor.segment, self.cursor.offset);
             if moved {
@@ -104,12 +104,13 @@ impl Actor {
                 batches += 1;
             }
             let reached = match goal {
-                Goal::Some => batches >= TURN_BATCHES,
+                // What comes now, also in another segment, the runtime tells of.
+                Goal::Some => drained || batches >= TURN_BATCHES,
                 Goal::Record(number) => self.cursor.number >= number,
                 Goal::End => false,
             };
             if end || reached {
-                return Ok(!end);
+                return Ok(!(end || drained));
             }
         }
     }

@@ -186,6 +186,8 @@ impl Actor {
                     self.shared.raise_generation(generation).await;
                 }
             }
+            // Several ends may wait while all of them are taken in at once.
+            FromRuntime::End(end) if end.number <= self.cursor.number => {}
             FromRuntime::End(_) => {
                 self.ingest_or_retry(Goal::Some).await;
             }

@@ -1,0 +1,175 @@
+//! A control plane on made-up data, without a process behind it: for `allocations.rs` and `benches/inner.rs`.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each user needs a part of it; made-up data must work")]
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use subagent_config::{Environment, RuntimeDir};
+use subagent_protocol::api::{DaemonInfo, header};
+use subagent_protocol::codec;
+use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
+use subagentd::api::{self, Api, Listening};
+use subagentd::core::worker::State;
+use subagentd::store::{Cursor, Durability, NewWorker, Store};
+use subagentd::supervisor::{Setup, Supervisor};
+
+const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
+
+/// A state dir.
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+    workers: Vec<WorkerId>,
+}
+
+impl Place {
+    /// One with so many workers, each with a journal of so many pieces of text that nobody has taken in. Their runtimes
+    /// have ended.
+    pub(crate) async fn new(workers: u8, events: u64) -> Self {
+        // Not in TMPDIR: the path of a socket has 107 bytes at most.
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let state_dir = dir.path().join("state");
+        std::fs::create_dir_all(&state_dir).unwrap();
+        let store = Store::open(&state_dir.join("state.db")).unwrap();
+        let workers: Vec<WorkerId> = (1..=workers).map(|number| WorkerId::from_random([number; 5])).collect();
+        for worker in &workers {
+            let folder = state_dir.join("runtimes").join(worker.as_str());
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("1.journal"), journal(worker, events)).unwrap();
+            let worker_id = worker.clone();
+            let insert = store.write(Durability::Full, 1, move |tx| {
+                let controller =
+                    tx.upsert_controller(&ControllerId::from_random([1; 5]), Some("c"), "/ws", Timestamp(1))?;
+                let worker = NewWorker {
+                    worker_id,
+                    controller: controller.id,
+                    label: "a worker".to_owned(),
+                    launcher: "demo".to_owned(),
+                    role: "default".to_owned(),
+                    cwd: "/ws".to_owned(),
+                    spec: SPEC.to_owned(),
+                    placeholder: "sess_0".to_owned(),
+                    state: State::Starting,
+                };
+                let id = tx.insert_worker(&worker, Timestamp(1))?;
+                tx.begin_incarnation(id, 1, &subagent_config::proc::boot_id().unwrap())?;
+                tx.update_cursor(id, Cursor { segment: 1, offset: 0, number: 0 })
+            });
+            insert.await.unwrap();
+        }
+        store.close().await;
+        Self { dir, workers }
+    }
+
+    /// Opens it: the workers are adopted, which takes their journals in.
+    pub(crate) async fn open(&self) -> Supervisor {
+        let state_dir = self.dir.path().join("state");
+        let env = Environment::new([("XDG_RUNTIME_DIR".into(), self.dir.path().into())], self.dir.path());
+        let setup = Setup {
+            runtime_dir: RuntimeDir::prepare(&env, &state_dir).unwrap(),
+            state_dir,
+            runtime_program: self.dir.path().join("no-such-program"),
+            restart_cooldown: None,
+            retention: None,
+        };
+        Supervisor::open(setup).await.unwrap()
+    }
+
+    /// Follows the first worker until so many pieces of text were seen.
+    pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
+        let mut follower = supervisor.follow(self.workers[0].as_str(), None, true, false).await.unwrap();
+        let mut seen = 0;
+        while seen < events {
+            let page = follower.next().await.unwrap();
+            assert!(!page.is_empty(), "the worker is over after {seen} of {events}");
+            seen += page.iter().filter(|event| event.data["text"].is_string()).count() as u64;
+        }
+    }
+
+    /// Serves it, for as long as the runtime of the caller lives; gives the socket.
+    pub(crate) fn serve(&self, supervisor: Supervisor) -> PathBuf {
+        let socket = self.dir.path().join("s");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let (control, stops, phases) = api::control();
+        let (listening, replace, connections) = Listening::new(listener);
+        let info = Arc::new(DaemonInfo {
+            protocol: PROTOCOL,
+            oldest_protocol: OLDEST_PROTOCOL,
+            version: String::new(),
+            process: ProcessId { pid: 1, start_time: 1 },
+            generation: 1,
+            socket: socket.clone(),
+            state_dir: self.dir.path().join("state"),
+            mode: String::new(),
+            started_at: Timestamp(0),
+        });
+        let router = api::router(Api { supervisor, info, control });
+        tokio::spawn(async move {
+            let _kept = (stops, phases, replace, connections);
+            api::serve(listening, router, std::future::pending()).await
+        });
+        socket
+    }
+}
+
+fn journal(worker: &WorkerId, events: u64) -> Vec<u8> {
+    let boot = subagent_config::proc::boot_id().unwrap();
+    let mut bytes = Vec::new();
+    let head = format!(
+        r#"{{"n":1,"at":1,"t":"segment","b":{{"workerId":"{worker}","incarnation":1,"segment":1,"bootId":"{boot}","protocol":{PROTOCOL}}}}}"#
+    );
+    codec::encode(head.as_bytes(), &mut bytes);
+    let session = r#"{"n":2,"at":1,"t":"session","b":{"sessionId":"s","origin":"new","contextLost":false}}"#;
+    codec::encode(session.as_bytes(), &mut bytes);
+    for number in 3..3 + events {
+        let record = format!(
+            r#"{{"n":{number},"at":1,"t":"update","k":"message","b":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"piece {number} "}}}}}}}}"#
+        );
+        codec::encode(record.as_bytes(), &mut bytes);
+    }
+    let ended = format!(r#"{{"n":{},"at":1,"t":"ended","b":{{"killed":0,"millis":0}}}}"#, 3 + events);
+    codec::encode(ended.as_bytes(), &mut bytes);
+    bytes
+}
+
+/// A connection that asks for the same again and again.
+pub(crate) struct Client(UnixStream);
+
+impl Client {
+    pub(crate) fn connect(socket: &std::path::Path) -> Self {
+        Self(UnixStream::connect(socket).unwrap())
+    }
+
+    /// One request; the length of its answer.
+    pub(crate) fn get(&mut self, path: &str) -> usize {
+        let name = header::PROTOCOL;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{name}: {PROTOCOL}\r\n\r\n");
+        self.0.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        loop {
+            let mut buffer = [0; 16 * 1024];
+            let length = self.0.read(&mut buffer).unwrap();
+            assert!(length > 0, "closed after {}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&buffer[..length]);
+            let text = String::from_utf8_lossy(&answer);
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let head = head.to_ascii_lowercase();
+            assert!(head.starts_with("http/1.1 200"), "{text}");
+            let wanted: usize = head
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.lines().next())
+                .unwrap()
+                .parse()
+                .unwrap();
+            if body.len() >= wanted {
+                return answer.len();
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The limits, in one table. A test fails with all that it found above them.
+//!
+//! To change one: run `cargo test -p subagent-tests --test counts -- --nocapture`, which prints each count beside its limit,
+//! and write the new count down, with the limit about a quarter above it, or above what several runs show.
+
+use std::fmt::Write as _;
+
+/// A count, what it was when the limit was set, and the limit.
+type Limit = (&'static str, f64, f64);
+
+/// Measured in the profile of the tests, where the standard library checks each descriptor before it closes it.
+const LIMITS: &[Limit] = &[
+    // `worker list --json`, three workers.
+    ("list: system calls of the command", 129.0, 140.0),
+    ("list: files opened by the command", 6.0, 7.0),
+    ("list: connections", 1.0, 1.0),
+    ("list: threads", 0.0, 0.0),
+    ("list: system calls of the daemon, without /proc", 20.0, 26.0),
+    ("list: files opened by the daemon, without /proc", 0.0, 0.4),
+    ("list: files opened in /proc for each ancestor", 1.7, 2.3),
+    ("list: million instructions of the command", 3.9, 5.0),
+    ("list: allocations of the command", 1818.0, 2200.0),
+    // `send --json`, until the end of the turn of an agent that answers at once.
+    ("send: system calls of the command", 159.0, 175.0),
+    ("send: connections", 1.0, 1.0),
+    ("send: system calls of the daemon, without /proc", 124.0, 165.0),
+    ("send: full commits", 2.4, 3.2),
+    ("send: system calls of the runtime", 11.0, 14.0),
+    // An agent that writes 20 pieces, each when the one before was printed: what follows from one write to the journal.
+    ("pieces: system calls of the runtime for each append", 3.4, 3.9),
+    ("pieces: looks at the journal for each transaction", 1.8, 2.8),
+    // An agent that writes 20,000 pieces at once.
+    ("stream: bytes that the runtime reads for each event", 187.4, 200.0),
+    ("stream: bytes of journal for each event", 222.9, 240.0),
+    ("stream: bytes that the daemon reads for each event", 640.0, 1200.0),
+    ("stream: bytes that the daemon writes for each event", 500.0, 900.0),
+    ("stream: bytes of database for each event", 228.1, 275.0),
+    ("stream: writes of the runtime for 1,000 events", 3.1, 12.0),
+    ("stream: full commits for 1,000 events", 0.3, 1.0),
+    // Two seconds of nothing to do, with a follower.
+    ("idle: context switches", 0.0, 0.0),
+];
+
+/// What a test has counted.
+#[derive(Default)]
+pub(crate) struct Counts {
+    told: String,
+    above: String,
+}
+
+impl Counts {
+    /// Compares one count with its limit.
+    #[track_caller]
+    pub(crate) fn add(&mut self, name: &str, found: f64) {
+        let limit = LIMITS.iter().find(|(known, ..)| *known == name);
+        let (_, then, limit) = limit.unwrap_or_else(|| panic!("no limit is named {name:?}"));
+        let line = format!("{name}: {found:.1}, at most {limit:.1} ({then:.1} when that was set)\n");
+        let list = if found > *limit { &mut self.above } else { &mut self.told };
+        let _ = write!(list, "{line}");
+    }
+
+    /// The end of a test. `evidence` says what the counts consist of.
+    #[track_caller]
+    pub(crate) fn check(self, evidence: &str) {
+        eprint!("{}", self.told);
+        assert!(
+            self.above.is_empty(),
+            "more than before:\n{}\nwithin their limits:\n{}\n{evidence}\n\
+             If that is how it must be, change the limit in tests/tests/counts/limits.rs.",
+            self.above,
+            self.told
+        );
+    }
+}

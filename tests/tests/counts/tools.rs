@@ -1,0 +1,56 @@
+//! The programs that count, which a machine may not have; and what `/proc` counts by itself.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use subagent_tests::harness::process::Process;
+
+/// `1` makes it a failure that nothing can be counted.
+const REQUIRE: &str = "SUBAGENT_REQUIRE_COUNTS";
+
+/// Whether this program is there; says loudly that it is not.
+pub(crate) fn has(program: &str) -> bool {
+    let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run.is_ok_and(|status| status.success()) || skipped(&format!("{program} is not installed"))
+}
+
+/// Nothing was counted, which nobody must overlook.
+pub(crate) fn skipped(why: &str) -> bool {
+    assert!(
+        env::var_os(REQUIRE).is_none_or(|value| value != "1"),
+        "{REQUIRE}=1, and nothing is counted: {why}"
+    );
+    eprintln!("\n*** SKIPPED, NOTHING WAS COUNTED: {why} ***\n");
+    false
+}
+
+/// How many processes are above what this test starts.
+pub(crate) fn ancestors() -> f64 {
+    let mut pid = i32::try_from(std::process::id()).unwrap();
+    let mut count = 0.0;
+    while let Some(process) = Process::find(pid) {
+        (pid, count) = (process.parent, count + 1.0);
+    }
+    count
+}
+
+/// What `/proc/PID/io` says: `rchar`, `wchar`, `syscr`, `syscw`.
+pub(crate) fn io(pid: i32) -> BTreeMap<String, f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let pair =
+        |line: &str| line.split_once(": ").map(|(name, count)| (name.to_owned(), count.parse().unwrap()));
+    text.lines().filter_map(pair).collect()
+}
+
+/// How often the threads of a process were switched away from, or went to sleep.
+pub(crate) fn context_switches(pid: i32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    let of = |text: String| -> u64 {
+        let counts = text.lines().filter(|line| line.contains("ctxt_switches"));
+        counts.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    texts.map(of).sum()
+}

@@ -1,0 +1,85 @@
+//! Inner parts of a runtime, for benches and for counts of what they allocate.
+//!
+//! Built with the feature `testing` alone. It must not do anything that the driver does not do in the same way.
+#![allow(clippy::expect_used, reason = "what is measured must work")]
+
+use std::io;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+use subagent_protocol::record::RecordType;
+use subagent_protocol::start::{Limits, Timeouts};
+
+use crate::bare::{Runtime, Setup};
+use crate::journal::{Identity, Journal, Place};
+
+const WORKER: &str = "w_0000000001";
+
+/// A runtime whose agent has a turn. What it writes becomes records.
+///
+/// # Panics
+/// Never, as long as a runtime takes good answers and a good prompt.
+#[must_use]
+pub fn in_turn() -> Runtime {
+    let setup = Setup {
+        worker_id: WORKER.parse().expect("an id"),
+        incarnation: 1,
+        generation: 1,
+        segment: 1,
+        first_record: 1,
+        last_turn: 0,
+        session: None,
+        timeouts: Timeouts::default(),
+    };
+    let (mut runtime, _) = Runtime::begin(setup, Box::new(|| None), 0);
+    let _ = runtime.agent_started();
+    let _ = runtime.output(
+        b"{\"id\":1,\"result\":{\"protocolVersion\":1}}\n{\"id\":2,\"result\":{\"sessionId\":\"s\"}}\n",
+    );
+    for frame in [
+        &br#"{"t":"hello","protocol":1,"generation":1,"desired":"run"}"#[..],
+        br#"{"t":"command","id":1,"command":{"c":"prompt","turn":1,"turnId":"turn_0000000001","prompt":[]}}"#,
+    ] {
+        let _ = runtime.frame(1, frame).expect("a good frame");
+    }
+    runtime
+}
+
+/// A journal that takes batches of updates.
+#[derive(Debug)]
+pub struct Appender(Journal);
+
+impl Appender {
+    /// Begins one in this folder.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Panics
+    /// Never: the id is one.
+    pub fn begin(folder: &Path) -> io::Result<Self> {
+        let limits = Limits::default();
+        let place = Place {
+            directory: folder.to_owned(),
+            segment: 1,
+            first_record: 1,
+            segment_bytes: limits.segment_bytes,
+            quota_bytes: u64::MAX,
+        };
+        let identity =
+            Identity { worker_id: WORKER.parse().expect("an id"), incarnation: 1, boot_id: String::new() };
+        Journal::begin(place, identity).map(Self)
+    }
+
+    /// Appends so many records with this body as one batch.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn append(&mut self, records: usize, body: &RawValue) -> io::Result<()> {
+        self.0.batch.set_time();
+        for _ in 0..records {
+            self.0.batch.push(RecordType::Update, Some(1), Some("message"), body);
+        }
+        self.0.commit()
+    }
+}
