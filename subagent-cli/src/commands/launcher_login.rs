@@ -20,7 +20,8 @@ pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> 
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = Agent::of(&loaded.config, &args.name, None, context)?;
     let time = patience(args.timeout_seconds)?;
-    let question = Question::Login { method: present(args.method.clone()) };
+    let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
+    let question = Question::Login { method };
     let answer = agent.ask(question, Patience { request: time, ..Patience::of(agent.launcher, None) })?;
     let method = answer.method.unwrap_or_default();
     let mut data = json!({

@@ -4,12 +4,12 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
-    CloseSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
-    FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
-    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
-    SessionConfigOptionValue, SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
+    AuthenticateRequest, BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities,
+    ClientSessionCapabilities, CloseSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities,
+    ElicitationUrlCapabilities, FileSystemCapabilities, Implementation, InitializeRequest,
+    LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse,
+    ResumeSessionRequest, SelectedPermissionOutcome, SessionConfigOptionValue,
+    SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -129,6 +129,11 @@ pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
             request(id, method, params)
         }
     }
+}
+
+/// `authenticate`.
+pub(crate) fn authenticate(id: u64, method: &str) -> Vec<u8> {
+    request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
 }
 
 /// `session/close`.

@@ -277,7 +277,7 @@ impl Machine {
             (Step::Logout, _) => ask_requests::logout(rpc),
             (Step::Authenticate, _) => {
                 let id = self.answer.method.as_ref().map_or(&Value::Null, |method| &method["id"]);
-                ask_requests::authenticate(rpc, id.as_str().unwrap_or_default())
+                requests::authenticate(rpc, id.as_str().unwrap_or_default())
             }
             (Step::ListSessions { .. }, Question::ListSessions { cwd }) => {
                 ask_requests::list_sessions(rpc, cwd.as_deref(), self.cursor.as_deref())

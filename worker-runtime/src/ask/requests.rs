@@ -4,8 +4,7 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AuthCapabilities, AuthenticateRequest, ClientCapabilities, DeleteSessionRequest, Implementation,
-    InitializeRequest,
+    AuthCapabilities, ClientCapabilities, DeleteSessionRequest, Implementation, InitializeRequest,
 };
 use serde_json::{Value, json};
 
@@ -21,11 +20,6 @@ pub(super) fn initialize(id: u64) -> Vec<u8> {
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities);
     request(id, "initialize", params)
-}
-
-/// `authenticate`.
-pub(super) fn authenticate(id: u64, method: &str) -> Vec<u8> {
-    request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
 }
 
 /// `logout`.

@@ -3,8 +3,10 @@
 //! Categories come from error numbers and exit statuses, never from words in a log.
 
 use serde_json::{Value, json};
+use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::options::Choice;
+use subagent_protocol::start::Login;
 
 use super::Exit;
 use super::handshake::excerpt;
@@ -126,6 +128,17 @@ pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Err
         .recommend("`subagent session list` shows the sessions of an agent that can list them.")
 }
 
+/// In place of the session that somebody named the agent has opened another one.
+pub(super) fn other_session(session: &str, method: &str, other: &str) -> Error {
+    let (session, other) = (shorten::text(session, 200), shorten::text(other, 200));
+    let message = format!("the agent did not take up the session {session}: it has opened {other} instead");
+    Error::new(Code::SessionNotFound, message)
+        .with("sessionId", session)
+        .with("method", method)
+        .with("openedSessionId", other)
+        .recommend("`subagent session list` shows the sessions of an agent that can list them.")
+}
+
 /// A session that somebody named cannot be taken up by this agent.
 pub(super) fn cannot_resume(session: &str) -> Error {
     let message = "the agent cannot take up a session: it offers neither session/resume nor session/load";
@@ -135,13 +148,51 @@ pub(super) fn cannot_resume(session: &str) -> Error {
         .recommend("Start the worker without --resume, or use an agent that keeps sessions.")
 }
 
-pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
-    let action = "Log in with `subagent launcher login` or the agent's own command, or put its API key into the \
-                  environment or the launcher's env, then start the worker again.";
-    rpc(method, error)
-        .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
-        .with("reasonCategory", "auth")
-        .recommend(action)
+/// The agent wants a login; `again` is what to do after it.
+pub(super) fn auth_required(
+    method: &str,
+    error: &Value,
+    methods: &[(String, Option<LoginKind>)],
+    login: &Login,
+    again: &str,
+) -> Error {
+    let ids: Vec<&str> = methods.iter().map(|(id, _)| id.as_str()).collect();
+    let command = match &login.launcher {
+        Some(launcher) => {
+            format!("subagent launcher login {}", shell_words::quote(&shorten::text(launcher, 200)))
+        }
+        None => "subagent launcher login".to_owned(),
+    };
+    let mut told = rpc(method, error)
+        .with("authMethods", shorten::value(&json!(ids), MOST_BYTES))
+        .with("reasonCategory", "auth");
+    let mut action = format!(
+        "Log in with `{command}` or the agent's own command, or put its API key into the environment or the \
+         launcher's env, then {again}."
+    );
+    if let Some(way) = &login.method {
+        let way = shorten::text(way, 200);
+        if !methods.iter().any(|(id, kind)| {
+            id == login.method.as_deref().unwrap_or_default() && *kind == Some(LoginKind::Agent)
+        }) {
+            action.push_str(&format!(
+                " The launcher's authMethod {way} is none that the agent can go by itself."
+            ));
+        }
+        told = told.with("authMethod", way);
+    }
+    if login.launcher.is_some() {
+        told = told.with("recommendedCommand", command);
+    }
+    told.recommend(action)
+}
+
+/// The agent refused a prompt until it was logged in, which it is now.
+pub(super) fn logged_in(error: Error) -> Error {
+    let action = "The agent is logged in now: send the message again.";
+    let mut error = error.with("loggedIn", true).retryable().recommend(action);
+    error.details.remove("recommendedCommand");
+    error
 }
 
 /// Whether the agent can work there, and with that.
@@ -337,10 +388,17 @@ mod tests {
     fn errors_are_short_whatever_they_quote() {
         let long = "\u{1}".repeat(1_000_000);
         let list = vec![long.clone(); 3];
+        let methods: Vec<_> = list.iter().map(|id| (id.clone(), None)).collect();
         let answered = json!({"code": -32000, "message": long, "data": {"details": list, "message": long}});
         for error in [
             rpc("session/prompt", &answered),
-            auth_required("session/new", &answered, &list),
+            auth_required(
+                "session/new",
+                &answered,
+                &methods,
+                &Login { launcher: Some(long.clone()), method: Some(long.clone()) },
+                "x",
+            ),
             stopped(&long),
             foreign_version(&answered),
             no_session_id(&long),
@@ -363,7 +421,7 @@ mod tests {
             (spawn_failed(&[], nix::libc::ENOENT, "no file"), false),
             (startup_timeout(&[], "initialize", "spawn", 1.0), true),
             (pipe_closed_at_start(), true),
-            (auth_required("session/new", &json!({}), &[]), false),
+            (auth_required("session/new", &json!({}), &[], &Login::default(), "x"), false),
             (foreign_version(&json!(2)), false),
         ] {
             let error = start(error);
