@@ -5,10 +5,10 @@
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     AuthenticateRequest, BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities,
-    ClientSessionCapabilities, CloseSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities,
-    ElicitationUrlCapabilities, FileSystemCapabilities, Implementation, InitializeRequest,
-    LoadSessionRequest, NewSessionRequest, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionRequest, SelectedPermissionOutcome, SessionConfigOptionValue,
+    ClientSessionCapabilities, CloseSessionRequest, CompactionCapabilities, ElicitationCapabilities,
+    ElicitationFormCapabilities, ElicitationUrlCapabilities, FileSystemCapabilities, Implementation,
+    InitializeRequest, LoadSessionRequest, NewSessionRequest, NoticeCapabilities, RequestPermissionOutcome,
+    RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome, SessionConfigOptionValue,
     SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use serde::Serialize;
@@ -69,7 +69,10 @@ fn elicitations() -> ElicitationCapabilities {
 /// What is understood of sessions.
 pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
     let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
-    ClientSessionCapabilities::new().config_options(options)
+    ClientSessionCapabilities::new()
+        .config_options(options)
+        .notices(NoticeCapabilities::new())
+        .compaction(CompactionCapabilities::new())
 }
 
 /// What every session is asked for with.

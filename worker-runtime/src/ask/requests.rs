@@ -8,6 +8,8 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Value, json};
 
+use subagent_protocol::ask::TERMINAL_AUTH;
+
 use crate::acp::requests::{request, session_capabilities};
 
 /// `initialize`: of all that a client may offer, logins at a terminal, which the command line can do, and what decides
@@ -15,7 +17,8 @@ use crate::acp::requests::{request, session_capabilities};
 pub(super) fn initialize(id: u64) -> Vec<u8> {
     let capabilities = ClientCapabilities::new()
         .auth(AuthCapabilities::new().terminal(true))
-        .session(session_capabilities());
+        .session(session_capabilities())
+        .meta(serde_json::Map::from_iter([(TERMINAL_AUTH.to_owned(), true.into())]));
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities);

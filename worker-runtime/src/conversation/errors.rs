@@ -116,6 +116,24 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
         .with("error", shorten::value(error, MOST_BYTES))
 }
 
+/// The agent rejected a prompt. A provider that has enough of us for now is told apart: the same message may do later.
+pub(super) fn prompt_rejected(error: &Value) -> Error {
+    let told = rpc("session/prompt", error);
+    let data = &error["data"];
+    let of_the_moment = |status: &Value| matches!(status.as_i64(), Some(429 | 503 | 529));
+    let statuses = [&error["code"], &data["status"], &data["statusCode"], &data["httpStatus"]];
+    let kinds = ["rate_limit", "rate_limit_error", "overloaded", "overloaded_error"];
+    let of_a_kind = |kind: &Value| kind.as_str().is_some_and(|kind| kinds.contains(&kind));
+    if !statuses.into_iter().any(of_the_moment)
+        && ![&data["errorKind"], &data["type"]].into_iter().any(of_a_kind)
+    {
+        return told;
+    }
+    told.retryable().with("reasonCategory", "rate_limit").recommend(
+        "The model's provider wants fewer requests: wait, look at what was done (`subagent worker inspect`), then send again.",
+    )
+}
+
 /// A session that somebody named was not taken up.
 pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Error {
     let refused = rpc(method, error);
@@ -409,6 +427,24 @@ mod tests {
             assert!(bytes <= 48 * 1024, "{}: {bytes}", error.code);
         }
         assert_eq!(rpc("m", &answered).details["error"]["code"], -32000);
+    }
+
+    #[test]
+    fn a_provider_that_has_enough_for_now_is_told_apart() {
+        for (error, retryable) in [
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "rate_limit"}}), true),
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "overloaded"}}), true),
+            (json!({"code": 429, "message": "m"}), true),
+            (json!({"code": -32603, "message": "m", "data": {"statusCode": 503}}), true),
+            (json!({"code": 400, "message": "rate_limit 429"}), false),
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "unknown"}}), false),
+            (json!({"code": -32603, "message": "m", "data": "rate_limit"}), false),
+            (json!("429"), false),
+        ] {
+            let told = prompt_rejected(&error);
+            assert_eq!((told.code, told.retryable), (Code::BackendRpcError, retryable), "{error}");
+            assert_eq!(told.details.contains_key("reasonCategory"), retryable, "{error}");
+        }
     }
 
     #[test]
