@@ -81,7 +81,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if file.metadata()?.is_file() {
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     } else {
-        read_pipe(&mut file, &mut bytes)?;
+        read_pipe(&mut file, PIPE_SECONDS, &mut bytes)?;
     }
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {MAX_BYTES} bytes")));
@@ -90,14 +90,14 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads what somebody writes into a pipe, as long as something comes.
-fn read_pipe(pipe: &mut File, bytes: &mut Vec<u8>) -> io::Result<()> {
+fn read_pipe(pipe: &mut File, seconds: u16, bytes: &mut Vec<u8>) -> io::Result<()> {
     let most = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
     let mut chunk = [0; 16 * 1024];
     while bytes.len() <= most {
         let mut waits = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut waits, PollTimeout::from(PIPE_SECONDS * 1000)) {
+        match poll(&mut waits, PollTimeout::from(seconds.saturating_mul(1000))) {
             Ok(0) => {
-                let message = format!("nobody has written into this pipe for {PIPE_SECONDS} s");
+                let message = format!("nobody has written into this pipe for {seconds} s");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             Ok(_) | Err(Errno::EINTR) => {}
@@ -145,6 +145,24 @@ mod tests {
             assert_eq!(error.details()["path"], path.to_str().unwrap());
             assert!(!error.details()["error"].as_str().unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_not_waited_for_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let opened = || OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+        let mut bytes = Vec::new();
+        let error = read_pipe(&mut opened(), 0, &mut bytes).unwrap_err();
+        assert_eq!((error.kind(), bytes.len()), (io::ErrorKind::TimedOut, 0));
+        let mut reader = opened();
+        let text = "x".repeat(100_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&path, &text).unwrap());
+            read_pipe(&mut reader, PIPE_SECONDS, &mut bytes).unwrap();
+        });
+        assert_eq!(bytes, text.as_bytes());
     }
 
     #[test]

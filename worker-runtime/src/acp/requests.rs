@@ -241,7 +241,10 @@ mod tests {
             let capabilities = &sent["params"]["clientCapabilities"];
             assert_eq!(capabilities["fs"], json!({"readTextFile": reads_files, "writeTextFile": true}));
             assert_eq!(capabilities["terminal"], true);
-            assert_eq!(capabilities["session"], json!({"configOptions": {"boolean": {}}}));
+            assert_eq!(
+                capabilities["session"],
+                json!({"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}})
+            );
             assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
         }
     }

@@ -306,6 +306,16 @@ pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
 }
 
+/// Something that an agent without a worker has started does not end.
+pub(crate) fn not_ended(seconds: u64) -> Error {
+    let message = format!(
+        "not all processes of the agent have ended within {seconds} s; they are being killed again and again"
+    );
+    Error::new(Code::StopIncomplete, message).retryable().recommend(
+        "Look for processes that cannot be killed (`ps` shows them in state D): a file system may hang.",
+    )
+}
+
 pub(crate) fn pipe_closed_at_start() -> Error {
     pipe_closed("initialize").recommend(READ_STDERR)
 }

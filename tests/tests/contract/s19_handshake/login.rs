@@ -85,6 +85,26 @@ fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
 }
 
 #[test]
+fn an_older_kind_of_method_names_the_command_for_the_terminal() {
+    let mut sandbox = Sandbox::new();
+    let file = sandbox.file_name("logged-in");
+    let program = sandbox.executable("hostile-agent");
+    let command =
+        json!({"command": program, "args": ["--log-in", file], "env": {"LOGIN_WORD": "older"}, "label": "L"});
+    let methods = json!([{"id": "old", "name": "Old", "_meta": {"terminal-auth": command}}]);
+    // The launcher's own arguments are no part of it.
+    let agent =
+        sandbox.test_agent("hostile-agent", &["--answer", "initialize", &initialize(&methods, &json!({}))]);
+    sandbox.launcher("agent", agent);
+    let error = sandbox.run(&LOGIN).error("TERMINAL_REQUIRED");
+    assert_eq!(error["details"]["command"], format!("{program} --log-in {file}"), "{error}");
+    let screen = sandbox.command("subagent").args(LOGIN).at_terminal(80, On::All).screen();
+    assert!(screen.text().contains("loggedIn: true"), "{:?}", screen.lines());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "true older\n");
+    sandbox.finish();
+}
+
+#[test]
 fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
     let one = initialize(&json!([{"id": "a", "name": "A"}]), &json!({}));
     let sandbox = scripted(&["--answer", "initialize", &one, "--refuse", "authenticate", "-32603"]);
