@@ -27,6 +27,7 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.cancelGraceSeconds",
     "mcpServers",
     "launchers.*.mcpServers",
+    "launchers.*.authMethod",
     "launchers.*.mode",
     "launchers.*.model",
     "launchers.*.configOptions",

@@ -1,9 +1,14 @@
 //! Reads one config file from disk: bytes to text to value to [`Config`], every failure with the file's path.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
 use crate::error::ConfigError;
@@ -12,6 +17,9 @@ use crate::{syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
+
+/// How long the writer of a pipe may take before each piece, in seconds.
+const PIPE_SECONDS: u16 = 10;
 
 /// How many bytes of a file's own words an error quotes at one place.
 const MOST_QUOTED: usize = 400;
@@ -68,11 +76,41 @@ fn brief(mut text: String) -> String {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    // At once, also where nobody writes into a pipe.
+    let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() {
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    } else {
+        read_pipe(&mut file, PIPE_SECONDS, &mut bytes)?;
+    }
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {MAX_BYTES} bytes")));
     }
     Ok(bytes)
+}
+
+/// Reads what somebody writes into a pipe, as long as something comes.
+fn read_pipe(pipe: &mut File, seconds: u16, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let most = usize::try_from(MAX_BYTES).unwrap_or(usize::MAX);
+    let mut chunk = [0; 16 * 1024];
+    while bytes.len() <= most {
+        let mut waits = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waits, PollTimeout::from(seconds.saturating_mul(1000))) {
+            Ok(0) => {
+                let message = format!("nobody has written into this pipe for {seconds} s");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match pipe.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(chunk.get(..length).unwrap_or_default()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn not_utf8(path: &Path, bytes: &[u8], valid: usize) -> ConfigError {
@@ -107,6 +145,24 @@ mod tests {
             assert_eq!(error.details()["path"], path.to_str().unwrap());
             assert!(!error.details()["error"].as_str().unwrap().is_empty());
         }
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_not_waited_for_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let opened = || OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+        let mut bytes = Vec::new();
+        let error = read_pipe(&mut opened(), 0, &mut bytes).unwrap_err();
+        assert_eq!((error.kind(), bytes.len()), (io::ErrorKind::TimedOut, 0));
+        let mut reader = opened();
+        let text = "x".repeat(100_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&path, &text).unwrap());
+            read_pipe(&mut reader, PIPE_SECONDS, &mut bytes).unwrap();
+        });
+        assert_eq!(bytes, text.as_bytes());
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct Launcher {
     pub env: BTreeMap<String, String>,
     /// Deadlines of the agent.
     pub timeouts: Timeouts,
+    /// The way to log in that is taken where nobody chooses one.
+    pub auth_method: Option<String>,
     /// What is chosen of its sessions.
     pub options: SessionOptions,
     /// MCP servers for its agent, by name; they win over those of the whole config.
@@ -78,6 +80,7 @@ impl Launcher {
             args: Vec::new(),
             env: BTreeMap::new(),
             timeouts: Timeouts::default(),
+            auth_method: None,
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
         }
@@ -93,6 +96,7 @@ impl fmt::Debug for Launcher {
             .field("args", &self.args)
             .field("env", &names)
             .field("timeouts", &self.timeouts)
+            .field("auth_method", &self.auth_method)
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
             .finish()

@@ -47,6 +47,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         args: args(launcher, &format!("{field}.args"))?,
         env: env(launcher, &format!("{field}.env"))?,
         timeouts: timeouts(launcher, &format!("{field}.timeouts"))?,
+        auth_method: trimmed(launcher.get("authMethod"), || Place::Field(format!("{field}.authMethod")))?,
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
     })

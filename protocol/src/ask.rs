@@ -117,21 +117,32 @@ pub enum LoginKind {
 }
 
 impl LoginKind {
-    /// That of a method in `authMethods`; one that names no type is the agent's.
+    /// That of a method in `authMethods`; one that names no type is the agent's. A command for a terminal wins over all
+    /// but the standard types that need no agent.
     #[must_use]
     pub fn of(method: &Value) -> Option<Self> {
-        match &method["type"] {
-            Value::Null => Some(Self::Agent),
-            Value::String(name) => match name.as_str() {
-                "agent" => Some(Self::Agent),
-                "terminal" => Some(Self::Terminal),
-                "env_var" => Some(Self::EnvVar),
-                _ => None,
-            },
+        match method["type"].as_str() {
+            Some("terminal") => Some(Self::Terminal),
+            Some("env_var") => Some(Self::EnvVar),
+            _ if terminal_command(method).is_some() => Some(Self::Terminal),
+            Some("agent") => Some(Self::Agent),
+            None if method["type"].is_null() => Some(Self::Agent),
             _ => None,
         }
     }
 }
+
+/// The command that a method of an older kind wants run at a terminal: `_meta["terminal-auth"]`, with `command`, and
+/// perhaps `args` and `env`. A method of the type `terminal` names none: there it is the agent's own.
+#[must_use]
+pub fn terminal_command(method: &Value) -> Option<&Value> {
+    let command = &method["_meta"][TERMINAL_AUTH];
+    let named = command["command"].as_str().is_some_and(|program| !program.trim().is_empty());
+    (named && method["type"] != "terminal").then_some(command)
+}
+
+/// The key in `_meta` of a method, and of the client's capabilities if it understands it.
+pub const TERMINAL_AUTH: &str = "terminal-auth";
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +156,16 @@ mod tests {
         assert_eq!(LoginKind::of(&json!({"id": "x", "type": "env_var"})), Some(LoginKind::EnvVar));
         assert_eq!(LoginKind::of(&json!({"id": "x", "type": "_palm"})), None);
         assert_eq!(LoginKind::of(&json!({"id": "x", "type": 7})), None);
+        let meta = json!({"terminal-auth": {"command": "agent", "args": ["login"]}});
+        let older = json!({"id": "x", "_meta": meta});
+        assert_eq!(LoginKind::of(&older), Some(LoginKind::Terminal));
+        assert_eq!(terminal_command(&older).unwrap()["args"][0], "login");
+        let both = json!({"id": "x", "type": "terminal", "_meta": meta});
+        assert_eq!((LoginKind::of(&both), terminal_command(&both)), (Some(LoginKind::Terminal), None));
+        for nothing in [json!(true), json!({"command": " "}), json!({"command": 7})] {
+            let method = json!({"id": "x", "_meta": {"terminal-auth": nothing}});
+            assert_eq!(LoginKind::of(&method), Some(LoginKind::Agent), "{method}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::surrogates;
 
 pub mod content;
 mod field;
+mod pattern;
 
 /// A longer link is shown to nobody.
 const MOST_LINK_BYTES: usize = 8 * 1024;

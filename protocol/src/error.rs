@@ -93,6 +93,8 @@ words! {
         AgentMethodUnsupported = "AGENT_METHOD_UNSUPPORTED",
         /// The agent knows no such session.
         SessionNotFound = "SESSION_NOT_FOUND",
+        /// Another worker has this session.
+        SessionInUse = "SESSION_IN_USE",
         /// An agent's login needs a terminal.
         TerminalRequired = "TERMINAL_REQUIRED",
         /// The runtime of a turn died.

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ask::LoginKind;
+
 /// More entries of one list are not shown.
 const MOST_ENTRIES: usize = 1000;
 
@@ -188,7 +190,11 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn auth_method(method: &Value) -> Option<AuthMethod> {
-    let kind = if method["type"].is_null() { Some("agent".to_owned()) } else { text(method, "type") };
+    let kind = match LoginKind::of(method) {
+        Some(LoginKind::Terminal) => Some("terminal".to_owned()),
+        _ if method["type"].is_null() => Some("agent".to_owned()),
+        _ => text(method, "type"),
+    };
     Some(AuthMethod {
         id: text(method, "id")?,
         name: text(method, "name"),
@@ -270,10 +276,11 @@ mod tests {
 
     #[test]
     fn a_method_without_a_type_is_the_agents() {
-        let initialize = json!({"authMethods": [{"id": "a"}, {"id": "b", "type": "terminal", "name": "B"}]});
+        let initialize = json!({"authMethods": [{"id": "a"}, {"id": "b", "type": "terminal", "name": "B"},
+            {"id": "c", "_meta": {"terminal-auth": {"command": "c"}}}, {"id": "d", "type": "_d"}]});
         let methods = Handshake::of(&initialize, None).auth_methods;
         let kinds: Vec<_> = methods.iter().map(|method| (method.id.as_str(), method.kind.as_str())).collect();
-        assert_eq!(kinds, [("a", "agent"), ("b", "terminal")]);
+        assert_eq!(kinds, [("a", "agent"), ("b", "terminal"), ("c", "terminal"), ("d", "_d")]);
     }
 
     proptest! {

@@ -74,6 +74,21 @@ pub struct RuntimeStart {
     /// What of the session was chosen.
     #[serde(default, skip_serializing_if = "Options::is_empty")]
     pub options: Options,
+    /// How somebody logs in to the agent.
+    #[serde(default)]
+    pub login: Login,
+}
+
+/// How somebody logs in to an agent that wants it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Login {
+    /// The launcher's name: what to say to `subagent launcher login`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<String>,
+    /// The way that the launcher names, which the agent is asked to go by itself when it wants a login.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
 }
 
 /// A program to run and all that it inherits.

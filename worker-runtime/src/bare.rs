@@ -119,6 +119,7 @@ impl Runtime {
             timeouts: setup.timeouts,
             last_turn: setup.last_turn,
             options: subagent_protocol::options::Options::default(),
+            login: subagent_protocol::start::Login::default(),
             make_request_id,
         };
         let mut batch = Batch::new(setup.first_record);

@@ -36,6 +36,9 @@ pub struct LauncherSpec {
     /// Deadlines.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// The way to log in that the agent is asked to go by itself when it wants a login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_method: Option<String>,
 }
 
 /// `POST /v1/workers`: starts a worker.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::pattern::Pattern;
 use crate::time::Timestamp;
 
 /// Of a long list of allowed values so many are named in an error.
@@ -16,6 +17,7 @@ pub(super) enum Field {
         choices: Option<Vec<String>>,
         letters: Range<u64>,
         format: Option<Format>,
+        pattern: Option<Pattern>,
     },
     Number(Range<f64>),
     Integer(Range<i64>),
@@ -69,6 +71,7 @@ impl Field {
                     Some("date-time") => Some(Format::DateTime),
                     _ => None,
                 },
+                pattern: schema["pattern"].as_str().and_then(Pattern::of),
             },
             Some("number") => Self::Number(Range(schema["minimum"].as_f64(), schema["maximum"].as_f64())),
             Some("integer") => Self::Integer(Range(schema["minimum"].as_i64(), schema["maximum"].as_i64())),
@@ -88,12 +91,15 @@ impl Field {
     /// What is wrong with it, without repeating the value, which may be a secret.
     pub(super) fn check(&self, value: &Value) -> Result<(), &'static str> {
         match (self, value) {
-            (Self::Text { choices, letters, format }, Value::String(text)) => {
+            (Self::Text { choices, letters, format, pattern }, Value::String(text)) => {
                 if !choices.as_ref().is_none_or(|choices| choices.contains(text)) {
                     return Err("is none of the values that are offered");
                 }
                 if !letters.holds(text.chars().count() as u64) {
                     return Err("is too short or too long");
+                }
+                if pattern.as_ref().is_some_and(|pattern| !pattern.fits(text)) {
+                    return Err("does not have the form that the pattern asks for");
                 }
                 match format {
                     Some(format) if !format.fits(text) => Err(format.wrong()),
@@ -156,11 +162,14 @@ impl Field {
     pub(super) fn allowed(&self) -> Value {
         let mut allowed = Map::new();
         let word = match self {
-            Self::Text { choices, letters, format } => {
+            Self::Text { choices, letters, format, pattern } => {
                 name(&mut allowed, choices.as_ref());
                 letters.show(&mut allowed, "minLength", "maxLength");
                 if let Some(format) = format {
                     allowed.insert("format".to_owned(), format.word().into());
+                }
+                if let Some(pattern) = pattern {
+                    allowed.insert("pattern".to_owned(), pattern.text().into());
                 }
                 "string"
             }
@@ -312,6 +321,7 @@ mod tests {
             (&format("date"), json!("2023-02-29")),
             (&format("date"), json!("21.11.2026")),
             (&format("date-time"), json!("2026-11-21")),
+            (&json!({"type": "string", "pattern": "^[a-z]+$"}), json!("A")),
         ];
         for (schema, value) in &bad {
             assert!(Field::of(schema).check(value).is_err(), "{schema} {value}");

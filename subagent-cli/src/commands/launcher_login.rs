@@ -1,11 +1,13 @@
 //! `launcher login` and `launcher logout`: the agent's own ways, or what to do where it has none.
 
 use std::io::{IsTerminal as _, stdin, stdout};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use subagent_config::launcher::find_program;
 use subagent_protocol::Code;
-use subagent_protocol::ask::{LoginKind, Question};
+use subagent_protocol::ask::{LoginKind, Question, terminal_command};
 
 use super::agent_asked::Agent;
 use super::launcher_probe::patience;
@@ -20,7 +22,8 @@ pub(super) fn login(args: &LauncherLogin, context: &Context) -> Result<Outcome> 
     let loaded = context.config(args.config.config.as_deref(), None)?;
     let agent = Agent::of(&loaded.config, &args.name, None, context)?;
     let time = patience(args.timeout_seconds)?;
-    let question = Question::Login { method: present(args.method.clone()) };
+    let method = present(args.method.clone()).or_else(|| agent.launcher.auth_method.clone());
+    let question = Question::Login { method };
     let answer = agent.ask(question, Patience { request: time, ..Patience::of(agent.launcher, None) })?;
     let method = answer.method.unwrap_or_default();
     let mut data = json!({
@@ -66,17 +69,24 @@ fn variables(method: &Value) -> Value {
         .collect()
 }
 
-/// Runs the agent's program with what the method adds, at the caller's terminal.
+/// Runs the agent's program with what the method adds, or the command that it names, at the caller's terminal.
 fn at_terminal(agent: &Agent<'_>, method: &Value, context: &Context) -> Result<()> {
-    let args: Vec<&str> = method["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let program = match &agent.resolved.exec_path {
-        Some(path) => path.clone(),
-        None => agent.resolved.effective_command.clone().into(),
+    let named = terminal_command(method);
+    let holder = named.unwrap_or(method);
+    let added = holder["args"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let (program, args): (PathBuf, Vec<String>) = match (named, &agent.resolved.exec_path) {
+        (Some(command), _) => {
+            let word = command["command"].as_str().unwrap_or_default();
+            let found = find_program(word, agent.cwd(), &context.env);
+            (found.unwrap_or_else(|_| word.into()), added.collect())
+        }
+        (None, found) => {
+            let program = found.clone().unwrap_or_else(|| agent.resolved.effective_command.clone().into());
+            (program, agent.resolved.effective_args.iter().cloned().chain(added).collect())
+        }
     };
     if !stdin().is_terminal() || !stdout().is_terminal() {
-        let words = std::iter::once(program.to_string_lossy().into_owned())
-            .chain(agent.resolved.effective_args.iter().cloned())
-            .chain(args.iter().map(|arg| (*arg).to_owned()));
+        let words = std::iter::once(program.to_string_lossy().into_owned()).chain(args);
         let words: Vec<String> = words.collect();
         return Err(Failure::new(
             Code::TerminalRequired,
@@ -87,13 +97,12 @@ fn at_terminal(agent: &Agent<'_>, method: &Value, context: &Context) -> Result<(
         .with("command", shell_words::join(&words))
         .recommend("run the same command in a terminal"));
     }
-    let named = method["env"].as_object().into_iter().flatten();
+    let named = holder["env"].as_object().into_iter().flatten();
     let named = named.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
     let may = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
     let inherited = environment(context, agent.launcher, agent.cwd());
     let bytes = |bytes: Vec<u8>| <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
     let status = Command::new(&program)
-        .args(&agent.resolved.effective_args)
         .args(args)
         .env_clear()
         .envs(inherited.into_iter().map(|(name, value)| (bytes(name.0), bytes(value.0))))

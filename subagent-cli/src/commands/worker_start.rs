@@ -264,6 +264,7 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
         command: resolved.command,
         args: resolved.effective_args,
         timeouts,
+        auth_method: launcher.auth_method.clone(),
     })
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, ExitCode};
 use std::thread;
 use std::time::Duration;
@@ -87,7 +89,7 @@ impl Agent {
             next_request: 0,
             next_tool: 0,
             initialized: false,
-            authenticated: !options.needs_auth,
+            authenticated: !options.needs_auth || login_file(&options).is_some_and(|file| file.exists()),
             options,
         })
     }
@@ -226,13 +228,17 @@ impl Agent {
             return Err(RpcError::invalid_params("unknown methodId"));
         }
         self.authenticated = true;
+        if let Some(file) = login_file(&self.options) {
+            let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+            folder.and_then(|()| fs::write(&file, "")).map_err(|error| {
+                RpcError::internal(format!("the login cannot be stored below --state: {error}"))
+            })?;
+        }
         Ok(json!({}))
     }
 
     fn new_session(&mut self, params: &Value) -> Result<Value, RpcError> {
-        if !self.authenticated {
-            return Err(RpcError::new(-32000, "Authentication required"));
-        }
+        self.checked_login()?;
         let cwd = place(params)?;
         let id = self.sessions.create(&cwd).map_err(|error| {
             RpcError::internal(format!("the session cannot be stored below --state: {error}"))
@@ -240,6 +246,10 @@ impl Agent {
         let mut result = self.options_of(&id);
         result["sessionId"] = id.into();
         Ok(result)
+    }
+
+    fn checked_login(&self) -> Result<(), RpcError> {
+        if self.authenticated { Ok(()) } else { Err(RpcError::new(-32000, "Authentication required")) }
     }
 
     /// What a session lets its client choose; the bare dialect is from before there was such a thing.
@@ -274,6 +284,7 @@ impl Agent {
 
     /// The session named by `params`, opened again if it was stored.
     fn known_session(&mut self, params: &Value) -> Result<String, RpcError> {
+        self.checked_login()?;
         let id = required(params, "sessionId")?;
         let cwd = required(params, "cwd")?;
         match self.sessions.reopen(&id, &cwd) {
@@ -313,6 +324,11 @@ impl Agent {
         let lines: Result<Vec<String>, RpcError> = blocks.iter().map(script_of).collect();
         Ok((session, lines?.join("\n")))
     }
+}
+
+/// Where it is noted that somebody is logged in.
+fn login_file(options: &Options) -> Option<PathBuf> {
+    options.state.as_ref().map(|folder| folder.join("logged-in"))
 }
 
 /// The script text of one content block: its text, or for other blocks a plain line with type and URI.

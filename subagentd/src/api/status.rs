@@ -37,6 +37,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerNotRunning
         | Code::WorkerNotWaitingApproval
         | Code::InvalidWorkerState
+        | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,

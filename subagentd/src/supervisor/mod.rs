@@ -13,6 +13,7 @@ mod examine;
 mod follow;
 mod handoffs;
 mod health;
+mod held;
 mod inspect;
 mod janitor;
 mod journal;

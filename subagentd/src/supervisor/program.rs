@@ -92,6 +92,7 @@ mod tests {
             command: format!("{program} --acp"),
             args: vec!["--acp".into()],
             timeouts: Timeouts::default(),
+            auth_method: None,
         }
     }
 

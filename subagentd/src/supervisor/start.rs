@@ -11,11 +11,13 @@ use super::environment::Kept;
 use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
-use super::{Caller, Supervisor, controllers, entropy, environment, locks, options, places, program, strays};
+use super::{
+    Caller, Supervisor, controllers, entropy, environment, held, locks, options, places, program, strays,
+};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
-use crate::store::{Durability, NewWorker, Once, OwnerCheck, WorkerRow};
+use crate::store::{Durability, NewWorker, Once, OwnerCheck, WorkerRow, workers};
 
 /// Beyond the launcher's own deadline: starting the runtime, and storing what it says.
 pub(super) const START_MARGIN: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ impl Supervisor {
     /// Starts a worker and waits until its agent has a session; in debug mode it only stores the worker.
     ///
     /// # Errors
-    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`, `BACKEND_LAUNCHER`; then those
+    /// `CONTROLLER_NOT_FOUND`, `INVALID_CONTROLLER_HANDLE`, `INVALID_ARGUMENT{cwd}`, `SESSION_IN_USE`, `BACKEND_LAUNCHER`; then those
     /// of the agent's start, with the worker left in state `error`.
     pub async fn start_worker(&self, caller: Caller, request: StartWorker) -> Result<WorkerView> {
         check(&request)?;
@@ -63,6 +65,9 @@ impl Supervisor {
                 tx.once(key.as_ref(), now, |tx| {
                     let choice = &request.choice;
                     let controller = controllers::of_new_worker(tx.connection(), choice, &owner, &state_db)?;
+                    if let Some(session) = &request.resume {
+                        held::check(&workers::list(tx.connection(), None)?, session, &request.launcher)?;
+                    }
                     let new = NewWorker {
                         worker_id: worker_id.clone(),
                         controller: controller.id,
@@ -277,6 +282,7 @@ mod tests {
                 command: String::new(),
                 args: vec![],
                 timeouts: subagent_protocol::start::Timeouts::default(),
+                auth_method: None,
             },
             role: "default".into(),
             cwd: dir.into(),

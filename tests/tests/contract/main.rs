@@ -19,6 +19,7 @@ mod s14_states;
 mod s15_daemon;
 mod s17_help;
 mod s18_agents;
+mod s18_strangers;
 mod s19_elicitation;
 mod s19_handshake;
 mod s19_options;

@@ -116,3 +116,37 @@ pub(crate) fn unknown(world: &World) -> String {
     let modes: Vec<_> = modes.as_array().unwrap().iter().map(|mode| mode.as_str().unwrap()).collect();
     format!("refused; modes: {}", modes.join(", "))
 }
+
+pub(crate) fn unknown_at_start(world: &World) -> String {
+    for (flag, known) in [("--mode", world.agent.mode), ("--model", world.agent.model)] {
+        let start = world.run(&["worker", "start", "--launcher", world.agent.name, flag, "no-such"]);
+        let details = start.error("OPTION_NOT_AVAILABLE")["details"].take();
+        let available = details["available"].as_array().unwrap();
+        assert!(available.iter().any(|value| value == known), "{details}");
+        let worker = details["workerId"].as_str().unwrap();
+        assert_eq!(world.sandbox.show(worker)["state"], "error");
+        world.stop(worker);
+    }
+    "the start fails".into()
+}
+
+/// A mode that is chosen in the middle of a turn, which has to end as if nothing had been.
+pub(crate) fn in_turn(world: &World) -> String {
+    let worker = world.start();
+    let gate = world.sandbox.gate("in-turn");
+    let accepted = world.at_gate(&worker, &gate);
+    let set = world.run(&["worker", "set", "--worker-id", &worker, "--mode", world.agent.mode]);
+    gate.open();
+    let end = world.next(&worker, &accepted["acceptedEventId"]);
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    let cell = if set.status.success() {
+        assert_eq!(set.data_of("worker.set")["current"]["mode"], world.agent.mode);
+        assert_eq!(shown(world, &worker)["mode"], world.agent.mode);
+        "taken at once".into()
+    } else {
+        let error: Value = serde_json::from_str(&set.stdout).unwrap();
+        format!("refused, `{}`", error["error"]["code"].as_str().unwrap())
+    };
+    world.stop(&worker);
+    cell
+}

@@ -93,3 +93,21 @@ pub(crate) fn taken_up(world: &World) -> String {
     let started = events.iter().find(|event| event["type"] == "worker.started").unwrap();
     started["data"]["session"].as_str().unwrap().to_owned()
 }
+
+/// The session of a worker that is stopped for it.
+pub(crate) fn deleted(world: &World) -> String {
+    let worker = world.start();
+    world.say_to(&worker, "soon forgotten");
+    let session = world.sandbox.show(&worker)["sessionId"].as_str().unwrap().to_owned();
+    world.stop(&worker);
+    let delete = world.run(&["session", "delete", "--launcher", world.agent.name, &session]);
+    if !delete.status.success() {
+        delete.error("AGENT_METHOD_UNSUPPORTED");
+        return "no".into();
+    }
+    delete.data_of("session.deleted");
+    let start = ["worker", "start", "--launcher", world.agent.name, "--resume", &session];
+    let gone = world.run(&start).error("SESSION_NOT_FOUND");
+    world.stop(gone["details"]["workerId"].as_str().unwrap());
+    "yes".into()
+}

@@ -37,6 +37,7 @@ const CASES: [(&str, &[Case]); 3] = [
             ("runtime and agent are killed", lives::all_killed),
             ("`session list`", lives::listed),
             ("`worker start --resume`", lives::taken_up),
+            ("`session delete`", lives::deleted),
         ],
     ),
     (
@@ -52,6 +53,8 @@ const CASES: [(&str, &[Case]); 3] = [
             ("mode and model at the start", choices::at_start),
             ("mode and model while it is idle", choices::idle),
             ("a mode or model that there is not", choices::unknown),
+            ("a mode or model that there is not, at the start", choices::unknown_at_start),
+            ("a mode while it works", choices::in_turn),
         ],
     ),
     (

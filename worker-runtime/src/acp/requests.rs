@@ -4,12 +4,12 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
-    CloseSessionRequest, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
-    FileSystemCapabilities, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
-    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
-    SessionConfigOptionValue, SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest,
-    SetSessionModeRequest,
+    AuthenticateRequest, BooleanConfigOptionCapabilities, CancelNotification, ClientCapabilities,
+    ClientSessionCapabilities, CloseSessionRequest, CompactionCapabilities, ElicitationCapabilities,
+    ElicitationFormCapabilities, ElicitationUrlCapabilities, FileSystemCapabilities, Implementation,
+    InitializeRequest, LoadSessionRequest, NewSessionRequest, NoticeCapabilities, RequestPermissionOutcome,
+    RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome, SessionConfigOptionValue,
+    SessionConfigOptionsCapabilities, SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -69,7 +69,10 @@ fn elicitations() -> ElicitationCapabilities {
 /// What is understood of sessions.
 pub(crate) fn session_capabilities() -> ClientSessionCapabilities {
     let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
-    ClientSessionCapabilities::new().config_options(options)
+    ClientSessionCapabilities::new()
+        .config_options(options)
+        .notices(NoticeCapabilities::new())
+        .compaction(CompactionCapabilities::new())
 }
 
 /// What every session is asked for with.
@@ -129,6 +132,11 @@ pub(crate) fn set(id: u64, session: &str, setter: &Setter) -> Vec<u8> {
             request(id, method, params)
         }
     }
+}
+
+/// `authenticate`.
+pub(crate) fn authenticate(id: u64, method: &str) -> Vec<u8> {
+    request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
 }
 
 /// `session/close`.
@@ -233,7 +241,10 @@ mod tests {
             let capabilities = &sent["params"]["clientCapabilities"];
             assert_eq!(capabilities["fs"], json!({"readTextFile": reads_files, "writeTextFile": true}));
             assert_eq!(capabilities["terminal"], true);
-            assert_eq!(capabilities["session"], json!({"configOptions": {"boolean": {}}}));
+            assert_eq!(
+                capabilities["session"],
+                json!({"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}})
+            );
             assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
         }
     }

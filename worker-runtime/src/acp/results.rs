@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use subagent_protocol::ask::LoginKind;
 use subagent_protocol::{depth, surrogates};
 
 use crate::shorten;
@@ -77,10 +78,10 @@ pub(crate) fn speaks_v1(result: &Value) -> bool {
     }
 }
 
-/// The ways to log in that an agent offers, by their ids.
-pub(crate) fn auth_methods(result: &Value) -> Vec<String> {
+/// The ways to log in that an agent offers, by their ids; `None` for one of a type that is not known.
+pub(crate) fn auth_methods(result: &Value) -> Vec<(String, Option<LoginKind>)> {
     let methods = result["authMethods"].as_array().into_iter().flatten();
-    methods.filter_map(|method| method["id"].as_str().map(str::to_owned)).collect()
+    methods.filter_map(|method| Some((method["id"].as_str()?.to_owned(), LoginKind::of(method)))).collect()
 }
 
 /// `null` for what is nested too deep to be looked into, or to be read again inside of a record. Half of a surrogate pair

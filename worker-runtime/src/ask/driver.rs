@@ -3,7 +3,7 @@
 //! Must not decide what anything means: that is the machine's.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use crate::stderr::Tail;
 
 /// The longest line of the agent that is looked at: far more than anybody says of himself.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+/// More of the agent's standard error does not wait for whoever asked; the rest of it is not shown.
+const MOST_UNREAD_BYTES: usize = 256 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 const STATUS_LINE_BYTES: usize = 16 * 1024;
 /// How long what an agent left behind may hold its pipes open before its end is told.
@@ -46,6 +48,7 @@ enum Wake {
     Output,
     Errors,
     Writable,
+    Readable,
     Status,
     Asker,
     Deadline,
@@ -78,6 +81,7 @@ struct Driver {
     rescue: Option<Instant>,
     /// Whoever wants the answer; `None` when he is gone.
     asker: Option<Receiver>,
+    told: Told,
     done: bool,
 }
 
@@ -110,6 +114,10 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
         drain: None,
         rescue: None,
         asker: Some(Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?),
+        told: Told {
+            to: Sender::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)?,
+            waiting: Vec::new(),
+        },
         done: false,
     };
     let marker = format!("ask.{}", std::process::id());
@@ -128,23 +136,49 @@ pub(super) async fn run(ask: Ask) -> io::Result<()> {
         let wake = driver.wait(&mut terminate, &mut child).await;
         driver.take(wake);
     }
-    if let Some(mut agent) = driver.agent.take() {
+    if let Some(mut agent) = driver.agent.take().filter(|_| driver.clean) {
         // It has said that nothing is left, or has died.
         while matches!(agent.guard.try_wait(), Ok(None)) {
             child.recv().await;
         }
     }
-    tell(&Said::Done(Box::new(driver.machine.into_answer())))
+    driver.told.say(&Said::Done(Box::new(driver.machine.into_answer())))?;
+    driver.told.finish().await
 }
 
-/// Writes a line. Whoever does not read it is gone, which the end of our input tells.
-fn tell(said: &Said) -> io::Result<()> {
-    let mut line = serde_json::to_vec(said)?;
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    match out.write_all(&line).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
+/// What is on its way to whoever asked. He may be stopped by a signal, which must not hold up the agent's deadlines.
+struct Told {
+    to: Sender,
+    waiting: Vec<u8>,
+}
+
+impl Told {
+    /// Adds a line.
+    fn say(&mut self, said: &Said) -> io::Result<()> {
+        serde_json::to_writer(&mut self.waiting, said)?;
+        self.waiting.push(b'\n');
+        Ok(())
+    }
+
+    /// Writes what can be written at once. Whoever does not read it is gone, which the end of our input tells.
+    fn write(&mut self) {
+        while !self.waiting.is_empty() {
+            match self.to.try_write(&self.waiting) {
+                Ok(length) => drop(self.waiting.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.waiting.clear(),
+            }
+        }
+    }
+
+    /// Writes all of it. Nothing is left of the agent by now: this may take as long as the asker does.
+    async fn finish(&mut self) -> io::Result<()> {
+        while !self.waiting.is_empty() {
+            self.to.writable().await?;
+            self.write();
+        }
+        Ok(())
     }
 }
 
@@ -190,6 +224,7 @@ impl Driver {
             () = readable(agent.and_then(|agent| agent.output.as_ref())) => Wake::Output,
             () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
             () = writable(agent.and_then(|agent| agent.input.as_ref())), if writes => Wake::Writable,
+            () = writable(Some(&self.told.to)), if !self.told.waiting.is_empty() => Wake::Readable,
             () = readable(agent.and_then(|agent| agent.status.as_ref())) => Wake::Status,
             () = readable(self.asker.as_ref()) => Wake::Asker,
             () = at(self.deadline) => Wake::Deadline,
@@ -205,6 +240,7 @@ impl Driver {
             Wake::Output => self.read_output(),
             Wake::Errors => self.read_errors(),
             Wake::Writable => self.write_input(),
+            Wake::Readable => self.told.write(),
             Wake::Status => self.read_status(),
             Wake::Asker => match read(self.asker.as_ref()) {
                 Chunk::End => {
@@ -302,8 +338,11 @@ impl Driver {
                 self.tail.push(&bytes);
                 if self.machine.shows_stderr() {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
-                    // If he cannot be told, he is gone.
-                    let _ = tell(&Said::Stderr { text });
+                    if self.told.waiting.len() < MOST_UNREAD_BYTES {
+                        // It is text: there is always a line of it.
+                        let _ = self.told.say(&Said::Stderr { text });
+                    }
+                    self.told.write();
                 }
             }
             Chunk::End => {

@@ -24,6 +24,9 @@ const MOST_SESSIONS: usize = 10_000;
 /// So much of what an agent says of its sessions is kept, in bytes.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
+/// How long the guard may take to end everything: it kills what it finds again and again, and needs an instant.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What happened.
 #[derive(Debug)]
 pub(super) enum Input<'a> {
@@ -218,7 +221,7 @@ impl Machine {
                     self.since = cx.now;
                 }
                 if self.state != State::Ended {
-                    self.state = State::Killing;
+                    self.killing(cx);
                 }
             }
             Input::TreeEnded => {
@@ -253,11 +256,17 @@ impl Machine {
             State::Closing { .. } => self.close_input(cx),
             State::InputClosed => self.terminate(cx),
             State::Terminated => {
-                self.state = State::Killing;
+                self.killing(cx);
                 cx.push(Action::EndTree);
             }
-            // From here on only the guard can tell.
-            State::Killing | State::Ended => {}
+            // The guard goes on trying when this process ends.
+            State::Killing => {
+                self.fail(errors::not_ended(KILL_PATIENCE.as_secs()), cx);
+                self.phase_over("end", cx.now);
+                self.state = State::Ended;
+                cx.push(Action::Finish);
+            }
+            State::Ended => {}
         }
     }
 
@@ -277,7 +286,7 @@ impl Machine {
             (Step::Logout, _) => ask_requests::logout(rpc),
             (Step::Authenticate, _) => {
                 let id = self.answer.method.as_ref().map_or(&Value::Null, |method| &method["id"]);
-                ask_requests::authenticate(rpc, id.as_str().unwrap_or_default())
+                requests::authenticate(rpc, id.as_str().unwrap_or_default())
             }
             (Step::ListSessions { .. }, Question::ListSessions { cwd }) => {
                 ask_requests::list_sessions(rpc, cwd.as_deref(), self.cursor.as_deref())
@@ -465,6 +474,7 @@ impl Machine {
                 Code::InvalidArgument
                 | Code::AgentMethodUnsupported
                 | Code::SessionNotFound
+                | Code::StopIncomplete
                 | Code::AuthRequired => error,
                 _ => errors::at_start(error, &self.command, &(cx.tail)()),
             });
@@ -481,6 +491,12 @@ impl Machine {
         self.state = State::Terminated;
         cx.push(Action::Terminate);
         cx.deadline(self.deadlines.stop_grace_ms);
+    }
+
+    /// From here on only the guard can tell.
+    fn killing(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Killing;
+        cx.push(Action::Deadline(KILL_PATIENCE));
     }
 
     fn phase_over(&mut self, phase: &str, now: u64) {

@@ -61,7 +61,11 @@ impl Machine {
                 Some(text) => Value::from(shorten::text(text, 500)),
                 None => Value::Null,
             };
-            let kind = if method["type"].is_null() { "agent".into() } else { text("type") };
+            let kind = match LoginKind::of(method) {
+                Some(LoginKind::Terminal) => "terminal".into(),
+                _ if method["type"].is_null() => "agent".into(),
+                _ => text("type"),
+            };
             json!({"id": text("id"), "name": text("name"), "description": text("description"), "type": kind})
         };
         self.methods().iter().take(MOST_METHODS).map(told).collect()

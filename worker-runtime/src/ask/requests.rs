@@ -4,10 +4,11 @@
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AuthCapabilities, AuthenticateRequest, ClientCapabilities, DeleteSessionRequest, Implementation,
-    InitializeRequest,
+    AuthCapabilities, ClientCapabilities, DeleteSessionRequest, Implementation, InitializeRequest,
 };
 use serde_json::{Value, json};
+
+use subagent_protocol::ask::TERMINAL_AUTH;
 
 use crate::acp::requests::{request, session_capabilities};
 
@@ -16,16 +17,12 @@ use crate::acp::requests::{request, session_capabilities};
 pub(super) fn initialize(id: u64) -> Vec<u8> {
     let capabilities = ClientCapabilities::new()
         .auth(AuthCapabilities::new().terminal(true))
-        .session(session_capabilities());
+        .session(session_capabilities())
+        .meta(serde_json::Map::from_iter([(TERMINAL_AUTH.to_owned(), true.into())]));
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities);
     request(id, "initialize", params)
-}
-
-/// `authenticate`.
-pub(super) fn authenticate(id: u64, method: &str) -> Vec<u8> {
-    request(id, "authenticate", AuthenticateRequest::new(method.to_owned()))
 }
 
 /// `logout`.

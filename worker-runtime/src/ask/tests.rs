@@ -271,3 +271,21 @@ proptest::proptest! {
         run.end();
     }
 }
+
+#[test]
+fn what_cannot_be_killed_is_told_and_not_waited_for() {
+    let mut run = Run::new(Question::Handshake);
+    run.take(Input::AgentExited(Exit { code: Some(0), signal: None }));
+    assert!(matches!(run.wanted.last(), Some(Action::Deadline(_))), "{:?}", run.wanted.last());
+    run.take(Input::Deadline);
+    assert_eq!(run.wanted.last(), Some(&Action::Finish));
+    let mut run = Run::new(Question::ListSessions { cwd: None });
+    run.answer("initialize", json!({"agentCapabilities": {"sessionCapabilities": {"list": {}}}}));
+    run.answer("session/list", json!({"sessions": []}));
+    for _ in 0..3 {
+        run.take(Input::Deadline);
+    }
+    assert_eq!(run.wanted.last(), Some(&Action::Finish));
+    let answer = run.machine.into_answer();
+    assert_eq!(answer.error.map(|error| error.code), Some(Code::StopIncomplete));
+}

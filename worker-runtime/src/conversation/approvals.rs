@@ -185,6 +185,7 @@ impl Conversation {
             turn.cancel = Some(cause);
         }
         self.cancel_at_agent(ApprovalClosedReason::TurnCanceled, cx);
+        self.give_up_turn_login(cx);
     }
 }
 

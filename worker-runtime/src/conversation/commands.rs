@@ -36,7 +36,9 @@ impl Conversation {
                     cx.reply(to, Ok(()));
                     if first {
                         self.cancel_turn_for(CancelCause::Asked, cx);
-                        cx.set_timer(Timer::CancelGrace, self.config.timeouts.cancel_grace_ms);
+                        if self.open_turn().is_some() {
+                            cx.set_timer(Timer::CancelGrace, self.config.timeouts.cancel_grace_ms);
+                        }
                     }
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),

@@ -5,6 +5,7 @@
 
 use subagent_protocol::record::{self, ApprovalClosedReason, Ended, RecordType, Terminating, TurnEnd};
 
+use super::handshake::Opened;
 use super::turn::{CancelCause, OpenTurn};
 use super::{Action, Conversation, Cx, Exit, Session, State, Timer, errors};
 use crate::acp::outgoing::Kind;
@@ -72,10 +73,14 @@ impl Conversation {
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
     }
 
-    /// The end of an agent that never had a session.
+    /// The end of an agent whose start has failed. A session that it has made by then is closed first.
     pub(super) fn end_agent_now(&mut self, cx: &mut Cx<'_>) {
         self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
-        self.enter_ending(Step::Terminated, "the agent could not be started", cx);
+        self.enter_ending(Step::Canceling, "the agent could not be started", cx);
+        if matches!(&self.state, State::Ending(Ending { session: Some(session), .. }) if session.can_close) {
+            return self.turn_is_over(cx);
+        }
+        self.set_step(Step::Terminated);
         cx.push(Action::CloseInput);
         cx.push(Action::Terminate);
         cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
@@ -88,8 +93,13 @@ impl Conversation {
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
         self.drop_settings(cx);
+        let can_close = self.agent.as_ref().is_some_and(|agent| agent.capabilities.close);
         let (session, turn) = match std::mem::replace(&mut self.state, State::Ended) {
             State::Ready { session, turn } => (Some(session), turn),
+            // It is there, only not ready.
+            State::Replaying { id, .. } | State::Applying(Opened { id, .. }) => {
+                (Some(Session { id, can_close }), None)
+            }
             State::Ending(ending) => (ending.session, ending.turn),
             _ => (None, None),
         };

@@ -3,8 +3,10 @@
 //! Categories come from error numbers and exit statuses, never from words in a log.
 
 use serde_json::{Value, json};
+use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::options::Choice;
+use subagent_protocol::start::Login;
 
 use super::Exit;
 use super::handshake::excerpt;
@@ -114,6 +116,24 @@ pub(crate) fn rpc(method: &str, error: &Value) -> Error {
         .with("error", shorten::value(error, MOST_BYTES))
 }
 
+/// The agent rejected a prompt. A provider that has enough of us for now is told apart: the same message may do later.
+pub(super) fn prompt_rejected(error: &Value) -> Error {
+    let told = rpc("session/prompt", error);
+    let data = &error["data"];
+    let of_the_moment = |status: &Value| matches!(status.as_i64(), Some(429 | 503 | 529));
+    let statuses = [&error["code"], &data["status"], &data["statusCode"], &data["httpStatus"]];
+    let kinds = ["rate_limit", "rate_limit_error", "overloaded", "overloaded_error"];
+    let of_a_kind = |kind: &Value| kind.as_str().is_some_and(|kind| kinds.contains(&kind));
+    if !statuses.into_iter().any(of_the_moment)
+        && ![&data["errorKind"], &data["type"]].into_iter().any(of_a_kind)
+    {
+        return told;
+    }
+    told.retryable().with("reasonCategory", "rate_limit").recommend(
+        "The model's provider wants fewer requests: wait, look at what was done (`subagent worker inspect`), then send again.",
+    )
+}
+
 /// A session that somebody named was not taken up.
 pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Error {
     let refused = rpc(method, error);
@@ -126,6 +146,17 @@ pub(super) fn session_refused(session: &str, method: &str, error: &Value) -> Err
         .recommend("`subagent session list` shows the sessions of an agent that can list them.")
 }
 
+/// In place of the session that somebody named the agent has opened another one.
+pub(super) fn other_session(session: &str, method: &str, other: &str) -> Error {
+    let (session, other) = (shorten::text(session, 200), shorten::text(other, 200));
+    let message = format!("the agent did not take up the session {session}: it has opened {other} instead");
+    Error::new(Code::SessionNotFound, message)
+        .with("sessionId", session)
+        .with("method", method)
+        .with("openedSessionId", other)
+        .recommend("`subagent session list` shows the sessions of an agent that can list them.")
+}
+
 /// A session that somebody named cannot be taken up by this agent.
 pub(super) fn cannot_resume(session: &str) -> Error {
     let message = "the agent cannot take up a session: it offers neither session/resume nor session/load";
@@ -135,13 +166,51 @@ pub(super) fn cannot_resume(session: &str) -> Error {
         .recommend("Start the worker without --resume, or use an agent that keeps sessions.")
 }
 
-pub(super) fn auth_required(method: &str, error: &Value, methods: &[String]) -> Error {
-    let action = "Log in with `subagent launcher login` or the agent's own command, or put its API key into the \
-                  environment or the launcher's env, then start the worker again.";
-    rpc(method, error)
-        .with("authMethods", shorten::value(&json!(methods), MOST_BYTES))
-        .with("reasonCategory", "auth")
-        .recommend(action)
+/// The agent wants a login; `again` is what to do after it.
+pub(super) fn auth_required(
+    method: &str,
+    error: &Value,
+    methods: &[(String, Option<LoginKind>)],
+    login: &Login,
+    again: &str,
+) -> Error {
+    let ids: Vec<&str> = methods.iter().map(|(id, _)| id.as_str()).collect();
+    let command = match &login.launcher {
+        Some(launcher) => {
+            format!("subagent launcher login {}", shell_words::quote(&shorten::text(launcher, 200)))
+        }
+        None => "subagent launcher login".to_owned(),
+    };
+    let mut told = rpc(method, error)
+        .with("authMethods", shorten::value(&json!(ids), MOST_BYTES))
+        .with("reasonCategory", "auth");
+    let mut action = format!(
+        "Log in with `{command}` or the agent's own command, or put its API key into the environment or the \
+         launcher's env, then {again}."
+    );
+    if let Some(way) = &login.method {
+        let way = shorten::text(way, 200);
+        if !methods.iter().any(|(id, kind)| {
+            id == login.method.as_deref().unwrap_or_default() && *kind == Some(LoginKind::Agent)
+        }) {
+            action.push_str(&format!(
+                " The launcher's authMethod {way} is none that the agent can go by itself."
+            ));
+        }
+        told = told.with("authMethod", way);
+    }
+    if login.launcher.is_some() {
+        told = told.with("recommendedCommand", command);
+    }
+    told.recommend(action)
+}
+
+/// The agent refused a prompt until it was logged in, which it is now.
+pub(super) fn logged_in(error: Error) -> Error {
+    let action = "The agent is logged in now: send the message again.";
+    let mut error = error.with("loggedIn", true).retryable().recommend(action);
+    error.details.remove("recommendedCommand");
+    error
 }
 
 /// Whether the agent can work there, and with that.
@@ -235,6 +304,16 @@ pub(super) fn exited_in_turn(exit: Exit, tail: &str) -> Error {
     let message = format!("the agent ended during the turn ({})", describe(exit));
     let error = Error::new(Code::BackendUnavailable, message).with("method", "session/prompt");
     dispatched(with_exit(error, exit)).with("stderrTail", last_lines(tail))
+}
+
+/// Something that an agent without a worker has started does not end.
+pub(crate) fn not_ended(seconds: u64) -> Error {
+    let message = format!(
+        "not all processes of the agent have ended within {seconds} s; they are being killed again and again"
+    );
+    Error::new(Code::StopIncomplete, message).retryable().recommend(
+        "Look for processes that cannot be killed (`ps` shows them in state D): a file system may hang.",
+    )
 }
 
 pub(crate) fn pipe_closed_at_start() -> Error {
@@ -337,10 +416,17 @@ mod tests {
     fn errors_are_short_whatever_they_quote() {
         let long = "\u{1}".repeat(1_000_000);
         let list = vec![long.clone(); 3];
+        let methods: Vec<_> = list.iter().map(|id| (id.clone(), None)).collect();
         let answered = json!({"code": -32000, "message": long, "data": {"details": list, "message": long}});
         for error in [
             rpc("session/prompt", &answered),
-            auth_required("session/new", &answered, &list),
+            auth_required(
+                "session/new",
+                &answered,
+                &methods,
+                &Login { launcher: Some(long.clone()), method: Some(long.clone()) },
+                "x",
+            ),
             stopped(&long),
             foreign_version(&answered),
             no_session_id(&long),
@@ -354,6 +440,24 @@ mod tests {
     }
 
     #[test]
+    fn a_provider_that_has_enough_for_now_is_told_apart() {
+        for (error, retryable) in [
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "rate_limit"}}), true),
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "overloaded"}}), true),
+            (json!({"code": 429, "message": "m"}), true),
+            (json!({"code": -32603, "message": "m", "data": {"statusCode": 503}}), true),
+            (json!({"code": 400, "message": "rate_limit 429"}), false),
+            (json!({"code": -32603, "message": "m", "data": {"errorKind": "unknown"}}), false),
+            (json!({"code": -32603, "message": "m", "data": "rate_limit"}), false),
+            (json!("429"), false),
+        ] {
+            let told = prompt_rejected(&error);
+            assert_eq!((told.code, told.retryable), (Code::BackendRpcError, retryable), "{error}");
+            assert_eq!(told.details.contains_key("reasonCategory"), retryable, "{error}");
+        }
+    }
+
+    #[test]
     fn a_start_may_be_tried_again_and_a_turn_that_was_sent_may_not() {
         let start = |error| at_start(error, &["agent".to_owned()], "last words");
         for (error, retryable) in [
@@ -363,7 +467,7 @@ mod tests {
             (spawn_failed(&[], nix::libc::ENOENT, "no file"), false),
             (startup_timeout(&[], "initialize", "spawn", 1.0), true),
             (pipe_closed_at_start(), true),
-            (auth_required("session/new", &json!({}), &[]), false),
+            (auth_required("session/new", &json!({}), &[], &Login::default(), "x"), false),
             (foreign_version(&json!(2)), false),
         ] {
             let error = start(error);

@@ -42,11 +42,13 @@ impl Attempt {
 /// A request for a session is under way.
 pub(super) struct Opening {
     rpc: u64,
-    attempt: Attempt,
+    pub(super) attempt: Attempt,
     /// What is tried after it, in order.
     rest: Vec<Attempt>,
     /// Why the earlier session could not be restored so far.
     lost: Vec<String>,
+    /// Whether the agent was logged in for it.
+    pub(super) logged_in: bool,
 }
 
 /// There is a session.
@@ -89,6 +91,7 @@ impl Conversation {
             State::Starting => Some(("initialize", "spawn")),
             State::Initializing { .. } => Some(("initialize", "initialize")),
             State::Opening(opening) => Some((opening.attempt.method(), opening.attempt.method())),
+            State::LoggingIn(_) => Some(("authenticate", "authenticate")),
             _ => None,
         }
     }
@@ -103,7 +106,7 @@ impl Conversation {
     /// A request was not answered within its own deadline. One that should have restored the session, and did not come
     /// to its end in the last start either, is given up.
     pub(super) fn phase_timeout(&mut self, cx: &mut Cx<'_>) {
-        let Some((method, phase)) = self.awaited() else { return };
+        let Some((method, phase)) = self.awaited() else { return self.give_up_turn_login(cx) };
         let millis = self.phase_millis().unwrap_or(self.config.timeouts.startup_ms);
         if let State::Opening(opening) = &mut self.state
             && opening.attempt != Attempt::New
@@ -111,10 +114,10 @@ impl Conversation {
             && !self.config.restore_failures.is_empty()
         {
             let (rest, mut lost) = (std::mem::take(&mut opening.rest), std::mem::take(&mut opening.lost));
-            let rpc = opening.rpc;
+            let (rpc, logged_in) = (opening.rpc, opening.logged_in);
             lost.push(format!("{method}: no answer within {} s", millis as f64 / 1000.0));
             cx.send(Kind::Plain, requests::cancel_request(rpc));
-            return self.open_session(rest, lost, cx);
+            return self.open_next(rest, lost, logged_in, cx);
         }
         let error = errors::no_answer(&self.config.command, method, phase, millis as f64 / 1000.0);
         self.not_answered(error, cx);
@@ -217,12 +220,18 @@ impl Conversation {
             let stored = self.config.session.as_deref().unwrap_or_default();
             return self.fail_start(errors::cannot_resume(stored), cx);
         }
-        self.open_session(attempts, lost, cx);
+        self.open_next(attempts, lost, false, cx);
     }
 
-    fn open_session(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, cx: &mut Cx<'_>) {
+    /// Goes on to the first of these attempts; there is one.
+    fn open_next(&mut self, mut attempts: Vec<Attempt>, lost: Vec<String>, logged_in: bool, cx: &mut Cx<'_>) {
         let attempt = attempts.remove(0);
-        let rpc = self.rpc();
+        self.open_session(Opening { rpc: 0, attempt, rest: attempts, lost, logged_in }, cx);
+    }
+
+    /// Asks for a session.
+    pub(super) fn open_session(&mut self, opening: Opening, cx: &mut Cx<'_>) {
+        let (attempt, rpc) = (opening.attempt, self.rpc());
         let place = &self.config.place;
         let stored = self.config.session.as_deref().unwrap_or_default();
         cx.send(
@@ -234,7 +243,7 @@ impl Conversation {
             },
         );
         self.replaying = attempt == Attempt::Load;
-        self.state = State::Opening(Opening { rpc, attempt, rest: attempts, lost });
+        self.state = State::Opening(Opening { rpc, ..opening });
         match self.phase_millis() {
             Some(millis) => cx.set_timer(Timer::Phase, millis),
             None => cx.clear_timer(Timer::Phase),
@@ -251,25 +260,25 @@ impl Conversation {
 
     pub(super) fn session_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
         let State::Opening(opening) = &mut self.state else { return };
-        let (attempt, rest) = (opening.attempt, std::mem::take(&mut opening.rest));
+        let (attempt, logged_in) = (opening.attempt, opening.logged_in);
+        let rest = std::mem::take(&mut opening.rest);
         let mut lost = std::mem::take(&mut opening.lost);
         match outcome {
-            Outcome::Error(error) if !rest.is_empty() => {
-                let error = results::value(error);
-                lost.push(format!("{}: {}", attempt.method(), results::error_text(&error)));
-                self.open_session(rest, lost, cx);
-            }
             Outcome::Error(error) => {
                 let error = results::value(error);
-                let methods =
-                    self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
-                let error = match results::error_code(&error) {
-                    Some(requests::AUTH_REQUIRED) => errors::auth_required(attempt.method(), &error, methods),
-                    _ if attempt != Attempt::New => {
-                        let stored = self.config.session.as_deref().unwrap_or_default();
-                        errors::session_refused(stored, attempt.method(), &error)
-                    }
-                    _ => errors::rpc(attempt.method(), &error),
+                if results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
+                    let opening = Opening { rpc: 0, attempt, rest, lost, logged_in };
+                    return self.session_wants_login(opening, &error, cx);
+                }
+                if !rest.is_empty() {
+                    lost.push(format!("{}: {}", attempt.method(), results::error_text(&error)));
+                    return self.open_next(rest, lost, logged_in, cx);
+                }
+                let error = if attempt == Attempt::New {
+                    errors::rpc(attempt.method(), &error)
+                } else {
+                    let stored = self.config.session.as_deref().unwrap_or_default();
+                    errors::session_refused(stored, attempt.method(), &error)
                 };
                 self.fail_start(error, cx);
             }
@@ -285,14 +294,27 @@ impl Conversation {
                         let error = errors::no_session_id(raw.get());
                         self.fail_start(error, cx);
                     }
-                    (Attempt::Resume, _) => {
-                        let id = self.config.session.clone().unwrap_or_default();
-                        self.session_opened(Opened { id, attempt, lost, result }, cx);
-                    }
-                    (Attempt::Load, _) => {
+                    (Attempt::Resume | Attempt::Load, told) => {
+                        let stored = self.config.session.clone().unwrap_or_default();
+                        // ACP has no id here. An agent that tells one all the same means that one.
+                        let id = told.filter(|told| !told.is_empty()).unwrap_or(&stored).to_owned();
+                        if id != stored {
+                            if self.config.resume_only {
+                                let error = errors::other_session(&stored, attempt.method(), &id);
+                                return self.fail_start(error, cx);
+                            }
+                            let other = shorten::text(&id, 200);
+                            lost.push(format!(
+                                "{}: the agent has opened the session {other} instead",
+                                attempt.method()
+                            ));
+                        }
+                        if attempt == Attempt::Resume {
+                            return self.session_opened(Opened { id, attempt, lost, result }, cx);
+                        }
                         cx.clear_timer(Timer::Phase);
                         cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
-                        self.state = State::Replaying { looks: 0, seen: self.replayed, result };
+                        self.state = State::Replaying { id, looks: 0, seen: self.replayed, lost, result };
                     }
                 }
             }
@@ -302,14 +324,13 @@ impl Conversation {
     /// The replay of a loaded session is over when nothing of it came for a while: some agents go on with it after
     /// they have answered, and it must not be taken for what the next turn says.
     pub(super) fn replay_paused(&mut self, cx: &mut Cx<'_>) {
-        let State::Replaying { looks, seen, result } = &mut self.state else { return };
+        let State::Replaying { id, looks, seen, lost, result } = &mut self.state else { return };
         if *seen != self.replayed && *looks < MOST_REPLAY_PAUSES {
             (*looks, *seen) = (*looks + 1, self.replayed);
             return cx.set_timer_to(Timer::Replay, REPLAY_PAUSE);
         }
-        let result = result.take();
-        let id = self.config.session.clone().unwrap_or_default();
-        self.session_opened(Opened { id, attempt: Attempt::Load, lost: Vec::new(), result }, cx);
+        let (id, lost, result) = (std::mem::take(id), std::mem::take(lost), result.take());
+        self.session_opened(Opened { id, attempt: Attempt::Load, lost, result }, cx);
     }
 
     /// Everything that was chosen of the session is set.
@@ -317,7 +338,9 @@ impl Conversation {
         let State::Applying(Opened { id, attempt, lost, result }) = &mut self.state else { return };
         let (id, attempt) = (std::mem::take(id), *attempt);
         let (lost, opened) = (std::mem::take(lost), result.take());
-        let context_lost = attempt == Attempt::New && self.config.session.is_some();
+        // A session of another id than the stored one holds nobody knows what.
+        let context_lost =
+            self.config.session.as_ref().is_some_and(|stored| attempt == Attempt::New || *stored != id);
         let agent = self.agent.as_ref();
         // A record that is too long for its reader might not be one of a session any more.
         let room = MAX_LINE_BYTES.saturating_sub(agent.map_or(0, |agent| agent.raw.get().len()));

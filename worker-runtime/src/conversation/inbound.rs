@@ -77,6 +77,8 @@ impl Conversation {
             self.prompt_answered(outcome, cx);
         } else if is(self.awaits_session()) {
             self.session_answered(outcome, cx);
+        } else if is(self.awaits_login()) {
+            self.logged_in(outcome, cx);
         } else if is(self.awaits_option()) {
             self.option_answered(outcome, cx);
         } else if is(self.awaits_close()) {
@@ -143,9 +145,13 @@ impl Conversation {
         match &self.state {
             State::Ready { session, .. } => Some(session.id.as_str()),
             State::Ending(ending) => ending.session.as_ref().map(|session| session.id.as_str()),
-            State::Replaying { .. } => self.config.session.as_deref(),
+            State::Replaying { id, .. } => Some(id.as_str()),
             State::Applying(opened) => Some(opened.id.as_str()),
-            State::Starting | State::Initializing { .. } | State::Opening(_) | State::Ended => None,
+            State::Starting
+            | State::Initializing { .. }
+            | State::Opening(_)
+            | State::LoggingIn(_)
+            | State::Ended => None,
         }
     }
 

@@ -13,6 +13,7 @@ mod ending;
 pub(crate) mod errors;
 mod handshake;
 mod inbound;
+mod login;
 mod settings;
 mod tool_calls;
 mod turn;
@@ -20,11 +21,12 @@ mod turn;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use subagent_protocol::ask::LoginKind;
 use subagent_protocol::error::Error;
 use subagent_protocol::frame::Phase;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
-use subagent_protocol::start::Timeouts;
+use subagent_protocol::start::{Login, Timeouts};
 
 use crate::acp::requests::Place;
 use crate::acp::results::Capabilities;
@@ -34,6 +36,7 @@ use children::Children;
 pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::{Opened, Opening};
+use login::LoggingIn;
 use settings::Settings;
 use tool_calls::ToolCalls;
 use turn::OpenTurn;
@@ -62,6 +65,8 @@ pub(crate) struct Config {
     pub(crate) last_turn: u64,
     /// What of the session was chosen.
     pub(crate) options: Options,
+    /// How somebody logs in.
+    pub(crate) login: Login,
     /// The source of ids.
     pub(crate) make_request_id: MakeRequestId,
 }
@@ -69,7 +74,8 @@ pub(crate) struct Config {
 /// What the agent said of itself in `initialize`.
 struct Agent {
     capabilities: Capabilities,
-    auth_methods: Vec<String>,
+    /// The ways to log in, by their ids; `None` is one of a type that is not known.
+    auth_methods: Vec<(String, Option<LoginKind>)>,
     raw: Box<RawValue>,
 }
 
@@ -87,8 +93,10 @@ enum State {
     Initializing { rpc: u64 },
     /// A session is asked for.
     Opening(Opening),
+    /// It is refused until somebody is logged in.
+    LoggingIn(LoggingIn),
     /// It was loaded, and its history may still be coming: how often was looked, and how much of it had come then.
-    Replaying { looks: u32, seen: u64, result: Option<Box<RawValue>> },
+    Replaying { id: String, looks: u32, seen: u64, lost: Vec<String>, result: Option<Box<RawValue>> },
     /// There is one, and what was chosen of it is being set.
     Applying(Opened),
     /// There is a session.
@@ -204,6 +212,7 @@ impl Conversation {
                 State::Starting
                 | State::Initializing { .. }
                 | State::Opening(_)
+                | State::LoggingIn(_)
                 | State::Replaying { .. }
                 | State::Applying(_),
             ) => Phase::Starting,
@@ -249,6 +258,7 @@ impl Conversation {
             State::Starting
                 | State::Initializing { .. }
                 | State::Opening(_)
+                | State::LoggingIn(_)
                 | State::Replaying { .. }
                 | State::Applying(_)
         )

@@ -17,6 +17,7 @@ use crate::journal::batch::reading::Read;
 enum Step {
     Started,
     Answer { rpc: u64, error: bool },
+    WantsLogin { rpc: u64 },
     Update,
     Ask,
     Withdraw(u64),
@@ -34,10 +35,18 @@ enum Step {
     SetOptions,
 }
 
+/// A conversation whose launcher names a way to log in.
+fn talk(session: Option<&str>, turn_ms: Option<u64>) -> Talk {
+    let mut talk = Talk::new(session, turn_ms);
+    talk.conversation.config.login.method = Some("key".to_owned());
+    talk
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => Just(Step::Started),
         12 => (0_u64..9, prop::bool::weighted(0.2)).prop_map(|(rpc, error)| Step::Answer { rpc, error }),
+        2 => (1_u64..9).prop_map(|rpc| Step::WantsLogin { rpc }),
         6 => Just(Step::Update),
         5 => Just(Step::Ask),
         2 => (0_u64..5).prop_map(Step::Withdraw),
@@ -46,7 +55,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (0_u64..2).prop_map(|back| Step::Cancel { back }),
         5 => (1_u8..6, any::<bool>()).prop_map(|(request, option)| Step::Decide { request, option }),
         1 => Just(Step::Terminate),
-        3 => (0_u8..6).prop_map(Step::Timer),
+        3 => (0_u8..7).prop_map(Step::Timer),
         1 => Just(Step::PipeClosed),
         1 => Just(Step::Exited),
         2 => Just(Step::TreeEnded),
@@ -69,7 +78,7 @@ struct World {
 impl World {
     fn take(&mut self, step: Step) {
         let lives = self.started && !self.exited;
-        let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "stopReason": "end_turn", "modes": {"availableModes": [{"id": "m"}]}, "models": {"availableModels": [{"modelId": "l"}]}}});
+        let result = |rpc: u64| json!({"id": rpc, "result": {"protocolVersion": 1, "sessionId": "s", "authMethods": [{"id": "key"}], "stopReason": "end_turn", "modes": {"availableModes": [{"id": "m"}]}, "models": {"availableModels": [{"modelId": "l"}]}}});
         match step {
             Step::Started if !self.started => {
                 self.started = true;
@@ -78,6 +87,9 @@ impl World {
             Step::Answer { rpc, error: false } if lives => self.talk.line(result(rpc)),
             Step::Answer { rpc, error: true } if lives => {
                 self.talk.line(json!({"id": rpc, "error": {"code": -32603, "message": "no"}}));
+            }
+            Step::WantsLogin { rpc } if lives => {
+                self.talk.line(json!({"id": rpc, "error": {"code": -32000, "message": "login"}}));
             }
             Step::Update if lives => self.talk.update("agent_message_chunk"),
             Step::Ask if lives => {
@@ -119,6 +131,7 @@ impl World {
                     Timer::StopGrace,
                     Timer::StorageFull,
                     Timer::Option,
+                    Timer::Phase,
                 ];
                 self.talk.input(Input::Timer(timers[usize::from(number)]));
             }
@@ -211,7 +224,7 @@ proptest! {
 
     #[test]
     fn every_journal_is_well_ordered(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..60)) {
-        let mut world = World { talk: Talk::new(None, Some(1000)), started: false, exited: false, asked: 0, set: Vec::new() };
+        let mut world = World { talk: talk(None, Some(1000)), started: false, exited: false, asked: 0, set: Vec::new() };
         if ready {
             for step in [Step::Started, Step::Answer { rpc: 1, error: false }, Step::Answer { rpc: 2, error: false }] {
                 world.take(step);
@@ -232,7 +245,7 @@ proptest! {
 
     #[test]
     fn an_end_always_comes(ready in any::<bool>(), steps in prop::collection::vec(any_step(), 0..30)) {
-        let mut world = World { talk: Talk::new(None, None), started: false, exited: false, asked: 0, set: Vec::new() };
+        let mut world = World { talk: talk(None, None), started: false, exited: false, asked: 0, set: Vec::new() };
         world.take(Step::Started);
         if ready {
             world.take(Step::Answer { rpc: 1, error: false });

@@ -1,6 +1,7 @@
 //! Single cases of the conversation, without any process.
 
 mod chosen;
+mod login;
 
 use serde_json::{Value, json};
 use subagent_protocol::frame::{Command, Refusal};
@@ -42,6 +43,7 @@ impl Talk {
             timeouts: Timeouts { turn_ms, ..Timeouts::default() },
             last_turn: 4,
             options: Options::default(),
+            login: Login::default(),
             make_request_id,
         };
         let mut talk = Self {
@@ -159,6 +161,7 @@ fn each_phase_may_have_a_deadline_of_its_own() {
         restore_failures: Vec::new(),
         place: Place { cwd: "/w".to_owned(), ..Place::default() },
         options: Options::default(),
+        login: Login::default(),
         command: vec!["agent".to_owned()],
         timeouts,
         last_turn: 0,

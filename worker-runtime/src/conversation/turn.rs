@@ -6,6 +6,7 @@ use subagent_protocol::frame::Refusal;
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
 
+use super::login::TurnLogin;
 use super::{Action, Conversation, Cx, State, Storage, Timer, errors};
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
@@ -17,6 +18,8 @@ pub(super) struct OpenTurn {
     /// The id of its `session/prompt`.
     pub(super) rpc: u64,
     pub(super) cancel: Option<CancelCause>,
+    /// The prompt was refused until somebody is logged in, and `rpc` is the id of that request.
+    pub(super) login: Option<TurnLogin>,
 }
 
 /// Why the agent was told to cancel.
@@ -55,7 +58,7 @@ impl Conversation {
         }
         let attached = attachments::blocks(attachments, takes)
             .map_err(|error| Refusal::NotSupported { error: Box::new(error) })?;
-        *turn = Some(OpenTurn { number, rpc, cancel: None });
+        *turn = Some(OpenTurn { number, rpc, cancel: None, login: None });
         let line = requests::prompt(rpc, &session.id, prompt, &attached);
         (self.next_rpc, self.last_turn) = (rpc, number);
         (self.late_turn, self.replaying) = (None, false);
@@ -83,9 +86,13 @@ impl Conversation {
 
     /// The answer to `session/prompt`.
     pub(super) fn prompt_answered(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        let cancel = self.turn().and_then(|turn| turn.cancel);
+        if let Some(login) = self.take_login() {
+            return self.turn_login_answered(login, &outcome, cx);
+        }
         let (Outcome::Result(raw) | Outcome::Error(raw)) = &outcome;
         let answer = results::answer(raw).map(ToOwned::to_owned);
-        let end = match (self.turn().and_then(|turn| turn.cancel), outcome) {
+        let end = match (cancel, outcome) {
             (Some(CancelCause::Timeout), _) => {
                 TurnEnd::Failed { error: errors::turn_timeout(self.turn_limit_seconds()) }
             }
@@ -97,16 +104,10 @@ impl Conversation {
             }
             (_, Outcome::Error(error)) => {
                 let error = results::value(error);
-                let methods =
-                    self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
-                TurnEnd::Failed {
-                    error: match results::error_code(&error) {
-                        Some(requests::AUTH_REQUIRED) => {
-                            errors::auth_required("session/prompt", &error, methods)
-                        }
-                        _ => errors::rpc("session/prompt", &error),
-                    },
+                if results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
+                    return self.prompt_wants_login(&error, answer, cx);
                 }
+                TurnEnd::Failed { error: errors::prompt_rejected(&error) }
             }
         };
         self.end_turn_with(&TurnEndBody { end: &end, answer: answer.as_deref() }, cx);
@@ -118,12 +119,13 @@ impl Conversation {
         self.end_turn_with(&TurnEndBody { end, answer: None }, cx);
     }
 
-    fn end_turn_with(&mut self, body: &TurnEndBody<'_>, cx: &mut Cx<'_>) {
+    pub(super) fn end_turn_with(&mut self, body: &TurnEndBody<'_>, cx: &mut Cx<'_>) {
         let Some(turn) = self.take_turn() else { return };
         self.close_approvals_of(turn.number, cx);
         cx.record(RecordType::TurnEnd, Some(turn.number), body);
         cx.clear_timer(Timer::Turn);
         cx.clear_timer(Timer::CancelGrace);
+        cx.clear_timer(Timer::Phase);
         cx.push(Action::DropPrompt);
         self.late_turn = turn.cancel.is_some().then_some(turn.number);
     }

@@ -191,6 +191,7 @@ impl Driver {
             timeouts: start.timeouts,
             last_turn: start.last_turn,
             options: start.options.clone(),
+            login: start.login.clone(),
             make_request_id: Box::new(random_request_id),
         });
         let (events_in, events) = mpsc::channel(EVENTS);

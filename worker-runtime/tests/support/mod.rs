@@ -107,6 +107,7 @@ impl Worker {
             roots: Vec::new(),
             private: Vec::new(),
             options: subagent_protocol::options::Options::default(),
+            login: subagent_protocol::start::Login::default(),
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
         };

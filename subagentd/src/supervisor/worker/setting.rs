@@ -35,6 +35,8 @@ pub(in crate::supervisor) struct SetOrder {
 pub(super) struct Setting {
     request: String,
     key: Option<(String, String)>,
+    /// The options that are left to the agent again as soon as it has taken the others.
+    forget: Vec<String>,
     replies: Vec<oneshot::Sender<Result<Value>>>,
 }
 
@@ -46,7 +48,9 @@ enum Begun {
 
 impl Actor {
     pub(super) async fn set(&mut self, order: SetOrder) {
-        self.settings.retain(|setting| setting.replies.iter().any(|reply| !reply.is_closed()));
+        self.settings.retain(|setting| {
+            !setting.forget.is_empty() || setting.replies.iter().any(|reply| !reply.is_closed())
+        });
         let SetOrder { owner, key, request, reply } = order;
         if let Some((key, fingerprint)) = &key
             && let Some((setting, first)) = self.settings.iter_mut().find_map(|setting| {
@@ -63,8 +67,9 @@ impl Actor {
             return;
         }
         let response = match self.begin_set(owner, key.clone(), &request).await {
-            Ok(Begun::Told(request)) => {
-                return self.settings.push(Setting { request, key, replies: vec![reply] });
+            Ok(Begun::Told(told)) => {
+                let forget = request.forget;
+                return self.settings.push(Setting { request: told, key, forget, replies: vec![reply] });
             }
             Ok(Begun::Done(response)) => Ok(response),
             Err(error) => Err(error),
@@ -83,8 +88,8 @@ impl Actor {
         let only_forgets = request.options.is_empty();
         let stores = only_forgets || matches!(tells, Ok(false));
         let mut spec = self.spec.clone();
-        request.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
         if stores {
+            request.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
             request.options.choices().into_iter().for_each(|choice| spec.options.choose(choice));
         }
         let response = self.response(&spec, None)?;
@@ -95,13 +100,13 @@ impl Actor {
             .shared
             .store
             .write(Durability::Full, 1, move |tx| {
-                let change = |tx: &mut Tx<'_>| {
-                    tx.check_owner(&owner, &controller)?;
-                    tells?;
-                    tx.update_spec(id, &text)
-                };
+                let may =
+                    |tx: &mut Tx<'_>| tx.check_owner(&owner, &controller).and_then(|()| tells.map(|_| ()));
                 if stores {
-                    let stored = |tx: &mut Tx<'_>| change(tx).map(|()| response);
+                    let stored = |tx: &mut Tx<'_>| {
+                        may(tx)?;
+                        tx.update_spec(id, &text).map(|()| response)
+                    };
                     return tx.once(key.as_ref(), now, stored).map(|(response, once)| (Some(response), once));
                 }
                 if let Some((key, fingerprint)) = &key
@@ -109,7 +114,7 @@ impl Actor {
                 {
                     return Ok((serde_json::from_str(&earlier).ok(), Once::Before));
                 }
-                change(tx).map(|()| (None, Once::Now))
+                may(tx).map(|()| (None, Once::Now))
             })
             .await?;
         subagent_failpoint::hit("options.after_commit");
@@ -176,6 +181,12 @@ impl Actor {
         for outcome in outcomes.iter().filter(|outcome| outcome.request.is_some() && outcome.error.is_none())
         {
             spec.options.choose(outcome.choice.clone());
+        }
+        for outcome in outcomes.iter().filter(|outcome| outcome.last && outcome.error.is_none()) {
+            let told = self.settings.iter().filter(|told| outcome.request.as_ref() == Some(&told.request));
+            for id in told.flat_map(|told| &told.forget) {
+                spec.options.config_options.remove(id);
+            }
         }
         if spec.options == self.spec.options {
             return Ok(None);

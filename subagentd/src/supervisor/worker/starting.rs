@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use subagent_protocol::start::{AgentCommand, Limits, RuntimeStart};
+use subagent_protocol::start::{AgentCommand, Limits, Login, RuntimeStart};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
@@ -146,8 +146,10 @@ impl Actor {
             .with("socketPath", self.socket.display().to_string())
             .with("logPath", self.log.display().to_string());
         if login {
-            return error
-                .with("recommendedCommand", format!("subagent launcher login {}", self.spec.launcher.name));
+            // A runtime that knows its launcher has said it.
+            let command = format!("subagent launcher login {}", self.spec.launcher.name);
+            let said = error.details.get("recommendedCommand").cloned();
+            return error.with("recommendedCommand", said.unwrap_or_else(|| command.into()));
         }
         if !permission {
             return error;
@@ -278,6 +280,7 @@ impl Actor {
             options: self.spec.options.clone(),
             mcp_servers: kept.mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),
+            login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
         })
     }
 }

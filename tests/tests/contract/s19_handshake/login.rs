@@ -1,12 +1,15 @@
 //! `launcher login` and `launcher logout`.
 
 use std::fs;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{On, Sandbox};
+use subagent_tests::harness::{Launcher, On, Sandbox, wait_until, wait_while};
 
 use super::{impatient, nothing_left, scripted};
 
+const DEADLINE: Duration = Duration::from_secs(30);
 const LOGIN: [&str; 3] = ["launcher", "login", "agent"];
 
 fn initialize(methods: &Value, capabilities: &Value) -> String {
@@ -85,6 +88,26 @@ fn a_login_at_a_terminal_needs_one_and_runs_the_agents_program_there() {
 }
 
 #[test]
+fn an_older_kind_of_method_names_the_command_for_the_terminal() {
+    let mut sandbox = Sandbox::new();
+    let file = sandbox.file_name("logged-in");
+    let program = sandbox.executable("hostile-agent");
+    let command =
+        json!({"command": program, "args": ["--log-in", file], "env": {"LOGIN_WORD": "older"}, "label": "L"});
+    let methods = json!([{"id": "old", "name": "Old", "_meta": {"terminal-auth": command}}]);
+    // The launcher's own arguments are no part of it.
+    let agent =
+        sandbox.test_agent("hostile-agent", &["--answer", "initialize", &initialize(&methods, &json!({}))]);
+    sandbox.launcher("agent", agent);
+    let error = sandbox.run(&LOGIN).error("TERMINAL_REQUIRED");
+    assert_eq!(error["details"]["command"], format!("{program} --log-in {file}"), "{error}");
+    let screen = sandbox.command("subagent").args(LOGIN).at_terminal(80, On::All).screen();
+    assert!(screen.text().contains("loggedIn: true"), "{:?}", screen.lines());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "true older\n");
+    sandbox.finish();
+}
+
+#[test]
 fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
     let one = initialize(&json!([{"id": "a", "name": "A"}]), &json!({}));
     let sandbox = scripted(&["--answer", "initialize", &one, "--refuse", "authenticate", "-32603"]);
@@ -104,6 +127,34 @@ fn a_login_that_is_refused_hangs_or_is_not_offered_is_an_error() {
     sandbox.finish();
     let sandbox = scripted(&[]);
     sandbox.run(&LOGIN).error("AGENT_METHOD_UNSUPPORTED");
+    sandbox.finish();
+}
+
+#[test]
+fn a_command_that_is_suspended_does_not_hold_up_the_end_of_its_agent() {
+    let mut sandbox = Sandbox::new();
+    let (asked, gate) = (sandbox.file_name("asked"), sandbox.gate("flood"));
+    let answer =
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "a"}]}});
+    let script = format!(
+        "read line; echo '{answer}'; read line; : > {asked}; until [ -e {} ]; do sleep 0.02; done; \
+         while :; do echo 'go to https://example.com and log in' >&2; done",
+        gate.path().display()
+    );
+    sandbox.launcher("agent", Launcher::new("/bin/sh", ["-c", &script]));
+    let login = sandbox.subagent(&[&LOGIN[..], &["--timeout-seconds", "3"]].concat()).spawn();
+    wait_until("the agent to be asked", DEADLINE, || sandbox.file("asked").exists().then_some(()));
+    login.signal(Signal::SIGSTOP);
+    // It writes more than fits into any pipe, and nobody reads it.
+    gate.open();
+    let floods =
+        || sandbox.processes().into_iter().find(|process| process.command_line().contains("until ["));
+    assert!(wait_while(DEADLINE, floods).is_none(), "its deadline is over");
+    login.signal(Signal::SIGCONT);
+    let output = login.output();
+    let error: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(error["error"]["code"], "BACKEND_TIMEOUT", "{error}");
+    nothing_left(&sandbox);
     sandbox.finish();
 }
 

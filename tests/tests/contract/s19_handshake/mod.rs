@@ -1,5 +1,6 @@
 //! Asking an agent without a worker: what it is, logins, its sessions. Nothing is left in any case.
 
+mod auth;
 mod login;
 mod probe;
 mod resume;

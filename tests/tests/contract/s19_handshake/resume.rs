@@ -34,6 +34,7 @@ fn a_worker_takes_up_a_session_that_the_agent_has_kept() {
     let _ = sandbox.send(worker, "go on");
     let _ = sandbox.run(&["worker", "restart", worker]).data_of("worker.restarted");
     assert_eq!(sandbox.show(worker)["sessionId"], session);
+    let _ = sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
     let input = json!({"resume": session}).to_string();
     let again =
         sandbox.subagent(&["worker", "start", "--input", "-"]).stdin(input).run().data_of("worker.started");
@@ -83,6 +84,34 @@ fn a_session_that_the_agent_does_not_know_is_never_silently_another_one() {
     {
         sandbox.run(wrong).error("INVALID_ARGUMENT");
     }
+    sandbox.finish();
+}
+
+#[test]
+fn a_session_that_another_worker_has_is_not_taken_up() {
+    let (mut sandbox, first) = Sandbox::with_worker();
+    let session = sandbox.show(&first)["sessionId"].as_str().unwrap().to_owned();
+    let resume =
+        |launcher: &str| ["worker", "start", "--launcher", launcher, "--resume", &session].map(str::to_owned);
+    let run = |sandbox: &Sandbox, launcher: &str| {
+        sandbox.run(&resume(launcher).iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let error = run(&sandbox, "demo").error("SESSION_IN_USE");
+    let details = &error["details"];
+    assert_eq!((&details["workerId"], &details["sessionId"]), (&json!(first), &json!(session)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains(&first), "{error}");
+    // Nor while its agent is gone: it takes the session up again with the next message.
+    let runtime = sandbox.runtime(&first);
+    sandbox.kill(&runtime);
+    run(&sandbox, "demo").error("SESSION_IN_USE");
+    let listed = sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    assert_eq!(listed["count"], 1, "nothing is left of the attempts");
+    // Another agent may have the same id for a session of its own.
+    let other = sandbox.demo_agent(&["--slow-start", "0"]);
+    sandbox.launcher("other", other);
+    let _ = run(&sandbox, "other").data_of("worker.started");
+    let _ = sandbox.run(&["worker", "stop", &first]).data_of("worker.stopped");
+    let _ = run(&sandbox, "demo").data_of("worker.started");
     sandbox.finish();
 }
 

@@ -170,3 +170,23 @@ fn the_demo_agent_has_options_to_try_it_with() {
     assert_eq!(sandbox.send(&worker, "!options")["assistantText"], "mode=bold model=small verbose=true");
     sandbox.finish();
 }
+
+#[test]
+fn what_is_forgotten_stays_chosen_when_the_rest_is_refused() {
+    let sandbox = offering("config", |agent| agent);
+    let worker = started(&sandbox, &["--model", "large", "--set", "effort=high"]);
+    let args = ["worker", "set", "--worker-id", &worker, "--set", "effort=", "--mode", "none"];
+    sandbox.run(&args).error("OPTION_NOT_AVAILABLE");
+    let data = set(&sandbox, &worker, &["--set", "fast=true"]);
+    assert_eq!(data["chosen"]["configOptions"], json!({"effort": "high", "fast": "true"}));
+    let data = set(&sandbox, &worker, &["--set", "effort=", "--mode", "plan"]);
+    assert_eq!(
+        (&data["applied"], &data["chosen"]["configOptions"]),
+        (&json!(true), &json!({"fast": "true"}))
+    );
+    // And so it is for the next agent.
+    let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    let data = set(&sandbox, &worker, &["--set", "fast=false"]);
+    assert_eq!(data["chosen"]["configOptions"], json!({"fast": "false"}));
+    sandbox.finish();
+}

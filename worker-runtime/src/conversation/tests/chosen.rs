@@ -110,3 +110,66 @@ fn what_the_agent_says_of_its_own_accord_counts_for_its_own_session_alone() {
     talk.line(update("s", "plan"));
     assert_eq!(talk.conversation.settings.offer.current().mode.as_deref(), Some("plan"));
 }
+
+#[test]
+fn a_session_whose_start_ends_after_it_was_made_is_closed() {
+    let closing = |capabilities: Value, restores: bool| {
+        let mut talk = Talk::new(restores.then_some("old"), None);
+        talk.conversation.config.options = options(r#"{"mode": "none"}"#);
+        talk.started();
+        talk.line(json!({"id": 1, "result": {"agentCapabilities": capabilities}}));
+        talk.forget();
+        talk
+    };
+    let closes = json!({"loadSession": true, "sessionCapabilities": {"close": {}}});
+    let mut talk = closing(closes.clone(), false);
+    talk.line(json!({"id": 2, "result": modes()}));
+    assert_eq!(talk.types(), [T::OptionSet, T::StartFailed]);
+    assert_eq!(talk.methods(), ["session/close"]);
+    assert!(!talk.actions.contains(&Action::Terminate));
+    talk.line(json!({"id": 3, "result": {}}));
+    assert!(talk.actions.contains(&Action::CloseInput));
+    // While its history still comes, too.
+    let mut talk = closing(closes, true);
+    talk.line(json!({"id": 2, "result": null}));
+    talk.command(Command::Terminate { reason: "r".to_owned() }).unwrap();
+    assert_eq!(
+        (talk.methods(), &talk.sent()[0]["params"]["sessionId"]),
+        (vec!["session/close".to_owned()], &json!("old"))
+    );
+    // An agent that cannot close is ended as before.
+    let mut talk = closing(json!({}), false);
+    talk.line(json!({"id": 2, "result": modes()}));
+    assert!(talk.methods().is_empty() && talk.actions.contains(&Action::Terminate));
+}
+
+#[test]
+fn an_agent_that_opens_another_session_than_it_was_asked_for_is_held_to_it() {
+    let answered = |method: &str, only: bool, told: Value| {
+        let offers = json!({"loadSession": true, "sessionCapabilities": {method: {}}});
+        let mut talk = restoring(0, only, Timeouts::default(), offers);
+        talk.line(json!({"id": 2, "result": told}));
+        talk.input(Input::Timer(Timer::Replay));
+        talk
+    };
+    for method in ["resume", "none"] {
+        for told in
+            [json!(null), json!({"sessionId": "old"}), json!({"sessionId": ""}), json!({"sessionId": 7})]
+        {
+            let talk = answered(method, false, told);
+            let session = body(&talk, T::Session);
+            assert_eq!((&session["sessionId"], &session["contextLost"]), (&json!("old"), &json!(false)));
+        }
+        let mut talk = answered(method, false, json!({"sessionId": "new"}));
+        let session = body(&talk, T::Session);
+        assert_eq!((&session["sessionId"], &session["contextLost"]), (&json!("new"), &json!(true)));
+        assert!(session["contextLostReason"].as_str().unwrap().contains("session new instead"), "{session}");
+        talk.forget();
+        talk.prompt(5).unwrap();
+        assert_eq!(talk.sent()[0]["params"]["sessionId"], "new");
+        // Whoever named the session wants no other.
+        let talk = answered(method, true, json!({"sessionId": "new"}));
+        let error = &body(&talk, T::StartFailed)["error"];
+        assert_eq!(error["code"], "SESSION_NOT_FOUND");
+    }
+}

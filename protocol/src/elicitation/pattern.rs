@@ -1,0 +1,83 @@
+//! The pattern of a text field: a regular expression as JSON Schema has it, which is JavaScript's.
+//!
+//! Only what means the same to us is checked; what does not is left to whoever made the form. Must not take longer than
+//! its bounds say: it comes from an agent.
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// A longer pattern, or one that takes more memory, is not checked.
+const MOST_PATTERN_BYTES: usize = 1000;
+const MOST_MEMORY: usize = 64 * 1024;
+/// Nor is a longer text: the time is that of the pattern times the text.
+const MOST_TEXT_BYTES: usize = 16 * 1024;
+
+/// A pattern that can be checked.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern(Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Pattern {
+    pub(super) fn of(text: &str) -> Option<Self> {
+        // In sets of letters the two languages differ: sets in sets, and what is taken away.
+        let differs = ["&&", "--", "~~", "[[", "(?x", "\\z", "\\A", "\\<", "\\>", "\\b{"];
+        if text.len() > MOST_PATTERN_BYTES || differs.iter().any(|other| text.contains(other)) {
+            return None;
+        }
+        RegexBuilder::new(text).size_limit(MOST_MEMORY).nest_limit(50).build().ok().map(Self)
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.0.as_str()
+    }
+
+    pub(super) fn fits(&self, text: &str) -> bool {
+        text.len() > MOST_TEXT_BYTES || self.0.is_match(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_the_form_that_is_asked_for() {
+        for (pattern, text, fits) in [
+            ("^[a-z]{2}$", "ab", true),
+            ("^[a-z]{2}$", "abc", false),
+            ("^[a-z]{2}$", "ab\n", false),
+            ("[0-9]", "anywhere 7 in it", true),
+            (r"^\d{3}-\d{4}$", "555-1234", true),
+            (r"^\w+\/\w+$", "a/b", true),
+            ("^(main|dev)$", "trunk", false),
+            ("^.$", "ä", true),
+        ] {
+            assert_eq!(Pattern::of(pattern).unwrap().fits(text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn what_means_something_else_or_costs_too_much_is_not_checked() {
+        let long = "a".repeat(MOST_PATTERN_BYTES + 1);
+        for pattern in [
+            "^(?=.*x).*$",
+            r"(a)\1",
+            r"^\p{L}+$",
+            "[a&&b]",
+            "[a--b]",
+            "[[a]]",
+            "(",
+            "((a{99}){99}){99}",
+            &long,
+        ] {
+            assert!(Pattern::of(pattern).is_none(), "{pattern:.50}");
+        }
+        let nested = format!("{}a{}", "(".repeat(100), ")".repeat(100));
+        assert!(Pattern::of(&nested).is_none());
+        assert!(Pattern::of("^b*$").unwrap().fits(&"a".repeat(MOST_TEXT_BYTES + 1)), "left to the agent");
+    }
+}

@@ -1,0 +1,171 @@
+//! An agent that wants a login: the way that the launcher names is gone once, where the agent can go it by itself; else
+//! somebody has to be told what to do.
+//!
+//! Must not answer anything that a user would be asked, and must not send a prompt a second time.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use subagent_protocol::ask::LoginKind;
+use subagent_protocol::error::Error;
+use subagent_protocol::record::{TurnEnd, TurnEndBody};
+
+use super::handshake::Opening;
+use super::{Conversation, Cx, State, Timer, errors};
+use crate::acp::message::Outcome;
+use crate::acp::outgoing::Kind;
+use crate::acp::{requests, results};
+
+/// What an agent answers when it has forgotten who we are.
+const METHOD: &str = "authenticate";
+/// Why an agent is ended that has to be started anew to find a login.
+const ENDED: &str = "the agent wants a login";
+
+/// The agent was asked to log in before it gives a session.
+pub(super) struct LoggingIn {
+    pub(super) rpc: u64,
+    /// What is asked again after it.
+    opening: Opening,
+}
+
+/// The agent was asked to log in after it had refused a prompt; the turn waits for it.
+pub(super) struct TurnLogin {
+    /// What the prompt came to, and what the agent answered.
+    error: Error,
+    answer: Option<Box<RawValue>>,
+}
+
+impl Conversation {
+    /// The error of an agent that refused a request like this; `again` is what to do after the login.
+    fn auth_error(&self, method: &str, error: &Value, again: &str) -> Error {
+        let offered = self.agent.as_ref().map(|agent| agent.auth_methods.as_slice()).unwrap_or_default();
+        errors::auth_required(method, error, offered, &self.config.login, again)
+    }
+
+    /// The way that the launcher names, if this agent can go it by itself.
+    fn way_to_log_in(&self) -> Option<String> {
+        let named = self.config.login.method.as_ref()?;
+        let mut offered = self.agent.as_ref()?.auth_methods.iter();
+        offered.any(|(id, kind)| id == named && *kind == Some(LoginKind::Agent)).then(|| named.clone())
+    }
+
+    /// A request for a session was refused because nobody is logged in. Nothing else is tried then: another session would
+    /// be refused as well, or would lose what the stored one holds.
+    pub(super) fn session_wants_login(&mut self, opening: Opening, error: &Value, cx: &mut Cx<'_>) {
+        match self.way_to_log_in() {
+            Some(way) if !opening.logged_in => {
+                let rpc = self.rpc();
+                cx.send(Kind::Plain, requests::authenticate(rpc, &way));
+                self.state = State::LoggingIn(LoggingIn { rpc, opening });
+                match self.config.timeouts.session_ms {
+                    Some(millis) => cx.set_timer(Timer::Phase, millis),
+                    None => cx.clear_timer(Timer::Phase),
+                }
+            }
+            _ => {
+                let error = self.auth_error(opening.attempt.method(), error, "start the worker again");
+                self.fail_start(error, cx);
+            }
+        }
+    }
+
+    /// Whether this request is the one that is waited for.
+    pub(super) fn awaits_login(&self) -> Option<u64> {
+        match &self.state {
+            State::LoggingIn(login) => Some(login.rpc),
+            _ => None,
+        }
+    }
+
+    pub(super) fn logged_in(&mut self, outcome: Outcome<'_>, cx: &mut Cx<'_>) {
+        if let Outcome::Error(error) = outcome {
+            let error = self.auth_error(METHOD, &results::value(error), "start the worker again");
+            return self.fail_start(error, cx);
+        }
+        let State::LoggingIn(LoggingIn { mut opening, .. }) =
+            std::mem::replace(&mut self.state, State::Starting)
+        else {
+            return;
+        };
+        opening.logged_in = true;
+        self.open_session(opening, cx);
+    }
+
+    /// A prompt was refused because nobody is logged in. It is not sent again: whoever sent it does that.
+    pub(super) fn prompt_wants_login(
+        &mut self,
+        error: &Value,
+        answer: Option<Box<RawValue>>,
+        cx: &mut Cx<'_>,
+    ) {
+        let error = self.auth_error("session/prompt", error, "send the message again");
+        let wanted = matches!(&self.state, State::Ready { turn: Some(turn), .. } if turn.cancel.is_none());
+        match self.way_to_log_in() {
+            Some(way) if wanted => {
+                let rpc = self.rpc();
+                let millis = self.config.timeouts.session_ms.unwrap_or(self.config.timeouts.startup_ms);
+                if let Some(turn) = self.turn_mut() {
+                    (turn.rpc, turn.login) = (rpc, Some(TurnLogin { error, answer }));
+                }
+                cx.send(Kind::Plain, requests::authenticate(rpc, &way));
+                cx.set_timer(Timer::Phase, millis);
+            }
+            _ => self.end_refused_turn(TurnLogin { error, answer }, cx),
+        }
+    }
+
+    /// The login that an open turn waits for; it is waited for no more.
+    pub(super) fn take_login(&mut self) -> Option<TurnLogin> {
+        self.turn_mut()?.login.take()
+    }
+
+    pub(super) fn turn_login_answered(
+        &mut self,
+        TurnLogin { error, answer }: TurnLogin,
+        outcome: &Outcome<'_>,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.clear_timer(Timer::Phase);
+        match outcome {
+            Outcome::Result(_) => {
+                let error = errors::logged_in(error);
+                self.write_refused_turn(&TurnLogin { error, answer }, cx);
+                self.turn_is_over(cx);
+            }
+            Outcome::Error(refused) => {
+                let error = error.with("login", results::error_text(&results::value(refused)));
+                self.end_refused_turn(TurnLogin { error, answer }, cx);
+            }
+        }
+    }
+
+    /// The login was not answered in time, or nobody waits for it any more.
+    pub(super) fn give_up_turn_login(&mut self, cx: &mut Cx<'_>) {
+        let rpc = self.turn().map(|turn| turn.rpc);
+        let Some(login) = self.take_login() else { return };
+        cx.clear_timer(Timer::Phase);
+        if let Some(rpc) = rpc {
+            cx.send(Kind::Plain, requests::cancel_request(rpc));
+        }
+        self.end_refused_turn(login, cx);
+    }
+
+    /// The end of a turn whose prompt the agent did not take. What is logged in elsewhere an agent often learns at its
+    /// start alone; so it is ended, if that loses nothing, and the next message starts it.
+    fn end_refused_turn(&mut self, refused: TurnLogin, cx: &mut Cx<'_>) {
+        let canceled = self.turn().is_some_and(|turn| turn.cancel.is_some());
+        self.write_refused_turn(&refused, cx);
+        self.turn_is_over(cx);
+        let restores = self
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.capabilities.resume || agent.capabilities.load == Some(true));
+        if restores && !canceled && matches!(self.state, State::Ready { .. }) {
+            self.begin_end(ENDED, cx);
+        }
+    }
+
+    fn write_refused_turn(&mut self, TurnLogin { error, answer }: &TurnLogin, cx: &mut Cx<'_>) {
+        let end = TurnEnd::Failed { error: error.clone() };
+        self.end_turn_with(&TurnEndBody { end: &end, answer: answer.as_deref() }, cx);
+    }
+}
