@@ -31,11 +31,12 @@ pub(super) struct Tally {
     pub(super) dropped: u64,
     pub(super) doubled: u64,
     pub(super) overtaken: u64,
+    pub(super) hibernations: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 14] {
+    fn fields(&mut self) -> [&mut u64; 15] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -50,6 +51,7 @@ impl Tally {
             &mut self.dropped,
             &mut self.doubled,
             &mut self.overtaken,
+            &mut self.hibernations,
             &mut self.unknown_ends,
         ]
     }
@@ -197,6 +199,7 @@ impl World {
             95 => self.reboot(),
             96 if env.random.below(8) == 0 => env.now += env.random.below(3_600_000),
             97 => env.wall += i64::try_from(env.random.below(1 << 42)).unwrap() - (1 << 41),
+            99 if env.daemon_up => site.idles(env),
             98 if env.daemon_up && site.memory.settled && site.memory.runtime => site.ingest(Goal::Some, env),
             _ => {}
         }

@@ -46,6 +46,15 @@ enum Begun {
 
 impl Actor {
     pub(super) async fn set(&mut self, order: SetOrder) {
+        if self.sleeps() && !order.request.options.is_empty() {
+            return self.wake_for(order).await;
+        }
+        self.set_awake(order).await;
+    }
+
+    /// The same with the agent that there is, or without one.
+    pub(super) async fn set_awake(&mut self, order: SetOrder) {
+        self.is_active();
         self.settings.retain(|setting| setting.replies.iter().any(|reply| !reply.is_closed()));
         let SetOrder { owner, key, request, reply } = order;
         if let Some((key, fingerprint)) = &key
@@ -84,6 +93,9 @@ impl Actor {
         let stores = only_forgets || matches!(tells, Ok(false));
         let mut spec = self.spec.clone();
         request.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
+        if let Some(millis) = request.idle_timeout_ms {
+            spec.idle_timeout_ms = Some(millis).filter(|millis| *millis > 0);
+        }
         if stores {
             request.options.choices().into_iter().for_each(|choice| spec.options.choose(choice));
         }
@@ -164,6 +176,7 @@ impl Actor {
             worker_id: self.worker_id.clone(),
             applied: current.is_some(),
             chosen: spec.options.clone(),
+            idle_timeout_ms: spec.idle_timeout_ms,
             current,
         };
         serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))
