@@ -1,6 +1,7 @@
 //! Single cases of the conversation, without any process.
 
 mod chosen;
+mod hibernate;
 
 use serde_json::{Value, json};
 use subagent_protocol::frame::{Command, Refusal};

@@ -220,6 +220,7 @@ impl Actor {
         }
         if session_id.is_some() {
             self.session_id = session_id;
+            self.waking_since = None;
         }
         if let Some(failures) = failures {
             self.restore_failures = failures;
