@@ -167,6 +167,9 @@ impl World {
 
     fn happen(&mut self, index: usize, what: u64) {
         let (site, env) = (&mut self.sites[index], &mut self.env);
+        if env.daemon_up && what % 3 == 1 {
+            site.idles(env);
+        }
         match what {
             0..=7 => site.send(env),
             8 => site.cancel(env),
@@ -199,7 +202,6 @@ impl World {
             95 => self.reboot(),
             96 if env.random.below(8) == 0 => env.now += env.random.below(3_600_000),
             97 => env.wall += i64::try_from(env.random.below(1 << 42)).unwrap() - (1 << 41),
-            99 if env.daemon_up => site.idles(env),
             98 if env.daemon_up && site.memory.settled && site.memory.runtime => site.ingest(Goal::Some, env),
             _ => {}
         }

@@ -69,7 +69,8 @@ fn being_ended(sandbox: &Sandbox) -> (String, Process) {
 fn is_told_to_end(sandbox: &Sandbox, worker: &str) {
     let folder = sandbox.state_dir().join("runtimes").join(worker);
     wait_until("the runtime to be told to hibernate", DEADLINE, || {
-        let journals = fs::read_dir(&folder).unwrap().filter_map(|entry| fs::read(entry.unwrap().path()).ok());
+        let journals =
+            fs::read_dir(&folder).unwrap().filter_map(|entry| fs::read(entry.unwrap().path()).ok());
         let told = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).contains(r#""t":"terminating""#);
         journals.into_iter().any(told).then_some(())
     });
