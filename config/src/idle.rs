@@ -39,7 +39,7 @@ fn bounded(seconds: f64) -> Result<Duration, String> {
     if seconds < LEAST_SECONDS {
         return Err(format!("must be at least {LEAST_SECONDS} seconds, or `{NEVER}`"));
     }
-    if !(seconds <= LONGEST_SECONDS) {
+    if seconds > LONGEST_SECONDS {
         return Err(format!("is longer than a year; write `{NEVER}`"));
     }
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
