@@ -67,6 +67,8 @@ pub(crate) fn all_killed(world: &World) -> String {
 /// A turn after which the agent is there again; gives the data of the event that tells of it.
 fn back(world: &World, text: &str, session: &Value) -> Value {
     world.say(text);
+    // What it has loaded is as young as what it has begun.
+    world.since.set(SystemTime::now());
     let events = world.sandbox.events(&world.worker);
     let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
     let lost = world.sandbox.show(&world.worker)["sessionId"] != *session;
