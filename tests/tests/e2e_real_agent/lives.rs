@@ -61,17 +61,15 @@ pub(crate) fn all_killed(world: &World) -> String {
     let agent = sandbox.agent(&sandbox.guard(&runtime));
     sandbox.kill(&runtime);
     sandbox.kill(&agent);
-    back(world, "back again", &session)["session"].as_str().unwrap().to_owned()
+    back(world, &world.worker, "back again", &session)["session"].as_str().unwrap().to_owned()
 }
 
 /// A turn after which the agent is there again; gives the data of the event that tells of it.
-fn back(world: &World, text: &str, session: &Value) -> Value {
-    world.say(text);
-    // What it has loaded is as young as what it has begun.
-    world.since.set(SystemTime::now());
-    let events = world.sandbox.events(&world.worker);
+fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
+    world.say_to(worker, text);
+    let events = world.sandbox.events(worker);
     let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
-    let lost = world.sandbox.show(&world.worker)["sessionId"] != *session;
+    let lost = world.sandbox.show(worker)["sessionId"] != *session;
     assert_eq!(restarted["data"]["contextLost"], lost, "{restarted}");
     let remembers = world.last_request(text).contains("turn number 1");
     assert_eq!(remembers, !lost, "{restarted}");
@@ -81,24 +79,27 @@ fn back(world: &World, text: &str, session: &Value) -> Value {
 /// The agent is ended because it is idle, and has its session back at the next message.
 pub(crate) fn hibernates(world: &World) -> String {
     let sandbox = &world.sandbox;
-    can_be_loaded(world);
-    let session = sandbox.show(&world.worker)["sessionId"].clone();
-    let runtime = sandbox.runtime(&world.worker);
+    let worker = world.start();
+    world.say_to(&worker, "turn number 1");
+    let session = sandbox.show(&worker)["sessionId"].clone();
+    let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
     let agent = sandbox.agent(&guard);
     let set = |timeout| {
-        let args = ["worker", "set", "--worker-id", &world.worker, "--idle-timeout", timeout];
+        let args = ["worker", "set", "--worker-id", &worker, "--idle-timeout", timeout];
         let _ = world.run(&args).data_of("worker.set");
     };
     set("1s");
     wait_until("the agent to be ended", DEADLINE, || {
-        (sandbox.show(&world.worker)["hibernated"] == true).then_some(())
+        (sandbox.show(&worker)["hibernated"] == true).then_some(())
     });
     for process in [runtime, guard, agent] {
         assert!(!process.lives(), "{} is left", process.command_line());
     }
     set("never");
-    let data = back(world, "awake again", &session);
+    can_be_loaded(world);
+    let data = back(world, &worker, "awake again", &session);
+    world.stop(&worker);
     assert!(data["hibernated"] == true && data["tookMs"].is_u64(), "{data}");
     data["session"].as_str().unwrap().to_owned()
 }

@@ -35,9 +35,9 @@ const CASES: [(&str, &[Case]); 3] = [
             ("two workers at once", lives::two_workers),
             ("the daemon is killed in a turn", lives::daemon_killed),
             ("runtime and agent are killed", lives::all_killed),
-            ("hibernation", lives::hibernates),
             ("`session list`", lives::listed),
             ("`worker start --resume`", lives::taken_up),
+            ("hibernation", lives::hibernates),
         ],
     ),
     (
