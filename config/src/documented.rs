@@ -25,6 +25,7 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.sessionSeconds",
     "launchers.*.timeouts.turnSeconds",
     "launchers.*.timeouts.cancelGraceSeconds",
+    "launchers.*.idleTimeout",
     "mcpServers",
     "launchers.*.mcpServers",
     "launchers.*.authMethod",

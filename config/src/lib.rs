@@ -13,6 +13,7 @@ pub mod error;
 pub mod file;
 mod file_system;
 pub mod handshakes;
+pub mod idle;
 pub mod init;
 pub mod launcher;
 mod markers;

@@ -69,6 +69,8 @@ pub struct Launcher {
     pub options: SessionOptions,
     /// MCP servers for its agent, by name; they win over those of the whole config.
     pub mcp_servers: BTreeMap<String, McpServer>,
+    /// After so long without an open turn its agent is ended, until it is needed again; `None` is never.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl Launcher {
@@ -83,6 +85,7 @@ impl Launcher {
             auth_method: None,
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
+            idle_timeout: None,
         }
     }
 }
@@ -99,6 +102,7 @@ impl fmt::Debug for Launcher {
             .field("auth_method", &self.auth_method)
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
+            .field("idle_timeout", &self.idle_timeout)
             .finish()
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{mcp, session};
+use crate::{idle, mcp, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct Violation {
 pub(crate) type Checked<T> = Result<T, Violation>;
 
 /// Longest timeout that is accepted. Nobody waits a year, and the sum with any clock value must exist.
-const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
+pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
 
 /// Checks a whole document.
 pub(crate) fn config(document: &Value) -> Checked<Config> {
@@ -50,6 +50,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         auth_method: trimmed(launcher.get("authMethod"), || Place::Field(format!("{field}.authMethod")))?,
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
+        idle_timeout: idle::of_launcher(launcher, &field)?,
     })
 }
 

@@ -96,6 +96,9 @@ pub struct Details {
     /// What is true of the session.
     #[serde(flatten)]
     pub session: OfSession,
+    /// Whether the agent has said that it can load or resume a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restores: Option<bool>,
     /// Its id, as soon as there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,
@@ -142,6 +145,22 @@ impl Report {
             _ => None,
         }
     }
+
+    /// Of a session, whether its agent has said that it can take it up again.
+    #[must_use]
+    pub fn restores(&self) -> Option<bool> {
+        match self {
+            Self::Session(session) => Some(restores(session)),
+            _ => None,
+        }
+    }
+}
+
+/// Unknown is no: what is not offered is not relied on.
+fn restores(session: &Session) -> bool {
+    let capabilities = &value(&session.agent)["agentCapabilities"];
+    let resume = &capabilities["sessionCapabilities"]["resume"];
+    capabilities["loadSession"] == true || !matches!(resume, Value::Null | Value::Bool(false))
 }
 
 impl Details {
@@ -163,6 +182,7 @@ impl Details {
         let info = &mut value(&session.agent)["agentInfo"];
         self.name = short(&info["name"]);
         self.version = short(&info["version"]);
+        self.restores = Some(restores(session));
         match self.earlier.take() {
             Some((id, earlier)) if id == session.session_id => {
                 self.session = std::mem::take(&mut self.session).over(earlier);

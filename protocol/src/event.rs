@@ -59,6 +59,8 @@ words! {
         WorkerStarted = "worker.started",
         /// Another runtime has a session, for a worker that was shown as started before.
         WorkerRestarted = "worker.restarted",
+        /// The agent was idle for long, and has ended until it is needed again.
+        WorkerHibernated = "worker.hibernated",
         /// The runtime is gone.
         WorkerLost = "worker.lost",
         /// The worker was stopped and nothing of it is left.

@@ -19,6 +19,9 @@ use crate::state::{Desired, ElicitationAction};
 /// The capability of a runtime that asks elicitations, and takes the answers.
 pub const ELICITATION: &str = "elicitation";
 
+/// The capability of a runtime that ends when it is told to hibernate, and knows when it must not.
+pub const HIBERNATE: &str = "hibernate";
+
 /// What the daemon writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -90,6 +93,13 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Secret<Map<String, Value>>>,
     },
+    /// End the agent, everything it started, and the runtime, unless something of it is open. Needs [`HIBERNATE`].
+    Hibernate {
+        /// Refused with [`Refusal::WrongTurn`] if a later turn was taken.
+        last_turn: u64,
+        /// Why, for the journal.
+        reason: String,
+    },
     /// End the agent, everything it started, and the runtime.
     Terminate {
         /// Why, for the journal.
@@ -137,7 +147,7 @@ pub enum Refusal {
         /// The last turn that was taken.
         last: u64,
     },
-    /// A turn is open.
+    /// A turn is open, or a question, or something that the agent asked of its client.
     Busy,
     /// There is no session yet, or none any more.
     NotReady,

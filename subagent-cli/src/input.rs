@@ -101,6 +101,7 @@ pub const WORKER_START: &[Field] = &[
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
     field("resume", &["resume"], Shape::Text),
+    field("idleTimeout", &["idle_timeout"], Shape::Text),
 ];
 
 /// The keys of `worker set`.
@@ -109,6 +110,7 @@ pub const WORKER_SET: &[Field] = &[
     field("mode", &["mode"], Shape::Text),
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
+    field("idleTimeout", &["idle_timeout"], Shape::Text),
 ];
 
 /// A checked object: every key that is left holds what its shape says.

@@ -7,6 +7,8 @@
 mod agent;
 #[path = "revival/deaths.rs"]
 mod deaths;
+#[path = "revival/hibernation.rs"]
+mod hibernation;
 #[path = "revival/reboot.rs"]
 mod reboot;
 #[path = "revival/sessions.rs"]

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use subagent_protocol::frame::{ELICITATION, FromRuntime, JournalEnd, Refusal, RuntimeHello, ToRuntime};
+use subagent_protocol::frame::{
+    ELICITATION, FromRuntime, HIBERNATE, JournalEnd, Refusal, RuntimeHello, ToRuntime,
+};
 use subagent_protocol::ids::{RequestId, WorkerId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{AgentStarted, RecordType, Segment};
@@ -256,7 +258,7 @@ impl Runtime {
         RuntimeHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: vec![ELICITATION.to_owned()],
+            capabilities: vec![ELICITATION.to_owned(), HIBERNATE.to_owned()],
             worker_id: self.setup.worker_id.clone(),
             incarnation: self.setup.incarnation,
             process: ProcessId { pid: 1, start_time: self.setup.incarnation },

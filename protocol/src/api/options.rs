@@ -16,6 +16,9 @@ pub struct SetOptions {
     /// Config options that are the agent's own business again, by their ids, from its next start on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forget: Vec<String>,
+    /// After so many milliseconds without an open turn the agent is ended, until it is needed again; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
 }
 
 /// Data of `worker.set`.
@@ -29,6 +32,9 @@ pub struct WorkerSet {
     pub applied: bool,
     /// All that was ever chosen for this worker and counts.
     pub chosen: Options,
+    /// After how long an idle agent is ended; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
     /// What the agent says that is set now; null when none was asked.
     pub current: Option<Current>,
 }

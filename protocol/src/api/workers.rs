@@ -81,6 +81,9 @@ pub struct StartWorker {
     /// A session of the agent to take up; the start fails if the agent cannot or does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
+    /// After so many milliseconds without an open turn the agent is ended, until it is needed again; 0 or absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -123,6 +126,18 @@ pub struct WorkerView {
     /// Whether its runtime does not answer although it lives.
     #[serde(default)]
     pub unresponsive: bool,
+    /// After how long its idle agent is ended; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// Why an idle agent is not ended although it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hibernation: Option<String>,
+    /// Whether its agent was ended because it was idle; it is started again when it is needed. Absent: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hibernated: bool,
+    /// Since when it hibernates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hibernated_at: Option<Timestamp>,
     /// The questions that are open, oldest first; only `worker.shown` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,

@@ -213,6 +213,18 @@ struct SessionOpened {
     context_lost: bool,
     /// Why it could not, in the agent's words.
     context_lost_reason: Option<String>,
+    /// Whether the worker hibernated.
+    hibernated: Option<bool>,
+    /// How long it took then, in milliseconds.
+    took_ms: Option<u64>,
+}
+
+/// The agent of an idle worker has ended, and its session is taken up again when it is needed.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Hibernated {
+    /// For how long nothing had been open.
+    idle_seconds: u64,
 }
 
 /// Why something happened.
@@ -333,6 +345,7 @@ pub(super) mod of {
             EventType::TurnFailed => named::<super::TurnFailed>(),
             EventType::TurnCanceled => named::<super::TurnCanceled>(),
             EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
+            EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),

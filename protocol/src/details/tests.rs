@@ -47,7 +47,7 @@ fn nothing_is_known_before_anything_is_reported() {
     session(&mut details, "s", Value::Null);
     assert_eq!(
         serde_json::to_value(&details).unwrap(),
-        json!({"name": "a", "version": "1.2", "sessionId": "s"})
+        json!({"name": "a", "version": "1.2", "restores": false, "sessionId": "s"})
     );
 }
 
@@ -167,5 +167,24 @@ proptest! {
             session(&mut details, "s", value.clone());
             take(&mut details, RecordType::TurnEnd, None, &value);
         }
+    }
+}
+
+#[test]
+fn a_session_is_taken_up_again_by_an_agent_that_says_so() {
+    for (capabilities, expected) in [
+        (json!({}), false),
+        (json!({"loadSession": true}), true),
+        (json!({"loadSession": false}), false),
+        (json!({"loadSession": "yes"}), false),
+        (json!({"loadSession": false, "sessionCapabilities": {"resume": {}}}), true),
+        (json!({"sessionCapabilities": {"resume": null, "close": {}}}), false),
+    ] {
+        let body = json!({
+            "sessionId": "s", "origin": "new", "contextLost": false,
+            "agent": {"agentCapabilities": capabilities}, "opened": null,
+        });
+        let session: Session = serde_json::from_value(body.clone()).unwrap();
+        assert_eq!(Report::Session(Box::new(session)).restores(), Some(expected), "{body}");
     }
 }

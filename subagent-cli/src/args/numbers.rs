@@ -53,6 +53,12 @@ pub(super) fn age(text: &str) -> Result<u64, String> {
     }
 }
 
+/// How long an agent may be idle, in milliseconds; 0 for ever.
+pub(crate) fn idle_timeout(text: &str) -> Result<u64, String> {
+    let time = subagent_config::idle::timeout(text)?;
+    Ok(time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+}
+
 fn at_least(text: &str, least: f64) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| "not a number".to_owned())?;
     if !number.is_finite() {

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{CwdFlag, JsonFlag, path};
 
-/// `--mode`, `--model` and `--set`.
+/// `--mode`, `--model`, `--set` and `--idle-timeout`.
 #[derive(Debug, Clone, Args)]
 pub struct OptionFlags {
     /// A session mode that the agent offers
@@ -18,13 +18,17 @@ pub struct OptionFlags {
     /// A config option of the agent and its value; can be repeated
     #[arg(id = "set", long = "set", value_name = "ID=VALUE")]
     pub set: Vec<String>,
+    /// End the agent after so long without an open turn, until it is needed: 30m, 12h, 90s, or never
+    #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
+    pub idle_timeout: Option<u64>,
 }
 
 /// Choose mode, model and config options of a worker's agent
 ///
 /// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
 /// runs, the next one is told when it starts: `applied` is false. What is not chosen is the agent's own business;
-/// `--set ID=` makes it that again.
+/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout` alone
+/// starts none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +43,7 @@ pub struct WorkerSet {
     /// What is chosen.
     #[command(flatten)]
     pub options: OptionFlags,
-    /// Read workerId, mode, model, configOptions from a JSON file, - for stdin
+    /// Read workerId, mode, model, configOptions, idleTimeout from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.

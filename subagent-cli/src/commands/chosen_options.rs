@@ -5,6 +5,7 @@ use subagent_config::session::SessionOptions;
 use subagent_protocol::api::SetOptions;
 use subagent_protocol::options::{OptionValue, Options};
 
+use crate::args::numbers::idle_timeout;
 use crate::args::options::OptionFlags;
 use crate::context::present;
 use crate::failure::{Failure, Result};
@@ -22,6 +23,12 @@ pub(super) fn typed(flags: OptionFlags, input: &Input) -> Result<SetOptions> {
             ..Options::default()
         },
         forget: Vec::new(),
+        idle_timeout_ms: match (flags.idle_timeout, input.text("idleTimeout")) {
+            (None, Some(text)) => Some(idle_timeout(&text).map_err(|problem| {
+                Failure::input(format!("idleTimeout {problem}")).with("field", "idleTimeout")
+            })?),
+            (flag, _) => flag,
+        },
     };
     for pair in flags.set {
         let (id, value) = pair.split_once('=').filter(|(id, _)| !id.is_empty()).ok_or_else(|| {
@@ -59,7 +66,7 @@ fn value_of(value: Value) -> Option<OptionValue> {
 
 /// What a worker is started with: what was typed, and of the launcher's config what was not.
 pub(super) fn of_start(typed: SetOptions, configured: &SessionOptions) -> Options {
-    let SetOptions { mut options, forget } = typed;
+    let SetOptions { mut options, forget, .. } = typed;
     options.mode = options.mode.or_else(|| configured.mode.clone());
     options.model = options.model.or_else(|| configured.model.clone());
     for (id, value) in &configured.config_options {
@@ -80,7 +87,7 @@ mod tests {
 
     fn flags(mode: &str, set: &[&str]) -> OptionFlags {
         let set = set.iter().map(|&pair| pair.to_owned()).collect();
-        OptionFlags { mode: Some(mode.to_owned()), model: None, set }
+        OptionFlags { mode: Some(mode.to_owned()), model: None, set, idle_timeout: None }
     }
 
     #[test]

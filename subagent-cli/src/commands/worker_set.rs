@@ -14,9 +14,9 @@ pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
     let chosen = chosen_options::typed(args.options, &input)?;
-    if chosen.options.is_empty() && chosen.forget.is_empty() {
+    if chosen.options.is_empty() && chosen.forget.is_empty() && chosen.idle_timeout_ms.is_none() {
         return Err(Failure::input(
-            "nothing to set: give --mode, --model or --set, or their keys in --input",
+            "nothing to set: give --mode, --model, --set or --idle-timeout, or their keys in --input",
         ));
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
@@ -26,6 +26,6 @@ pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
     let ask = Ask::change(path, &chosen)?.within(None);
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = text::fields(&data, &["workerId", "applied", "chosen", "current"]);
+    let shown = text::fields(&data, &["workerId", "applied", "chosen", "current", "idleTimeoutMs"]);
     Ok(Outcome::report("worker.set", data, shown))
 }

@@ -26,6 +26,10 @@ const KEYS: &[&str] = &[
     "stoppedAt",
     "lastError",
     "unresponsive",
+    "idleTimeoutMs",
+    "hibernation",
+    "hibernated",
+    "hibernatedAt",
     "agent",
 ];
 

@@ -156,6 +156,7 @@ pub(super) async fn prepare(
         umask: current_umask().bits(),
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
+        idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
     };
@@ -231,6 +232,10 @@ fn unusable(message: String, advice: String) -> Failure {
     Failure::new(Code::BackendLauncher, message).with("reasonCategory", "launcher").recommend(advice)
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What the daemon stores and starts, now and again after a loss.
 fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<LauncherSpec> {
     let program = match &resolved.exec_path {
@@ -248,7 +253,6 @@ fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<Launch
             .with("launcher", resolved.name.as_str())
         })?,
     };
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timeouts = Timeouts {
         startup_ms: millis(launcher.timeouts.startup),
         initialize_ms: launcher.timeouts.initialize.map(millis),

@@ -34,8 +34,11 @@ impl Next {
             State::Idle | State::Error => {}
         }
         self.worker.restart = Restart::Wanted;
+        let told = !self.gives_hibernation_up();
         match self.worker.link {
             Link::None => self.begin_restart(),
+            // It was told something that it may refuse.
+            Link::Ending if !told => self.end_for_restart(),
             Link::Adopted | Link::Starting | Link::Ready => self.end_for_restart(),
             Link::Ending => {}
         }

@@ -10,9 +10,10 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput, Request, event_of};
 use super::decision::Choice;
+use super::lost::{lost, runtime_lost};
 use super::worker::{
-    Action, By, Cancel, Fact, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
-    stopped_for_good,
+    Action, By, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn,
+    Worker, stopped_for_good,
 };
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
@@ -39,7 +40,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Stop => next.stop(),
         Input::Retire => next.retire()?,
         Input::Restart { force } => next.restart(force)?,
-        Input::Session { origin, context_lost, context_lost_reason } => {
+        Input::Hibernate { idle_seconds } => next.hibernate(idle_seconds),
+        Input::HibernateRefused => next.hibernate_refused(),
+        Input::Wake => next.wake(),
+        Input::Session { origin, context_lost, context_lost_reason, took_ms } => {
             // Who is starting has never had a session: whatever was taken up then, it is his first.
             let first =
                 next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
@@ -54,6 +58,12 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 let mut data = json!({"session": origin, "contextLost": context_lost});
                 if let Some(reason) = context_lost_reason {
                     data["contextLostReason"] = reason.into();
+                }
+                if next.is_awake() {
+                    data["hibernated"] = true.into();
+                    if let Some(took_ms) = took_ms {
+                        data["tookMs"] = took_ms.into();
+                    }
                 }
                 next.event(event_type, data, None);
             }
@@ -261,6 +271,7 @@ impl Next {
             }
         }
         self.worker.restart = Restart::None;
+        self.worker.hibernation = Hibernation::None;
         self.facts.push(Fact::DesiredStop);
         match self.worker.link {
             // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
@@ -286,7 +297,7 @@ impl Next {
         }
     }
 
-    fn prompt_if_waiting(&mut self) {
+    pub(super) fn prompt_if_waiting(&mut self) {
         if let State::Turn(Turn { no, dispatching: false, cancel: None, .. }) = self.worker.state
             && self.worker.link == Link::Ready
         {
@@ -298,6 +309,7 @@ impl Next {
         if self.worker.restart == Restart::Begun {
             self.worker.restart = Restart::None;
         }
+        self.worker.hibernation = Hibernation::None;
         self.facts.push(Fact::LastError(Some(error.clone())));
         match &self.worker.state {
             State::Starting => self.worker.state = State::Error,
@@ -446,6 +458,9 @@ impl Next {
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.
     fn attached(&mut self, told: Link, last_turn: u64) {
+        if self.attached_awake(told, last_turn) {
+            return;
+        }
         // It was ready when it took the turn. Until that is written, neither is that it ends: no cancel may believe
         // that nobody has the prompt.
         let unwritten = self.worker.turn().is_some_and(|turn| !turn.dispatching && turn.no <= last_turn);
@@ -453,6 +468,10 @@ impl Next {
         // A hello may be older than what was read of the journal since; a runtime only ever gets further.
         self.worker.link = self.worker.link.max(known);
         let link = self.worker.link;
+        if link == Link::Ready && self.worker.hibernation == Hibernation::Begun {
+            // It is another one than the store, which was replaced by an older one, knows of.
+            self.worker.hibernation = Hibernation::None;
+        }
         // The runtime takes no number again, whoever used it.
         self.worker.last_turn = self.worker.last_turn.max(last_turn);
         match &self.worker.state {
@@ -492,7 +511,9 @@ impl Next {
         let was = self.worker.restart;
         self.worker.link = Link::None;
         self.end_approvals(&ApprovalInput::Lost, |_| true);
-        if !clean {
+        // It was to end, and nothing of it was open: nothing is lost, whatever it ended by.
+        let hibernated = self.hibernates();
+        if !clean && !hibernated {
             self.event(
                 EventType::WorkerLost,
                 json!({"reason": "the runtime ended without its last record"}),
@@ -512,6 +533,9 @@ impl Next {
                 // This one ended because somebody wanted it to.
                 return self.begin_restart();
             }
+            State::Turn(Turn { dispatching: false, cancel: None, .. }) if !rebooted && hibernated => {
+                return self.start_for_waking();
+            }
             State::Turn(Turn { no, dispatching: false, retried: retried @ false, cancel: None, .. })
                 if !rebooted =>
             {
@@ -527,27 +551,19 @@ impl Next {
                 // It was given no prompt: whoever wanted it can ask again.
                 self.facts.push(Fact::LastError(Some(runtime_lost(None).retryable())));
             }
-            State::Idle | State::Local(_) if !clean => {
+            State::Idle | State::Local(_) if !clean && !hibernated => {
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
             }
             State::Idle | State::Local(_) | State::Stopping(None) | State::Error | State::Stopped => {}
         }
         match (was, &self.worker.state) {
-            (Restart::Wanted, State::Idle | State::Local(_) | State::Error) => self.begin_restart(),
+            (Restart::Wanted, State::Idle | State::Local(_) | State::Error) => return self.begin_restart(),
             // The new one is gone, too.
             _ => self.worker.restart = Restart::None,
         }
-    }
-
-    fn turn_lost(&mut self, rebooted: bool) {
-        let (State::Turn(turn) | State::Stopping(Some(turn))) = &mut self.worker.state else { return };
-        if rebooted && !turn.dispatching {
-            // The record may have been in the part of the journal that is missing.
-            turn.dispatching = true;
-            self.facts.push(Fact::TurnDispatching { no: turn.no });
+        if !hibernated && (!clean || was == Restart::Begun) {
+            self.worker.hibernation = Hibernation::None;
         }
-        let dispatched = if turn.dispatching { Dispatched::Maybe } else { Dispatched::No };
-        self.close_turn(Some(TurnEnd::Failed { error: runtime_lost(Some(dispatched)) }));
     }
 
     fn stopped_if_stopping(&mut self) {
@@ -557,28 +573,5 @@ impl Next {
             self.worker.state = State::Stopped;
             self.event(EventType::WorkerStopped, json!({}), None);
         }
-    }
-}
-
-/// Whether a turn ended because its runtime died: then a cancel that was accepted counts, though the runtime had
-/// no chance to journal it.
-fn lost(end: Option<&TurnEnd>) -> bool {
-    matches!(end, Some(TurnEnd::Failed { error }) if error.code == Code::RuntimeLost)
-}
-
-/// `dispatched` is about the prompt of the turn that was open; `None` if none was.
-fn runtime_lost(dispatched: Option<Dispatched>) -> Error {
-    let message = match dispatched {
-        None => "the worker's runtime died; the next message starts another one",
-        Some(Dispatched::No) => "the worker's runtime died before the prompt was sent; send it again",
-        Some(Dispatched::Maybe | Dispatched::Yes) => {
-            "the worker's runtime died in the middle of the turn; look at what it has done before sending again"
-        }
-    };
-    let error = Error::new(Code::RuntimeLost, message);
-    match dispatched {
-        None => error,
-        Some(Dispatched::No) => error.with("dispatched", Dispatched::No.as_str()).retryable(),
-        Some(dispatched) => error.with("dispatched", dispatched.as_str()),
     }
 }

@@ -1,6 +1,7 @@
 //! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
 
 pub(crate) mod checker;
+mod hibernation;
 mod ops;
 mod properties;
 mod recovered;

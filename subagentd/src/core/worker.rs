@@ -41,6 +41,22 @@ pub struct Worker {
     pub known_turn: u64,
     /// Whether somebody wants another runtime for it.
     pub restart: Restart,
+    /// Whether its agent was ended, or is being ended, because it was idle for long.
+    pub hibernation: Hibernation,
+}
+
+/// The end of an idle agent whose session the next one restores, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hibernation {
+    /// There is none.
+    None,
+    /// The runtime is to end, unless something of it is open; nothing was for so long.
+    Wanted {
+        /// How long.
+        idle_seconds: u64,
+    },
+    /// The runtime has ended; the next one goes on.
+    Begun,
 }
 
 /// A restart that somebody asked for, and how far it is.
@@ -187,6 +203,15 @@ pub enum Input {
         /// Whether an open turn is canceled for it.
         force: bool,
     },
+    /// Nothing of the worker was open for long, and its agent can restore its session.
+    Hibernate {
+        /// How long.
+        idle_seconds: u64,
+    },
+    /// The runtime does not end for it: something is open.
+    HibernateRefused,
+    /// Somebody needs the agent of a worker that hibernates.
+    Wake,
     /// Journal: the agent has a session. The first of a worker is new and has lost nothing.
     Session {
         /// How it came to be.
@@ -195,6 +220,8 @@ pub enum Input {
         context_lost: bool,
         /// Why it was.
         context_lost_reason: Option<String>,
+        /// How long it took to be ready, where that is known.
+        took_ms: Option<u64>,
     },
     /// Journal: the agent could not be brought to a session.
     StartFailed {
@@ -402,6 +429,11 @@ pub enum Action {
     },
     /// End the runtime.
     Terminate,
+    /// End the runtime if nothing is open and it took no turn after this one.
+    Hibernate {
+        /// The last one that it may have taken.
+        last_turn: u64,
+    },
 }
 
 /// The result of an input.
@@ -426,6 +458,7 @@ impl Worker {
             last_turn: 0,
             known_turn: 0,
             restart: Restart::None,
+            hibernation: Hibernation::None,
         }
     }
 
@@ -458,6 +491,16 @@ impl Worker {
     #[must_use]
     pub fn asking_turn(&self) -> Option<u64> {
         self.turn().filter(|turn| turn.dispatching).map(|turn| turn.no)
+    }
+
+    /// Whether its agent may be ended because it is idle: it is ready, and nothing of it is open.
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        self.state == State::Idle
+            && self.link == Link::Ready
+            && self.approvals.is_empty()
+            && self.restart == Restart::None
+            && self.hibernation == Hibernation::None
     }
 
     /// The state that users see. `waiting_approval` is derived from the open approvals.

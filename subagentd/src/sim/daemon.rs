@@ -12,7 +12,7 @@ use super::Break;
 use super::agent::ask_of;
 use super::site::{Asked, Connection, Memory, Site};
 use super::world::Env;
-use crate::core::worker::{Link, Restart, State};
+use crate::core::worker::{Hibernation, Link, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::Cursor;
 use crate::supervisor::{Aside, input};
@@ -239,6 +239,9 @@ impl Site {
                 }
                 Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
                 Action::Answer { request_id, option_id } => self.answer(request_id, option_id),
+                Action::Hibernate { last_turn } => {
+                    self.command(Command::Hibernate { last_turn, reason: "idle".to_owned() });
+                }
                 Action::Terminate => self.command(Command::Terminate { reason: "stopped".to_owned() }),
             }
         }
@@ -273,6 +276,7 @@ impl Site {
                 Asked::Answer(request_id.clone())
             }
             Command::Terminate { .. } => Asked::Terminate,
+            Command::Hibernate { .. } => Asked::Hibernate,
             // Nobody chooses options in these histories: no accepted work depends on them.
             Command::SetOptions { .. } => return,
         };
@@ -361,6 +365,8 @@ impl Site {
             {
                 self.disconnect();
             }
+            (Asked::Hibernate, Refusal::Ending) => {}
+            (Asked::Hibernate, _) => self.sure(Input::HibernateRefused, env),
             (Asked::Cancel(_) | Asked::Terminate, _) => {}
         }
     }
@@ -371,6 +377,13 @@ impl Site {
             let error = Error::new(Code::RuntimeLost, "the end of the turn could not be read");
             let end = TurnEnd::Failed { error: error.with("dispatched", "maybe") };
             self.sure(Input::TurnEnd { turn, end }, env);
+        }
+    }
+
+    /// The worker is idle for as long as its idle timeout.
+    pub(super) fn idles(&mut self, env: &mut Env) {
+        if self.memory.settled && self.memory.greeted && self.checker.worker.rests() {
+            self.sure(Input::Hibernate { idle_seconds: 60 }, env);
         }
     }
 
@@ -392,6 +405,8 @@ impl Site {
         }
         self.memory.settled = true;
         self.stored.may_live = false;
+        env.tally.hibernations +=
+            u64::from(matches!(self.checker.worker.hibernation, Hibernation::Wanted { .. }));
         if env.broken == Some(Break::SentTwice)
             && let State::Turn(turn) = &mut self.checker.worker.state
         {

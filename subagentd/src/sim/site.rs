@@ -63,6 +63,7 @@ pub(super) enum Asked {
     Cancel(u64),
     Answer(RequestId),
     Terminate,
+    Hibernate,
 }
 
 /// What the store keeps beside the rows of the rules.

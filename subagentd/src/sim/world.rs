@@ -31,11 +31,12 @@ pub(super) struct Tally {
     pub(super) dropped: u64,
     pub(super) doubled: u64,
     pub(super) overtaken: u64,
+    pub(super) hibernations: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 14] {
+    fn fields(&mut self) -> [&mut u64; 15] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -50,6 +51,7 @@ impl Tally {
             &mut self.dropped,
             &mut self.doubled,
             &mut self.overtaken,
+            &mut self.hibernations,
             &mut self.unknown_ends,
         ]
     }
@@ -165,6 +167,9 @@ impl World {
 
     fn happen(&mut self, index: usize, what: u64) {
         let (site, env) = (&mut self.sites[index], &mut self.env);
+        if env.daemon_up && what % 3 == 1 {
+            site.idles(env);
+        }
         match what {
             0..=7 => site.send(env),
             8 => site.cancel(env),

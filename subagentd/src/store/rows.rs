@@ -10,7 +10,7 @@ use subagent_protocol::state::Desired;
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
-use crate::core::worker::{Restart, State};
+use crate::core::worker::{Hibernation, Restart, State};
 
 /// The integer key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,14 +128,21 @@ pub struct WorkerRow {
     pub expired_seq: i64,
     /// What the last starts came to that failed while they restored the session.
     pub restore_failures: Vec<String>,
+    /// Whether it hibernates, or is about to.
+    pub hibernation: Hibernation,
+    /// Since when it hibernates.
+    pub hibernated_at: Option<Timestamp>,
 }
+
+/// How far a hibernation is: none, wanted, begun.
+pub(super) const HIBERNATION: [&str; 3] = ["none", "wanted", "begun"];
 
 pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.controller_id, w.label, w.launcher, \
      w.role, w.cwd, w.spec, w.state, w.desired, w.placeholder, w.session_id, w.incarnation, w.boot_id, \
      w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
-     w.expired_seq, w.restore_failures";
+     w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -177,6 +184,15 @@ impl WorkerRow {
                 .get::<_, Option<String>>(31)?
                 .and_then(|text| serde_json::from_str(&text).ok())
                 .unwrap_or_default(),
+            hibernation: match (
+                word(row, 32, |text| HIBERNATION.iter().position(|word| *word == text))?,
+                unsigned(row, 33)?,
+            ) {
+                (0, _) => Hibernation::None,
+                (1, idle_seconds) => Hibernation::Wanted { idle_seconds },
+                _ => Hibernation::Begun,
+            },
+            hibernated_at: row.get::<_, Option<i64>>(34)?.map(Timestamp),
         })
     }
 }

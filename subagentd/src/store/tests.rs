@@ -218,12 +218,14 @@ async fn the_latest_snapshot_is_the_one_that_knows_the_most() {
 }
 
 #[tokio::test]
-async fn a_restart_is_read_back_as_it_was_stored() {
-    use crate::core::worker::Restart;
+async fn a_restart_and_a_hibernation_are_read_back_as_they_were_stored() {
+    use crate::core::worker::{Hibernation, Restart};
     let dir = tempfile::tempdir().unwrap();
     let (store, id) = with_worker(&dir.path().join("state.db")).await;
-    for (restart, _) in Restart::WORDS {
-        let worker = crate::core::Worker { restart, ..crate::core::Worker::new() };
+    let hibernations =
+        [Hibernation::None, Hibernation::Wanted { idle_seconds: 7 }, Hibernation::Begun].into_iter();
+    for (hibernation, (restart, _)) in hibernations.zip(Restart::WORDS) {
+        let worker = crate::core::Worker { restart, hibernation, ..crate::core::Worker::new() };
         let stored = worker.clone();
         let write =
             store.write(Durability::Full, 1, move |tx| tx.update_worker(id, &stored, Cursor::default(), NOW));

@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
 use crate::core::approval::{Approval, Request};
-use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 impl Tx<'_> {
     /// Adds a worker that is to be started.
@@ -48,10 +48,17 @@ impl Tx<'_> {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub fn update_worker(&self, id: RowId, worker: &Worker, cursor: Cursor, now: Timestamp) -> Result<()> {
+        let (hibernation, idle_seconds) = match worker.hibernation {
+            Hibernation::None => (rows::HIBERNATION[0], 0),
+            Hibernation::Wanted { idle_seconds } => (rows::HIBERNATION[1], idle_seconds),
+            Hibernation::Begun => (rows::HIBERNATION[2], 0),
+        };
         let forgets_end = subagent_failpoint::sabotaged("store.forget_stopped_at");
         self.execute(
             "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
-                    stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END
+                    stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
+                    hibernation = ?10, idle_seconds = ?11,
+                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END
              WHERE id = ?1",
             params![
                 id.0,
@@ -63,6 +70,8 @@ impl Tx<'_> {
                 now.0,
                 restart_word(worker.restart),
                 forgets_end,
+                hibernation,
+                signed(idle_seconds),
             ],
         )?;
         Ok(())
@@ -402,6 +411,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         last_turn: row.last_turn,
         known_turn: known_turn.unwrap_or(0).unsigned_abs(),
         restart: row.restart,
+        hibernation: row.hibernation,
     })
 }
 

@@ -9,9 +9,11 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::orders::{Reached, read_response};
+use super::spec::startup;
+use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::{Message, SetOrder};
 use super::{Caller, Supervisor};
-use crate::core::worker::{State, stopped_for_good};
+use crate::core::worker::{Hibernation, State, stopped_for_good};
 
 /// Beyond the time that the agent has.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -29,8 +31,9 @@ impl Supervisor {
     /// `BACKEND_RPC_ERROR`, `BACKEND_TIMEOUT` of the agent.
     pub async fn set_options(&self, caller: Caller, worker: &str, request: SetOptions) -> Result<WorkerSet> {
         let row = self.row(worker).await?;
-        if request.options.is_empty() && request.forget.is_empty() {
-            return Err(Error::new(Code::InvalidInput, "nothing to set: give mode, model or configOptions"));
+        if request.options.is_empty() && request.forget.is_empty() && request.idle_timeout_ms.is_none() {
+            let message = "nothing to set: give mode, model, configOptions or idleTimeoutMs";
+            return Err(Error::new(Code::InvalidInput, message));
         }
         if let Some(both) = request.forget.iter().find(|id| request.options.config_options.contains_key(*id))
         {
@@ -44,7 +47,11 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
-        let limit = request.options.patience() + MARGIN;
+        let mut limit = request.options.patience() + MARGIN;
+        if handle.snapshot.borrow().worker.hibernation != Hibernation::None {
+            // An agent that is being ended, and another one that is started.
+            limit += STOP_TIMEOUT + startup(&row) + START_MARGIN;
+        }
         let (reply, answer) = oneshot::channel();
         let order = SetOrder { owner: owner.clone(), key: key.clone(), request, reply };
         let sent = handle.send(Message::Set(Box::new(order)));

@@ -13,7 +13,7 @@ use super::environment::Variables;
 use crate::store::WorkerRow;
 
 /// The stored spec. Of the environment it holds the names only; the values are in [`super::environment`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec {
     pub(super) launcher: LauncherSpec,
@@ -29,6 +29,9 @@ pub(super) struct Spec {
     /// The session that its first agent takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resume: Option<String>,
+    /// After so long without an open turn its agent is ended, until it is needed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) idle_timeout_ms: Option<u64>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -56,6 +59,7 @@ impl Spec {
             additional_directories: request.additional_directories.clone(),
             options: request.options.clone(),
             resume: request.resume.clone(),
+            idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
         }
     }
 

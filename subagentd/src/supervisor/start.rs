@@ -295,6 +295,7 @@ mod tests {
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
             resume: None,
+            idle_timeout_ms: None,
         }
     }
 

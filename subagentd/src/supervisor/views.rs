@@ -12,6 +12,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::questions::elicitation_view;
 use super::worker::{Handle, Snapshot};
 use super::{Supervisor, memory};
+use crate::core::worker::{Hibernation, Link};
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, workers};
 
@@ -142,6 +143,16 @@ impl Supervisor {
             None => row.last_error.clone(),
         };
         let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
+        // Until there is a runtime again.
+        let hibernated = snapshot.as_ref().is_some_and(|snapshot| {
+            let worker = &snapshot.worker;
+            worker.hibernation == Hibernation::Begun && worker.link == Link::None
+        });
+        // The row may be older than the snapshot.
+        let hibernated_at = match hibernated {
+            true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
+            false => None,
+        };
         let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
@@ -160,7 +171,14 @@ impl Supervisor {
             stopped_at: row.stopped_at,
             recovery_state: recovery_state(row.has_handoff, state).to_owned(),
             last_error: last_error.map(|error| error.to_string()),
-            unresponsive: snapshot.is_some_and(|snapshot| snapshot.unresponsive),
+            unresponsive: snapshot.as_ref().is_some_and(|snapshot| snapshot.unresponsive),
+            idle_timeout_ms: snapshot.as_ref().and_then(|snapshot| snapshot.idle_timeout_ms),
+            hibernation: snapshot
+                .as_ref()
+                .and_then(|snapshot| snapshot.hibernation_obstacle)
+                .map(str::to_owned),
+            hibernated,
+            hibernated_at,
             questions: Vec::new(),
             child_sessions: Vec::new(),
         }

@@ -25,6 +25,7 @@ const KNOWN: &[&str] = &[
     "turn.failed",
     "turn.started",
     "worker.forbidden",
+    "worker.hibernated",
     "worker.lost",
     "worker.restarted",
     "worker.started",

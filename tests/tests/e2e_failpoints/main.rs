@@ -101,6 +101,26 @@ fn nothing_is_lost_at_a_later_passing_either() {
     run("failpoints, a later passing", cases);
 }
 
+/// What is passed on the way of a runtime to its end.
+const TO_THE_END: &[&str] = &[
+    "terminate.before_record",
+    "terminate.after_record",
+    "end.before_clean",
+    "end.after_clean",
+    "ended.before_record",
+    "ended.after_record",
+    "gone.before_unlink",
+    "gone.before_commit",
+    "gone.after_commit",
+];
+
+#[test]
+fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
+    // It is the first end in this work.
+    let case = |point: &&'static str| Case { point, fault: Fault::Abort, job: Job::Sleep, passing: 1 };
+    run("failpoints, hibernation", TO_THE_END.iter().map(case).collect());
+}
+
 /// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, and `client.rs`
 /// of the runtime).
 const ELSEWHERE: &[&str] = &[

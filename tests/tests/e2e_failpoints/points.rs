@@ -17,6 +17,8 @@ pub(crate) enum Job {
     Pause,
     /// The same, and at the end the worker is removed.
     Remove,
+    /// The same with an agent that is ended because it is idle.
+    Sleep,
 }
 
 /// What can happen at a point.
@@ -28,7 +30,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Pause, Remove, Stream, Work};
+use Job::{Cancel, Flood, Frozen, Pause, Remove, Sleep, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -130,6 +132,10 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("options.before_send", Hit, Work),
     ("option.before_record", Hit, Work),
     ("option.after_record", Hit, Work),
+    // Hibernation.
+    ("hibernate.before_commit", Hit, Sleep),
+    ("hibernate.after_commit", Hit, Sleep),
+    ("hibernate.before_send", Hit, Sleep),
     // A restart, and the end of a runtime.
     ("restart.before_commit", Hit, Work),
     ("restart.after_commit", Hit, Work),

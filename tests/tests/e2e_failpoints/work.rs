@@ -117,6 +117,9 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     if job == Job::Cancel {
         cancel(sandbox, &manager, &worker);
     }
+    if job == Job::Sleep {
+        sleep(sandbox, &manager, &worker);
+    }
     if job == Job::Frozen {
         sandbox.runtime(&worker).signal(Signal::SIGSTOP);
     }
@@ -175,6 +178,22 @@ fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     assert!(canceled["turnId"] == accepted["turnId"] || canceled["turnId"].is_null(), "{canceled}");
     let end = manager.end(worker, accepted["acceptedEventId"].as_str().unwrap());
     assert_eq!(end["type"], "turn.canceled", "{end}");
+}
+
+/// Lets the agent be idle until it is ended; then the next turn has it back.
+fn sleep(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    let _ = manager.get(&["worker", "set", "--worker-id", worker, "--idle-timeout", "0.3"]);
+    wait_until("the worker to hibernate", DEADLINE, || {
+        let shown = manager.get(&["worker", "show", worker]);
+        assert_eq!(shown["state"], "idle", "{shown}");
+        (shown["hibernated"] == true).then_some(())
+    });
+    let _ = manager.get(&["worker", "set", "--worker-id", worker, "--idle-timeout", "never"]);
+    assert_eq!(manager.get(&["worker", "show", worker])["hibernated"], true);
+    let lost = sandbox.events(worker).into_iter().find(|event| event["type"] == "worker.lost");
+    assert_eq!(lost, None, "it was to end");
+    let end = manager.turn(worker, "key-awake", "good morning");
+    assert_eq!(end["type"], "turn.completed", "{end}");
 }
 
 fn hand_off(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {

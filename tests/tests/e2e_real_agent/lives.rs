@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde_json::Value;
 use subagent_tests::harness::wait_until;
 
-use super::world::World;
+use super::world::{DEADLINE, World};
 
 pub(crate) fn five_turns(world: &World) -> String {
     for turn in 1..=5 {
@@ -43,27 +44,64 @@ pub(crate) fn daemon_killed(world: &World) -> String {
     "the turn goes on".into()
 }
 
-pub(crate) fn all_killed(world: &World) -> String {
-    let sandbox = &world.sandbox;
+/// Waits until the agent can load the session of the last worker.
+fn can_be_loaded(world: &World) {
     if world.agent.loads_next_minute {
         let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
         let later = || (minute(SystemTime::now()) > minute(world.since.get())).then_some(());
         wait_until("a minute in which the session can be loaded", Duration::from_secs(61), later);
     }
+}
+
+pub(crate) fn all_killed(world: &World) -> String {
+    let sandbox = &world.sandbox;
+    can_be_loaded(world);
     let session = sandbox.show(&world.worker)["sessionId"].clone();
     let runtime = sandbox.runtime(&world.worker);
     let agent = sandbox.agent(&sandbox.guard(&runtime));
     sandbox.kill(&runtime);
     sandbox.kill(&agent);
-    world.say("back again");
+    back(world, &world.worker, "back again", &session)["session"].as_str().unwrap().to_owned()
+}
 
-    let events = sandbox.events(&world.worker);
+/// A turn after which the agent is there again; gives the data of the event that tells of it.
+fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
+    world.say_to(worker, text);
+    let events = world.sandbox.events(worker);
     let restarted = events.iter().rev().find(|event| event["type"] == "worker.restarted").unwrap();
-    let lost = sandbox.show(&world.worker)["sessionId"] != session;
+    let lost = world.sandbox.show(worker)["sessionId"] != *session;
     assert_eq!(restarted["data"]["contextLost"], lost, "{restarted}");
-    let remembers = world.last_request("back again").contains("turn number 1");
+    let remembers = world.last_request(text).contains("turn number 1");
     assert_eq!(remembers, !lost, "{restarted}");
-    restarted["data"]["session"].as_str().unwrap().to_owned()
+    restarted["data"].clone()
+}
+
+/// The agent is ended because it is idle, and has its session back at the next message.
+pub(crate) fn hibernates(world: &World) -> String {
+    let sandbox = &world.sandbox;
+    let worker = world.start();
+    world.say_to(&worker, "turn number 1");
+    let session = sandbox.show(&worker)["sessionId"].clone();
+    let runtime = sandbox.runtime(&worker);
+    let guard = sandbox.guard(&runtime);
+    let agent = sandbox.agent(&guard);
+    let set = |timeout| {
+        let args = ["worker", "set", "--worker-id", &worker, "--idle-timeout", timeout];
+        let _ = world.run(&args).data_of("worker.set");
+    };
+    set("1s");
+    wait_until("the agent to be ended", DEADLINE, || {
+        (sandbox.show(&worker)["hibernated"] == true).then_some(())
+    });
+    for process in [runtime, guard, agent] {
+        assert!(!process.lives(), "{} is left", process.command_line());
+    }
+    set("never");
+    can_be_loaded(world);
+    let data = back(world, &worker, "awake again", &session);
+    world.stop(&worker);
+    assert!(data["hibernated"] == true && data["tookMs"].is_u64(), "{data}");
+    data["session"].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn listed(world: &World) -> String {

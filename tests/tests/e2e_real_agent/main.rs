@@ -38,6 +38,7 @@ const CASES: [(&str, &[Case]); 3] = [
             ("`session list`", lives::listed),
             ("`worker start --resume`", lives::taken_up),
             ("`session delete`", lives::deleted),
+            ("hibernation", lives::hibernates),
         ],
     ),
     (

@@ -21,14 +21,23 @@ play() {
 caps='"x":1'
 has load && caps="$caps,\"loadSession\":true"
 has no-load && caps="$caps,\"loadSession\":false"
-has resume && caps="$caps,\"sessionCapabilities\":{\"resume\":{}}"
+session=
+has resume && session='"resume":{}'
+has close && session="${session:+$session,}\"close\":{}"
+[ -n "$session" ] && caps="$caps,\"sessionCapabilities\":{$session}"
 while IFS= read -r line; do
     id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case $line in
+    *'"method"'*) ;;
+    # The answer to a question.
+    *) continue ;;
+    esac
     case $line in
     *'"initialize"'*) play initialize "{\"protocolVersion\":1,\"agentCapabilities\":{$caps}}" ;;
     *'"session/new"'*) play new "{\"sessionId\":\"session-$$\"}" ;;
     *'"session/resume"'*) play resume '{}' ;;
     *'"session/load"'*) play load '{}' ;;
+    *'"session/close"'*) play close '{}' ;;
     *'"session/prompt"'*)
         case $line in
         *'turn: exit 0'*) exit 0 ;;
@@ -41,6 +50,7 @@ while IFS= read -r line; do
         *'then: exit 0'*) exit 0 ;;
         *'then: exit 1'*) exit 1 ;;
         *'then: kill'*) kill -KILL $$ ;;
+        *'then: ask'*) printf '%s\n' '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"toolCall":{"toolCallId":"t","title":"later"},"options":[{"optionId":"allow-once","name":"Allow","kind":"allow_once"}]}}' ;;
         esac ;;
     *'"id"'*) answer null ;;
     esac

@@ -3,6 +3,8 @@
 //! The driver takes a request only when its record is written, and asks for it by its number then: whatever was
 //! withdrawn, dropped or answered meanwhile is not carried out.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use serde_json::value::RawValue;
 use subagent_protocol::MAX_LINE_BYTES;
@@ -42,6 +44,15 @@ struct Open {
 pub(super) struct Calls {
     open: Vec<Open>,
     last: u64,
+    /// Terminals whose command runs, as far as is known.
+    running: BTreeSet<String>,
+}
+
+impl Calls {
+    /// Whether nothing is asked for and no command runs.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.open.is_empty() && self.running.is_empty()
+    }
 }
 
 impl Conversation {
@@ -94,6 +105,9 @@ impl Conversation {
             Ok(answer) => answer,
             Err(refused) => return self.refuse(open, refused, cx),
         };
+        if let Answer::Created { terminal } = &answer {
+            self.calls.running.insert(terminal.clone());
+        }
         learn(&mut open.about, &answer);
         let line = requests::result(&open.rpc, &result(&answer));
         self.record_response(open, None, cx);
@@ -129,6 +143,7 @@ impl Conversation {
     }
 
     pub(super) fn terminal_exited(&mut self, exited: &TerminalExited, cx: &mut Cx<'_>) {
+        self.calls.running.remove(&exited.terminal_id);
         if !matches!(self.state, State::Ended) {
             let turn = self.attributed_turn();
             cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));

@@ -63,7 +63,30 @@ impl Conversation {
                 let answer = self.answer_elicitation(&request_id, action, content, cx);
                 cx.reply(to, answer);
             }
+            Command::Hibernate { last_turn, reason } => match self.may_hibernate(last_turn) {
+                Ok(()) => {
+                    cx.reply(to, Ok(()));
+                    self.begin_end(&reason, cx);
+                }
+                Err(refusal) => cx.reply(to, Err(refusal)),
+            },
             Command::Terminate { .. } => {}
         }
+    }
+
+    /// Whether nothing would be lost with the agent but what its session brings back.
+    fn may_hibernate(&self, last_turn: u64) -> Result<(), Refusal> {
+        let State::Ready { turn, .. } = &self.state else { return Err(Refusal::NotReady) };
+        if self.last_turn > last_turn {
+            return Err(Refusal::WrongTurn { last: self.last_turn });
+        }
+        if self.storage == Storage::Full {
+            return Err(Refusal::StorageFull);
+        }
+        let works = !self.calls.is_quiet() || !self.settings.is_quiet();
+        if turn.is_some() || !self.approvals.is_empty() || works {
+            return Err(Refusal::Busy);
+        }
+        Ok(())
     }
 }

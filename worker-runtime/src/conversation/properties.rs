@@ -33,6 +33,7 @@ enum Step {
     SpawnFailed,
     Storage(bool),
     SetOptions,
+    Hibernate { back: u64 },
 }
 
 /// A conversation whose launcher names a way to log in.
@@ -62,6 +63,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::SpawnFailed),
         2 => any::<bool>().prop_map(Step::Storage),
         3 => Just(Step::SetOptions),
+        1 => (0u64..2).prop_map(|back| Step::Hibernate { back }),
     ]
 }
 
@@ -121,6 +123,14 @@ impl World {
                 if self.talk.command(Command::SetOptions { request: request.clone(), options }).is_ok() {
                     self.set.push(request);
                 }
+            }
+            Step::Hibernate { back } => {
+                let works = self.talk.conversation.has_work();
+                let last_turn = self.talk.conversation.last_turn() - back;
+                let ending = self.talk.conversation.is_ending();
+                let command = Command::Hibernate { last_turn, reason: "r".to_owned() };
+                let taken = self.talk.command(command).is_ok();
+                assert!(!taken || (!works && !ending && back == 0), "something is open");
             }
             Step::Terminate => self.talk.input(Input::End { reason: "r".to_owned() }),
             Step::Timer(number) => {

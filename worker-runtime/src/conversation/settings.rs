@@ -43,6 +43,13 @@ pub(super) struct Settings {
     asked: Option<Asked>,
 }
 
+impl Settings {
+    /// Whether nothing is to be set.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.asked.is_none() && self.waiting.is_empty()
+    }
+}
+
 impl Conversation {
     /// There is a session; what was chosen of it is set before it is ready.
     pub(super) fn session_opened(&mut self, opened: Opened, cx: &mut Cx<'_>) {

@@ -1,6 +1,7 @@
 //! Single cases of the conversation, without any process.
 
 mod chosen;
+mod hibernate;
 mod login;
 
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
-use subagent_protocol::frame::{ELICITATION, FromRuntime, Refusal, RuntimeHello};
+use subagent_protocol::frame::{ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
@@ -118,7 +118,7 @@ impl Driver {
         RuntimeHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: ["prompt", "answer", "options", "attachments", ELICITATION]
+            capabilities: ["prompt", "answer", "options", "attachments", ELICITATION, HIBERNATE]
                 .map(str::to_owned)
                 .into(),
             worker_id: self.worker_id.clone(),

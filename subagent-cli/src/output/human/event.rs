@@ -55,7 +55,7 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         "worker.restarted" if data["contextLost"] == true => {
             page.word(Style::Bad, "the agent was started again and has forgotten the conversation").end();
         }
-        "worker.started" | "worker.restarted" | "worker.stopped" => {
+        "worker.started" | "worker.restarted" | "worker.hibernated" | "worker.stopped" => {
             page.word(Style::Dim, &word(event, "type").replace('.', " ")).end();
         }
         other => {

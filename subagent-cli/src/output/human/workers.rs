@@ -19,7 +19,11 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     for item in items {
         let state = word(item, "state");
         let hangs = item["unresponsive"] == true;
-        let shown = if hangs { format!("{state} (hangs)") } else { state.replace('_', " ") };
+        let shown = match (hangs, item["hibernated"] == true) {
+            (true, _) => format!("{state} (hangs)"),
+            (false, true) => format!("{state} (hibernates)"),
+            (false, false) => state.replace('_', " "),
+        };
         let changed = view.ago(&item["updatedAt"]);
         table.row([
             (Style::Strong, word(item, "workerId")),
@@ -64,6 +68,8 @@ fn facts(view: &mut View, data: &Value) {
         ("session", Style::Plain, value(&data["sessionId"])),
         ("turn", Style::Active, value(&data["activeTurnId"])),
         ("runtime pid", Style::Plain, value(&data["runtimePid"])),
+        ("hibernates", Style::Plain, view.ago(&data["hibernatedAt"])),
+        ("hibernation", Style::Attention, value(&data["hibernation"])),
         ("recovery", Style::Plain, value(&data["recoveryState"])),
         ("created", Style::Dim, created),
         ("changed", Style::Dim, updated),

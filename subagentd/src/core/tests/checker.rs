@@ -10,7 +10,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnSta
 use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
-use crate::core::worker::{Action, By, Fact, Input, Link, Restart, State, Step, Worker};
+use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
 /// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
 pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
@@ -35,6 +35,7 @@ fn decides(input: &Input) -> bool {
     )
 }
 
+#[derive(Clone)]
 pub(crate) struct Checker {
     pub(crate) worker: Worker,
     pub(crate) rows: Rows,
@@ -173,6 +174,7 @@ impl Checker {
             assert!(step.worker.approvals.is_empty());
             assert_eq!(step.worker.link, Link::None);
         }
+        self.check_hibernation(input, step);
         let stopping = |worker: &Worker| matches!(worker.state, State::Stopping(_) | State::Stopped);
         assert!(!stopping(&self.worker) || stopping(&step.worker), "a stop was undone");
         let desired = step.facts.contains(&Fact::DesiredStop);
@@ -181,6 +183,35 @@ impl Checker {
             stopping(&step.worker) && !stopping(&self.worker),
             "a stop is stored when it is asked for"
         );
+    }
+
+    /// Nothing that is open is ended for it, and nobody is told of a loss.
+    fn check_hibernation(&self, input: &Input, step: &Step) {
+        let next = &step.worker;
+        match next.hibernation {
+            Hibernation::None => {}
+            Hibernation::Wanted { .. } => {
+                assert_eq!(next.restart, Restart::None, "it is to end for two reasons");
+            }
+            Hibernation::Begun => assert_ne!(next.link, Link::Ready, "it hibernates and takes commands"),
+        }
+        let wanted = |worker: &Worker| matches!(worker.hibernation, Hibernation::Wanted { .. });
+        if wanted(next) && !wanted(&self.worker) {
+            assert!(matches!(input, Input::Hibernate { .. }) && self.worker.rests());
+            assert!(self.worker.approvals.is_empty() && self.worker.open_turn().is_none());
+        }
+        let told = |wanted| {
+            let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
+            step.facts.iter().any(event)
+        };
+        let begins = next.hibernation == Hibernation::Begun && self.worker.hibernation != Hibernation::Begun;
+        let gone = matches!(input, Input::RuntimeGone { .. });
+        assert_eq!(told(EventType::WorkerHibernated), gone && wanted(&self.worker), "what is told of it");
+        assert!(!begins || told(EventType::WorkerHibernated));
+        if gone && wanted(&self.worker) && matches!(self.worker.state, State::Idle) {
+            assert!(!step.facts.iter().any(|fact| matches!(fact, Fact::LastError(_))), "nothing is lost");
+            assert_eq!((&next.state, next.hibernation), (&State::Idle, Hibernation::Begun));
+        }
     }
 
     fn check_fact(&mut self, input: &Input, step: &Step, index: usize, fact: &Fact) {
@@ -363,7 +394,8 @@ impl Checker {
                 );
                 assert_eq!(step.worker.link, Link::Starting);
                 let begun = step.worker.restart == Restart::Begun;
-                assert!(begun || matches!(step.worker.state, State::Turn(_)));
+                let woken = matches!(input, Input::Wake) && self.worker.hibernation == Hibernation::Begun;
+                assert!(begun || woken || matches!(step.worker.state, State::Turn(_)));
             }
             Action::Prompt { turn } => {
                 let State::Turn(open) = &step.worker.state else { panic!("a prompt without a turn") };
@@ -385,6 +417,12 @@ impl Checker {
             Action::Terminate => {
                 let restarts = step.worker.restart == Restart::Wanted;
                 assert!(restarts || matches!(step.worker.state, State::Stopping(_)));
+            }
+            Action::Hibernate { last_turn } => {
+                assert!(matches!(input, Input::Hibernate { .. } | Input::Attached { .. }));
+                assert_eq!((&step.worker.state, *last_turn), (&State::Idle, step.worker.last_turn));
+                assert!(step.worker.approvals.is_empty());
+                assert!(matches!(step.worker.hibernation, Hibernation::Wanted { .. }));
             }
         }
     }

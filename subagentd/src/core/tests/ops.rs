@@ -14,6 +14,10 @@ pub(super) enum Op {
     Restart {
         force: bool,
     },
+    /// The worker was idle for long.
+    Hibernate,
+    /// Its agent is needed.
+    Wake,
     Decide {
         which: usize,
         select: bool,
@@ -66,6 +70,8 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         2 => Just(Op::Cancel),
         1 => Just(Op::Stop),
         2 => any::<bool>().prop_map(|force| Op::Restart { force }),
+        4 => Just(Op::Hibernate),
+        1 => Just(Op::Wake),
         3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
         6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
         6 => Just(Op::SessionOpens),

@@ -17,8 +17,12 @@ fn recovered(turn: u64) -> Input {
 fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
     let mut checker = Checker::new();
     checker.worker.link = Link::Ready;
-    let session =
-        Input::Session { origin: SessionOrigin::New, context_lost: false, context_lost_reason: None };
+    let session = Input::Session {
+        origin: SessionOrigin::New,
+        context_lost: false,
+        context_lost_reason: None,
+        took_ms: None,
+    };
     let mut actions = checker.step(&session).unwrap();
     for input in inputs {
         actions = checker.step(input).unwrap_or_else(|code| panic!("{code} for {input:?}"));

@@ -19,7 +19,12 @@ fn adopted(checker: &mut Checker) {
 }
 
 fn session() -> Input {
-    Input::Session { origin: SessionOrigin::Resumed, context_lost: false, context_lost_reason: None }
+    Input::Session {
+        origin: SessionOrigin::Resumed,
+        context_lost: false,
+        context_lost_reason: None,
+        took_ms: None,
+    }
 }
 
 fn terminating() -> Input {

@@ -6,7 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
 use crate::core::approval::{Approval, Request};
-use crate::core::worker::{Cancel, Fact, Link, LocalTurn, Restart, State, Turn, Worker};
+use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
 pub(crate) struct TurnRow {
@@ -34,6 +34,7 @@ pub(crate) struct Rows {
     word: &'static str,
     last_turn: u64,
     restart: Restart,
+    hibernation: Hibernation,
     pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
 }
@@ -56,6 +57,7 @@ impl Rows {
             word: word(&worker.state),
             last_turn: worker.last_turn,
             restart: worker.restart,
+            hibernation: worker.hibernation,
             turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
         }
@@ -66,7 +68,7 @@ impl Rows {
             self.fact(fact);
         }
         (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
-        self.restart = worker.restart;
+        (self.restart, self.hibernation) = (worker.restart, worker.hibernation);
     }
 
     fn fact(&mut self, fact: &Fact) {
@@ -183,6 +185,7 @@ impl Rows {
             last_turn: self.last_turn,
             known_turn: self.turns.keys().next_back().copied().unwrap_or(0),
             restart: self.restart,
+            hibernation: self.hibernation,
         }
     }
 }

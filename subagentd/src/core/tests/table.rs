@@ -14,7 +14,12 @@ const GONE: Input = Input::RuntimeGone { clean: false, rebooted: false };
 const CLEAN: Input = Input::RuntimeGone { clean: true, rebooted: false };
 
 fn session() -> Input {
-    Input::Session { origin: SessionOrigin::New, context_lost: false, context_lost_reason: None }
+    Input::Session {
+        origin: SessionOrigin::New,
+        context_lost: false,
+        context_lost_reason: None,
+        took_ms: None,
+    }
 }
 
 fn cancel() -> Input {

@@ -83,6 +83,8 @@ impl World {
             Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
             Op::Stop => self.person(Input::Stop),
             Op::Restart { force } => self.person(Input::Restart { force: *force }),
+            Op::Hibernate => self.person(Input::Hibernate { idle_seconds: 60 }),
+            Op::Wake => self.person(Input::Wake),
             Op::Decide { which, select } => {
                 let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
                 let open = self.checker.worker.approvals.keys().cloned().chain(local);
@@ -352,6 +354,7 @@ impl World {
                     origin: SessionOrigin::New,
                     context_lost: false,
                     context_lost_reason: None,
+                    took_ms: None,
                 });
             }
             Op::StartFails if runtime.phase == Phase::Starting => {
@@ -458,6 +461,15 @@ impl World {
                     self.cancel_taken.insert(no);
                 }
                 runtime.terminate(journal);
+            }
+            Action::Hibernate { last_turn } => {
+                let busy = runtime.turn.is_some() || !runtime.approvals.is_empty();
+                match runtime.phase {
+                    Phase::Ready if !busy && runtime.last_turn <= last_turn => runtime.terminate(journal),
+                    Phase::Ready => runtime.replies.push_back(Input::HibernateRefused),
+                    Phase::Starting => panic!("an agent that is starting is told to hibernate"),
+                    Phase::Ending => {}
+                }
             }
             Action::StartRuntime => unreachable!("that is no command"),
         }

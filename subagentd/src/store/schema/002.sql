@@ -34,3 +34,9 @@ ALTER TABLE approvals ADD COLUMN content TEXT;
 
 -- What agents tell of the sessions that they run below their own.
 CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_update';
+
+-- hibernation: none, wanted (the runtime is to end), begun (it has ended). idle_seconds: how long nothing was open before.
+-- hibernated_at: since when, as long as it is.
+ALTER TABLE workers ADD COLUMN hibernation TEXT NOT NULL DEFAULT 'none';
+ALTER TABLE workers ADD COLUMN idle_seconds INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE workers ADD COLUMN hibernated_at INTEGER;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::blocked::Blocked;
 use super::ingest::Goal;
 use super::runtime::Runtime;
-use super::setting::Setting;
+use super::setting::{SetOrder, Setting};
 use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -29,6 +29,8 @@ use crate::supervisor::journal::JournalReader;
 use crate::supervisor::shared::{Shared, is_ending};
 use crate::supervisor::spec::Spec;
 
+/// What the journal of a runtime says that ends because its worker was idle.
+const HIBERNATED: &str = "the worker was idle for as long as its idle timeout";
 /// After a failure of the store the journal is taken in again so much later.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 
@@ -70,6 +72,14 @@ pub(in crate::supervisor) struct Actor {
     /// Whether records of this worker were ever missing.
     pub(super) gap: bool,
     pub(super) runtime: Option<Runtime>,
+    /// When something was done with the agent last, or by it.
+    pub(super) active_at: Instant,
+    /// Whether the agent has said that it can take its session up again.
+    pub(super) restores: bool,
+    /// When a runtime began to be started for a worker that hibernates.
+    pub(super) waking_since: Option<Instant>,
+    /// Orders that wait until the agent is awake.
+    pub(super) sleeping: Vec<SetOrder>,
     /// Options that the runtime was told to set.
     pub(super) settings: Vec<Setting>,
     /// What the rules want done, in order.
@@ -129,6 +139,8 @@ impl Actor {
             cursor: row.cursor,
             misread: 0,
             settled: false,
+            idle_timeout_ms: spec.idle_timeout_ms,
+            hibernation_obstacle: None,
         };
         Ok(Self {
             id: row.id,
@@ -158,6 +170,10 @@ impl Actor {
             misread: 0,
             gap: false,
             runtime: None,
+            active_at: Instant::now(),
+            restores: false,
+            waking_since: None,
+            sleeping: Vec::new(),
             settings: Vec::new(),
             todo: VecDeque::new(),
             settled: false,
@@ -191,6 +207,10 @@ impl Actor {
                 && self.leftovers.is_none()
             {
                 self.check_leftovers().await;
+            }
+            self.look_after_sleepers().await;
+            if !self.todo.is_empty() {
+                continue;
             }
             self.publish();
             if self.worker.state == State::Stopped {
@@ -262,6 +282,8 @@ impl Actor {
             cursor: self.cursor,
             misread: self.misread,
             settled: self.settled,
+            idle_timeout_ms: self.spec.idle_timeout_ms,
+            hibernation_obstacle: self.hibernation_obstacle(),
         };
         self.snapshots.send_replace(Arc::new(snapshot));
     }
@@ -316,7 +338,10 @@ impl Actor {
 
     async fn perform(&mut self, action: Action) {
         match action {
-            Action::StartRuntime => self.start_runtime().await,
+            Action::StartRuntime => {
+                self.waking_since = self.sleeps().then(|| self.waking_since.unwrap_or_else(Instant::now));
+                self.start_runtime().await;
+            }
             Action::Prompt { turn } => match self.prompt(turn).await {
                 Ok(Some(command)) => self.command(command),
                 Ok(None) => {}
@@ -332,6 +357,10 @@ impl Actor {
                 }
             }
             Action::Terminate => self.terminate(),
+            Action::Hibernate { last_turn } => {
+                let reason = HIBERNATED.to_owned();
+                self.command(Command::Hibernate { last_turn, reason });
+            }
         }
     }
 

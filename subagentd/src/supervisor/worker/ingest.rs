@@ -14,6 +14,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::actor::Actor;
+use super::hibernation::is_activity;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
 use crate::core::{Action, Fact, Input, Worker};
@@ -64,6 +65,8 @@ struct Taken {
     changed: bool,
     /// How many records were not understood.
     misread: u64,
+    /// Whether one says that something is done.
+    active: bool,
 }
 
 /// After two the session is given up.
@@ -119,8 +122,20 @@ impl Actor {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
         let taken = self.understand(&bytes, &records, next);
-        let Taken { worker, drafts, actions, cursor, aside, reports, incarnation, gap, changed, misread } =
-            taken;
+        let Taken {
+            worker,
+            drafts,
+            actions,
+            cursor,
+            aside,
+            reports,
+            incarnation,
+            gap,
+            changed,
+            misread,
+            active,
+        } = taken;
+        let restores = reports.iter().rev().find_map(Report::restores);
         let Aside { session_id, restore_failure, guard, set, ended } = aside;
         let spec = self.spec_with(&set)?;
         let failures = match (&session_id, restore_failure) {
@@ -200,8 +215,13 @@ impl Actor {
             (self.incarnation, self.boot_id, self.may_live) = (incarnation, Some(boot_id), true);
         }
         self.misread += misread;
+        self.restores = restores.unwrap_or(self.restores);
+        if active {
+            self.is_active();
+        }
         if session_id.is_some() {
             self.session_id = session_id;
+            self.waking_since = None;
         }
         if let Some(failures) = failures {
             self.restore_failures = failures;
@@ -232,6 +252,7 @@ impl Actor {
             incarnation: None,
             gap: false,
             misread: 0,
+            active: false,
             changed: next.segment != self.cursor.segment,
         };
         let mut number = self.cursor.number;
@@ -260,10 +281,14 @@ impl Actor {
                 continue;
             }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
-            let input = match record.t {
+            taken.active |= is_activity(&record);
+            let mut input = match record.t {
                 RecordType::Segment => body(&record).map(|segment| self.superseded(segment, &mut taken)),
                 _ => input(&record, taken.worker.known_turn, &mut taken.aside, |error| self.located(error)),
             };
+            if let Ok(Some(Input::Session { took_ms, .. })) = &mut input {
+                *took_ms = self.waking_since.map(|since| millis(since.elapsed()));
+            }
             taken.changed |= taken.incarnation.is_some();
             let facts_first = matches!(input, Ok(Some(Input::TurnRecovered { .. })));
             if facts_first && let Some(open) = taken.worker.turn().map(|open| open.no) {
@@ -348,6 +373,7 @@ pub(crate) fn input(
                 origin: session.origin,
                 context_lost: session.context_lost,
                 context_lost_reason: session.context_lost_reason,
+                took_ms: None,
             })
         }
         RecordType::StartFailed => {
@@ -417,6 +443,10 @@ fn answer_for_the_user(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<F
         facts.extend(step.facts);
         taken.actions.extend(step.actions);
     }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T> {

@@ -7,6 +7,7 @@ mod actor;
 mod blocked;
 mod elicitation;
 mod gone;
+mod hibernation;
 mod ingest;
 mod order;
 mod revival;

@@ -101,6 +101,7 @@ impl Actor {
             if let Some(spec) = spec {
                 self.spec = spec;
             }
+            self.is_active();
             self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
             self.todo.extend(actions);
         }

@@ -36,6 +36,7 @@ impl Actor {
     pub(super) fn demand(&mut self, cooldown: Duration) -> Demand {
         let lacks_one = matches!(self.worker.state, State::Idle | State::Local(_))
             && self.worker.link == Link::None
+            && !self.sleeps()
             && self.runtime.is_none();
         if !lacks_one {
             return Demand::Needless;
@@ -52,7 +53,9 @@ impl Actor {
 
     /// When one is to be started after the end of a runtime, if at all.
     pub(super) fn plan_revival(&mut self) {
-        if let Some(cooldown) = self.shared.setup.restart_cooldown {
+        if let Some(cooldown) = self.shared.setup.restart_cooldown
+            && !self.sleeps()
+        {
             let now = Instant::now();
             // One that lies beyond all time never comes.
             self.revive_at = match &self.revival {

@@ -61,9 +61,15 @@ enum Asked {
     Answer { request_id: RequestId },
     Set { request: String },
     Terminate,
+    Hibernate,
 }
 
 impl Runtime {
+    /// Whether it has answered our hello.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
     /// Whether a command that is sent now is heard.
     pub(super) fn listens(&self) -> bool {
         self.link.is_some() && self.greeted && !self.unresponsive
@@ -136,6 +142,7 @@ impl Actor {
             Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
             Command::SetOptions { request, .. } => Asked::Set { request: request.clone() },
             Command::Terminate { .. } => Asked::Terminate,
+            Command::Hibernate { .. } => Asked::Hibernate,
         };
         subagent_failpoint::hit(match &command {
             Command::Prompt { .. } => "dispatch.before_send",
@@ -143,6 +150,7 @@ impl Actor {
             Command::Cancel { .. } => "cancel.before_send",
             Command::SetOptions { .. } => "options.before_send",
             Command::Terminate { .. } => "terminate.before_send",
+            Command::Hibernate { .. } => "hibernate.before_send",
         });
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
@@ -196,8 +204,10 @@ impl Actor {
                 if !runtime.unanswered.is_empty() {
                     runtime.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
                 }
-                if let (Some(asked), Some(refusal)) = (asked, refusal) {
-                    self.on_refusal(asked, refusal).await;
+                match (asked, refusal) {
+                    (Some(asked), Some(refusal)) => self.on_refusal(asked, refusal).await,
+                    (Some(Asked::Hibernate), None) => self.ends_soon(),
+                    _ => {}
                 }
             }
         }
@@ -245,6 +255,9 @@ impl Actor {
         self.settled = true;
         self.recover_what_is_open(&hello).await;
         self.apply(Input::Attached { link, last_turn: hello.last_turn }).await;
+        if link == LinkState::Ending && self.sleeps() {
+            self.ends_soon();
+        }
         let open = self.worker.turn().map(|turn| turn.no);
         if let Some(open) = open
             && hello.last_turn >= open
@@ -252,6 +265,13 @@ impl Actor {
             && self.cursor.number >= hello.journal_end.number
         {
             self.end_unknown_turn(open).await;
+        }
+    }
+
+    /// A runtime has taken it that it is to end; one that does not get there must not hold up what comes next.
+    fn ends_soon(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.kill_at.get_or_insert(Instant::now() + TERMINATE_TIMEOUT);
         }
     }
 
@@ -330,6 +350,13 @@ impl Actor {
             {
                 self.say_again_later();
             }
+            // It was taken before.
+            (Asked::Hibernate, Refusal::Ending) => {}
+            (Asked::Hibernate, refusal) => {
+                tracing::info!(worker = %self.worker_id, ?refusal, "a runtime does not hibernate yet");
+                self.is_active();
+                self.apply(Input::HibernateRefused).await;
+            }
             (Asked::Cancel { .. } | Asked::Terminate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");
             }
@@ -369,6 +396,7 @@ impl Actor {
             self.retry,
             self.leftovers,
             self.revive_at,
+            self.hibernate_at(),
             runtime.and_then(|runtime| runtime.answer_by),
             runtime.and_then(|runtime| runtime.reconnect_at),
             runtime.and_then(|runtime| runtime.kill_at),
@@ -398,6 +426,9 @@ impl Actor {
         if due(self.revive_at) {
             self.revive_at = None;
             self.demand(Duration::ZERO);
+        }
+        if due(self.hibernate_at()) {
+            self.hibernate().await;
         }
         let ends = self.desired() == Desired::Stop || self.worker.restart == Restart::Wanted;
         let Some(runtime) = &mut self.runtime else { return };

@@ -35,9 +35,32 @@ pub(in crate::supervisor) struct SetOrder {
 pub(super) struct Setting {
     request: String,
     key: Option<(String, String)>,
-    /// The options that are left to the agent again as soon as it has taken the others.
-    forget: Vec<String>,
+    rest: Rest,
     replies: Vec<oneshot::Sender<Result<Value>>>,
+}
+
+/// What the agent is not told: it holds as soon as the agent has taken what it is told.
+struct Rest {
+    /// The options that are left to the agent again.
+    forget: Vec<String>,
+    idle_timeout_ms: Option<u64>,
+}
+
+impl Rest {
+    fn of(request: &SetOptions) -> Self {
+        Self { forget: request.forget.clone(), idle_timeout_ms: request.idle_timeout_ms }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.forget.is_empty() && self.idle_timeout_ms.is_none()
+    }
+
+    fn apply(&self, spec: &mut Spec) {
+        self.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
+        if let Some(millis) = self.idle_timeout_ms {
+            spec.idle_timeout_ms = Some(millis).filter(|millis| *millis > 0);
+        }
+    }
 }
 
 /// What comes of an order at first.
@@ -48,8 +71,17 @@ enum Begun {
 
 impl Actor {
     pub(super) async fn set(&mut self, order: SetOrder) {
+        if self.sleeps() && !order.request.options.is_empty() {
+            return self.wake_for(order).await;
+        }
+        self.set_awake(order).await;
+    }
+
+    /// The same with the agent that there is, or without one.
+    pub(super) async fn set_awake(&mut self, order: SetOrder) {
+        self.is_active();
         self.settings.retain(|setting| {
-            !setting.forget.is_empty() || setting.replies.iter().any(|reply| !reply.is_closed())
+            !setting.rest.is_empty() || setting.replies.iter().any(|reply| !reply.is_closed())
         });
         let SetOrder { owner, key, request, reply } = order;
         if let Some((key, fingerprint)) = &key
@@ -68,8 +100,8 @@ impl Actor {
         }
         let response = match self.begin_set(owner, key.clone(), &request).await {
             Ok(Begun::Told(told)) => {
-                let forget = request.forget;
-                return self.settings.push(Setting { request: told, key, forget, replies: vec![reply] });
+                let rest = Rest::of(&request);
+                return self.settings.push(Setting { request: told, key, rest, replies: vec![reply] });
             }
             Ok(Begun::Done(response)) => Ok(response),
             Err(error) => Err(error),
@@ -89,7 +121,7 @@ impl Actor {
         let stores = only_forgets || matches!(tells, Ok(false));
         let mut spec = self.spec.clone();
         if stores {
-            request.forget.iter().for_each(|id| drop(spec.options.config_options.remove(id)));
+            Rest::of(request).apply(&mut spec);
             request.options.choices().into_iter().for_each(|choice| spec.options.choose(choice));
         }
         let response = self.response(&spec, None)?;
@@ -169,6 +201,7 @@ impl Actor {
             worker_id: self.worker_id.clone(),
             applied: current.is_some(),
             chosen: spec.options.clone(),
+            idle_timeout_ms: spec.idle_timeout_ms,
             current,
         };
         serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))
@@ -184,11 +217,9 @@ impl Actor {
         }
         for outcome in outcomes.iter().filter(|outcome| outcome.last && outcome.error.is_none()) {
             let told = self.settings.iter().filter(|told| outcome.request.as_ref() == Some(&told.request));
-            for id in told.flat_map(|told| &told.forget) {
-                spec.options.config_options.remove(id);
-            }
+            told.for_each(|told| told.rest.apply(&mut spec));
         }
-        if spec.options == self.spec.options {
+        if spec == self.spec {
             return Ok(None);
         }
         let text = as_text(&spec)?;

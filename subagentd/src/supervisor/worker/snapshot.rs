@@ -32,6 +32,10 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) cursor: Cursor,
     /// Records that were not understood.
     pub(in crate::supervisor) misread: u64,
+    /// After how long its idle agent is ended.
+    pub(in crate::supervisor) idle_timeout_ms: Option<u64>,
+    /// Why it is not.
+    pub(in crate::supervisor) hibernation_obstacle: Option<&'static str>,
     /// Whether the actor of an adopted worker knows how things stand.
     pub(in crate::supervisor) settled: bool,
 }

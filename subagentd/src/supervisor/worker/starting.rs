@@ -10,7 +10,7 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
-use crate::store::{Cursor, Durability, workers};
+use crate::store::{Cursor, Durability, details, workers};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::{environment, journal, locks, program, strays};
 
@@ -86,10 +86,12 @@ impl Actor {
     async fn recall(&mut self) {
         let (id, number) = (self.id, self.cursor.number);
         let recalled = self.shared.store.read(move |connection| {
-            Ok((workers::is_proof(connection, id, number)?, workers::gaps(connection, id)?))
+            let restores = details::details(connection, id)?.restores == Some(true);
+            Ok((workers::is_proof(connection, id, number)?, workers::gaps(connection, id)?, restores))
         });
         match recalled.await {
-            Ok((proof, (gap, in_turn))) => {
+            Ok((proof, (gap, in_turn), restores)) => {
+                self.restores = restores;
                 self.clean_end = proof;
                 self.gap |= gap;
                 self.damaged |= in_turn;

@@ -1,0 +1,44 @@
+//! What is said of a turn, or of a worker, whose runtime died.
+
+use subagent_protocol::record::TurnEnd;
+use subagent_protocol::state::Dispatched;
+use subagent_protocol::{Code, Error};
+
+use super::step::Next;
+use super::worker::{Fact, State};
+
+impl Next {
+    pub(super) fn turn_lost(&mut self, rebooted: bool) {
+        let (State::Turn(turn) | State::Stopping(Some(turn))) = &mut self.worker.state else { return };
+        if rebooted && !turn.dispatching {
+            // The record may have been in the part of the journal that is missing.
+            turn.dispatching = true;
+            self.facts.push(Fact::TurnDispatching { no: turn.no });
+        }
+        let dispatched = if turn.dispatching { Dispatched::Maybe } else { Dispatched::No };
+        self.close_turn(Some(TurnEnd::Failed { error: runtime_lost(Some(dispatched)) }));
+    }
+}
+
+/// Whether a turn ended because its runtime died: then a cancel that was accepted counts, though the runtime had
+/// no chance to journal it.
+pub(super) fn lost(end: Option<&TurnEnd>) -> bool {
+    matches!(end, Some(TurnEnd::Failed { error }) if error.code == Code::RuntimeLost)
+}
+
+/// `dispatched` is about the prompt of the turn that was open; `None` if none was.
+pub(super) fn runtime_lost(dispatched: Option<Dispatched>) -> Error {
+    let message = match dispatched {
+        None => "the worker's runtime died; the next message starts another one",
+        Some(Dispatched::No) => "the worker's runtime died before the prompt was sent; send it again",
+        Some(Dispatched::Maybe | Dispatched::Yes) => {
+            "the worker's runtime died in the middle of the turn; look at what it has done before sending again"
+        }
+    };
+    let error = Error::new(Code::RuntimeLost, message);
+    match dispatched {
+        None => error,
+        Some(Dispatched::No) => error.with("dispatched", Dispatched::No.as_str()).retryable(),
+        Some(dispatched) => error.with("dispatched", dispatched.as_str()),
+    }
+}

@@ -1,0 +1,207 @@
+//! Hibernation: nothing that is open is ended for it, nothing that is accepted meanwhile is lost.
+
+use subagent_protocol::Code;
+use subagent_protocol::event::EventType;
+use subagent_protocol::record::SessionOrigin;
+use subagent_protocol::state::TurnStatus;
+
+use super::checker::Checker;
+use super::{decide, failure, request, send, simulate_asking};
+use crate::core::worker::{Action, Fact, Hibernation, Input, Link, Restart, State};
+
+const IDLE: Input = Input::Hibernate { idle_seconds: 90 };
+const ENDS: Action = Action::Hibernate { last_turn: 0 };
+const GONE: Input = Input::RuntimeGone { clean: true, rebooted: false };
+const DIED: Input = Input::RuntimeGone { clean: false, rebooted: false };
+
+fn session() -> Input {
+    Input::Session {
+        origin: SessionOrigin::Resumed,
+        context_lost: false,
+        context_lost_reason: None,
+        took_ms: Some(250),
+    }
+}
+
+fn terminating() -> Input {
+    Input::Terminating { reason: "the worker was idle".to_owned() }
+}
+
+/// A worker that has a session, after these inputs, and the actions of the last.
+fn after(inputs: &[Input]) -> (Checker, Vec<Action>) {
+    let mut checker = Checker::new();
+    checker.worker.link = Link::Starting;
+    checker.step(&session()).unwrap();
+    let mut actions = Vec::new();
+    for input in inputs {
+        actions = checker.step(input).unwrap_or_else(|code| panic!("{code} for {input:?}"));
+    }
+    (checker, actions)
+}
+
+/// The events of a step, with their data.
+fn events(checker: &Checker, input: &Input) -> Vec<(EventType, serde_json::Value)> {
+    let facts = checker.worker.step(input.clone()).unwrap().facts;
+    let event = |fact| match fact {
+        Fact::Event { event_type, data, .. } => Some((event_type, data)),
+        _ => None,
+    };
+    facts.into_iter().filter_map(event).collect()
+}
+
+#[test]
+fn an_idle_agent_is_ended_and_the_next_message_has_it_back() {
+    let (mut checker, actions) = after(&[IDLE]);
+    assert_eq!((actions, checker.worker.link), (vec![ENDS], Link::Ending));
+    checker.step(&terminating()).unwrap();
+    let told = events(&checker, &GONE);
+    assert_eq!(told, [(EventType::WorkerHibernated, serde_json::json!({"idleSeconds": 90}))]);
+    assert_eq!(checker.step(&GONE).unwrap(), []);
+    assert_eq!((&checker.worker.state, checker.worker.link), (&State::Idle, Link::None));
+    assert_eq!(checker.worker.hibernation, Hibernation::Begun);
+    checker.reload();
+    assert_eq!(checker.step(&send(1)).unwrap(), [Action::StartRuntime]);
+    let (event_type, data) = events(&checker, &session()).remove(0);
+    assert_eq!(event_type, EventType::WorkerRestarted);
+    assert_eq!((&data["hibernated"], &data["tookMs"]), (&true.into(), &250.into()));
+    assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
+    assert_eq!(checker.worker.hibernation, Hibernation::None);
+}
+
+#[test]
+fn a_worker_with_something_open_does_not_hibernate() {
+    let asked = Input::ApprovalRequested { request_id: request(1) };
+    let busy = [
+        vec![send(1)],
+        vec![send(1), Input::Dispatching { turn: 1 }],
+        vec![asked.clone()],
+        vec![asked, decide(request(1), Some("allow"))],
+        vec![Input::ElicitationRequested { request_id: request(1) }],
+        vec![simulate_asking(1)],
+        vec![Input::Restart { force: false }],
+        vec![Input::Restart { force: false }, GONE],
+        vec![Input::Ending],
+        vec![Input::Stop],
+        vec![IDLE],
+        vec![IDLE, GONE],
+    ];
+    for inputs in busy {
+        let (checker, _) = after(&inputs);
+        let step = checker.worker.step(IDLE).unwrap();
+        assert_eq!((step.worker, step.actions), (checker.worker, vec![]), "{inputs:?}");
+    }
+}
+
+#[test]
+fn a_message_in_between_goes_to_the_next_runtime() {
+    let (mut checker, actions) = after(&[IDLE, send(1)]);
+    assert_eq!(actions, [], "never to the one that ends");
+    assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime]);
+    assert!(checker.worker.turn().is_some_and(|turn| !turn.retried), "the old one did not lose the message");
+    assert_eq!(checker.step(&DIED).unwrap(), [Action::StartRuntime], "it has its second chance still");
+    assert_eq!(checker.step(&session()).unwrap(), [Action::Prompt { turn: 1 }]);
+    // Or to this one, if it stays.
+    let (_, actions) = after(&[IDLE, send(1), Input::HibernateRefused]);
+    assert_eq!(actions, [Action::Prompt { turn: 1 }]);
+}
+
+#[test]
+fn a_message_that_is_canceled_meanwhile_does_not_wake_it() {
+    let cancel = Input::Cancel { reason: "enough".to_owned() };
+    let (mut checker, actions) = after(&[IDLE, send(1), cancel]);
+    assert_eq!((actions, checker.rows.turns[&1].status), (vec![], TurnStatus::Canceled));
+    assert_eq!(checker.step(&GONE).unwrap(), []);
+    assert_eq!(checker.worker.hibernation, Hibernation::Begun);
+}
+
+#[test]
+fn a_runtime_that_refuses_stays() {
+    let (mut checker, actions) = after(&[IDLE, Input::HibernateRefused]);
+    assert_eq!((actions, checker.worker.link), (vec![], Link::Ready));
+    assert!(checker.worker.rests());
+    // One that dies then is lost, like any other.
+    let (event_type, _) = events(&checker, &DIED).remove(0);
+    assert_eq!(event_type, EventType::WorkerLost);
+    checker.step(&DIED).unwrap();
+    assert_eq!(checker.worker.hibernation, Hibernation::None);
+}
+
+#[test]
+fn a_runtime_that_is_killed_meanwhile_is_no_loss() {
+    let (checker, _) = after(&[IDLE]);
+    for end in [DIED, Input::RuntimeGone { clean: false, rebooted: true }] {
+        let told = events(&checker, &end);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].0, EventType::WorkerHibernated);
+    }
+}
+
+#[test]
+fn orders_in_between_win() {
+    let (mut checker, actions) = after(&[IDLE, Input::Restart { force: false }]);
+    assert_eq!(actions, [Action::Terminate], "it may refuse what it was told before");
+    assert_eq!(checker.step(&Input::HibernateRefused).unwrap(), []);
+    assert_eq!(checker.worker.link, Link::Ending);
+    assert_eq!(checker.step(&GONE).unwrap(), [Action::StartRuntime]);
+    assert_eq!((checker.worker.restart, checker.worker.hibernation), (Restart::Begun, Hibernation::None));
+    let (mut checker, actions) = after(&[IDLE, Input::Stop]);
+    assert_eq!(actions, [Action::Terminate]);
+    assert_eq!(checker.step(&Input::HibernateRefused).unwrap(), []);
+    checker.step(&GONE).unwrap();
+    checker.step(&Input::NothingLeft).unwrap();
+    assert_eq!(checker.step(&send(1)), Err(Code::WorkerStopped));
+}
+
+#[test]
+fn one_that_hibernates_is_restarted_stopped_and_woken() {
+    let (mut checker, actions) = after(&[IDLE, GONE, Input::Restart { force: false }]);
+    assert_eq!(actions, [Action::StartRuntime]);
+    assert_eq!(events(&checker, &session()).remove(0).1["hibernated"], true);
+    checker.step(&session()).unwrap();
+    let (mut checker, actions) = after(&[IDLE, GONE, Input::Stop]);
+    assert_eq!(actions, []);
+    checker.step(&Input::NothingLeft).unwrap();
+    let (mut checker, actions) = after(&[IDLE, GONE, Input::Wake]);
+    assert_eq!(actions, [Action::StartRuntime]);
+    assert_eq!(checker.step(&Input::Wake).unwrap(), [], "once");
+    checker.step(&session()).unwrap();
+    assert!(checker.worker.rests());
+    let (_, actions) = after(&[Input::Wake]);
+    assert_eq!(actions, [], "it is awake");
+}
+
+#[test]
+fn one_that_cannot_be_woken_is_idle_with_an_error() {
+    for failed in [Input::StartFailed { error: failure() }, Input::SpawnFailed { error: failure() }] {
+        let (mut checker, _) = after(&[IDLE, GONE, send(1), failed]);
+        assert_eq!(checker.rows.turns[&1].status, TurnStatus::Failed);
+        assert_eq!((&checker.worker.state, checker.worker.hibernation), (&State::Idle, Hibernation::None));
+        checker.step(&GONE).unwrap();
+        assert_eq!(checker.step(&send(2)).unwrap(), [Action::StartRuntime]);
+    }
+}
+
+#[test]
+fn another_daemon_says_it_again_or_leaves_it() {
+    let attached = |link| Input::Attached { link, last_turn: 3 };
+    let adopted = |inputs: &[Input]| {
+        let (mut checker, _) = after(inputs);
+        checker.reload();
+        checker.worker.link = Link::Adopted;
+        checker
+    };
+    // It has not heard of it.
+    let mut checker = adopted(&[IDLE]);
+    assert_eq!(checker.step(&attached(Link::Ready)).unwrap(), [Action::Hibernate { last_turn: 3 }]);
+    // It has.
+    let mut checker = adopted(&[IDLE]);
+    assert_eq!(checker.step(&attached(Link::Ending)).unwrap(), []);
+    assert_eq!(events(&checker, &GONE).remove(0).0, EventType::WorkerHibernated);
+    // It has not, and there is work.
+    let mut checker = adopted(&[IDLE, send(1)]);
+    let attached = Input::Attached { link: Link::Ready, last_turn: 0 };
+    assert_eq!(checker.step(&attached).unwrap(), [Action::Prompt { turn: 1 }]);
+    let mut checker = adopted(&[IDLE, Input::ApprovalRequested { request_id: request(1) }]);
+    assert_eq!(checker.step(&attached).unwrap(), []);
+    assert_eq!((checker.worker.link, checker.worker.hibernation), (Link::Ready, Hibernation::None));
+}

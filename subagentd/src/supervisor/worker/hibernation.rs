@@ -1,0 +1,144 @@
+//! Hibernation: when an idle agent is ended, what stands in the way, and who wakes it.
+//!
+//! The clock runs while the runtime is ready and nothing of the worker is open; whatever people do with it, and whatever the
+//! agent does of its own accord, sets it back.
+
+use std::time::Duration;
+
+use subagent_protocol::frame::HIBERNATE;
+use subagent_protocol::record::{Record, RecordType};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::setting::SetOrder;
+use crate::core::Input;
+use crate::core::worker::{Hibernation, Link, State};
+use crate::store::{Durability, Tx};
+use crate::supervisor::environment;
+
+/// What agents tell while they do nothing.
+const IDLE_KINDS: [&str; 6] =
+    ["usage", "session_info", "available_commands", "mode", "config_option", "notice"];
+
+/// Whether a record says that the agent, or somebody with it, does something.
+pub(super) fn is_activity(record: &Record<'_>) -> bool {
+    match record.t {
+        RecordType::Update => !record.k.as_deref().is_some_and(|kind| IDLE_KINDS.contains(&kind)),
+        RecordType::Segment | RecordType::Sealed | RecordType::Noise => false,
+        _ => true,
+    }
+}
+
+impl Actor {
+    /// Something was done: the clock starts anew.
+    pub(super) fn is_active(&mut self) {
+        self.active_at = Instant::now();
+    }
+
+    /// When the agent is to be ended, unless something happens before.
+    pub(super) fn hibernate_at(&self) -> Option<Instant> {
+        let timeout = Duration::from_millis(self.spec.idle_timeout_ms?);
+        let listens = self.runtime.as_ref().is_some_and(super::runtime::Runtime::listens);
+        let may = self.settled && listens && self.worker.rests() && self.settings.is_empty();
+        if !may || self.hibernation_obstacle().is_some() {
+            return None;
+        }
+        // One that lies beyond all time never comes.
+        self.active_at.checked_add(timeout)
+    }
+
+    /// Why the agent cannot be ended although it is to be, when it is idle.
+    pub(super) fn hibernation_obstacle(&self) -> Option<&'static str> {
+        self.spec.idle_timeout_ms?;
+        let runtime = self.runtime.as_ref().filter(|runtime| runtime.version.is_some())?;
+        if self.worker.link != Link::Ready {
+            return None;
+        }
+        if !runtime.capabilities.iter().any(|known| known == HIBERNATE) {
+            return Some("not possible: the worker's runtime is of an older version; restart the worker");
+        }
+        if !self.restores {
+            return Some("not possible: the agent does not say that it can load or resume its session");
+        }
+        None
+    }
+
+    pub(super) async fn hibernate(&mut self) {
+        let idle_seconds = self.active_at.elapsed().as_secs();
+        subagent_failpoint::hit("hibernate.before_commit");
+        self.apply(Input::Hibernate { idle_seconds }).await;
+        subagent_failpoint::hit("hibernate.after_commit");
+    }
+
+    /// Whether an agent was ended, or is being ended, that can be had back.
+    pub(super) fn sleeps(&self) -> bool {
+        self.worker.hibernation != Hibernation::None
+    }
+
+    /// Keeps an order for the agent until it is awake, and wakes it.
+    pub(super) async fn wake_for(&mut self, order: SetOrder) {
+        let (owner, controller, key) = (order.owner.clone(), self.controller.clone(), order.key.clone());
+        let allowed = self.shared.store.write(Durability::Full, 1, move |tx: &mut Tx<'_>| {
+            tx.check_owner(&owner, &controller)?;
+            match &key {
+                Some((key, fingerprint)) => tx.recall(key, fingerprint),
+                None => Ok(None),
+            }
+        });
+        match allowed.await {
+            Ok(None) => self.sleeping.push(order),
+            // What was carried out before is answered, and what is refused is so again.
+            Ok(Some(_)) | Err(_) => self.set_awake(order).await,
+        }
+    }
+
+    /// Wakes an agent that orders wait for, and hands them on when it is awake, or cannot be woken.
+    pub(super) async fn look_after_sleepers(&mut self) {
+        self.sleeping.retain(|order| !order.reply.is_closed());
+        if self.sleeping.is_empty() {
+            return;
+        }
+        let stopping = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
+        match self.worker.link {
+            Link::None if self.sleeps() && environment::read(&self.environment).is_ok() => {
+                self.apply(Input::Wake).await;
+            }
+            Link::Starting | Link::Adopted | Link::Ending if !stopping => {}
+            Link::Ready if self.runtime.as_ref().is_some_and(|runtime| !runtime.is_greeted()) => {}
+            _ => {
+                for order in std::mem::take(&mut self.sleeping) {
+                    self.set_awake(order).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_reports_of_itself_is_no_work() {
+        let active = |text: &str| is_activity(&serde_json::from_str(text).unwrap());
+        for kind in IDLE_KINDS {
+            assert!(!active(&format!(r#"{{"n":1,"at":1,"t":"update","k":"{kind}","b":{{}}}}"#)), "{kind}");
+        }
+        for idle in [r#""t":"noise""#, r#""t":"segment""#, r#""t":"sealed""#] {
+            assert!(!active(&format!(r#"{{"n":1,"at":1,{idle},"b":{{}}}}"#)), "{idle}");
+        }
+        for work in [
+            r#""t":"update","k":"message""#,
+            r#""t":"update","k":"tool_call_update""#,
+            r#""t":"update","k":"a word of tomorrow""#,
+            r#""t":"update""#,
+            r#""t":"childUpdate","k":"usage""#,
+            r#""t":"clientRequest","k":"terminal""#,
+            r#""t":"terminalExited","k":"terminal""#,
+            r#""t":"notification""#,
+            r#""t":"approvalRequested""#,
+        ] {
+            assert!(active(&format!(r#"{{"n":1,"at":1,{work},"b":{{}}}}"#)), "{work}");
+        }
+    }
+}

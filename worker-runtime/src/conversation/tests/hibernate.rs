@@ -1,0 +1,55 @@
+//! When a runtime hibernates, and what keeps it from that.
+
+use subagent_protocol::client::{ExitStatus, TerminalExited};
+
+use super::*;
+
+fn hibernate(talk: &mut Talk, last_turn: u64) -> Result<(), Refusal> {
+    talk.forget();
+    talk.command(Command::Hibernate { last_turn, reason: "idle".to_owned() })
+}
+
+#[test]
+fn nothing_is_open_so_the_session_is_closed_and_the_agent_ended() {
+    let mut talk = Talk::ready(None, json!({"sessionCapabilities": {"close": {}}}));
+    assert_eq!(hibernate(&mut talk, 4), Ok(()));
+    let types: Vec<T> = talk.records.iter().map(|record| record.t).collect();
+    assert_eq!((types, &talk.records[0].body["reason"]), (vec![T::Terminating], &json!("idle")));
+    assert_eq!(talk.sent()[0]["method"], "session/close");
+    assert_eq!(talk.conversation.phase(), Phase::Ending);
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Ending));
+    // An agent that does not answer is ended all the same.
+    talk.input(Input::Timer(Timer::StopGrace));
+    assert!(talk.actions.contains(&Action::CloseInput));
+}
+
+#[test]
+fn what_is_open_keeps_it() {
+    let mut talk = Talk::new(None, None);
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::NotReady));
+    let mut talk = Talk::ready(None, json!({}));
+    talk.prompt(5).unwrap();
+    assert_eq!(hibernate(&mut talk, 5), Err(Refusal::Busy));
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::WrongTurn { last: 5 }));
+    let mut talk = Talk::ready(None, json!({}));
+    talk.line(json!({"id": 0, "method": "session/request_permission", "params": {}}));
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy));
+    let mut talk = Talk::ready(None, json!({}));
+    talk.input(Input::Storage(Storage::Full));
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::StorageFull));
+}
+
+#[test]
+fn what_the_agent_asked_for_keeps_it_until_that_is_over() {
+    let mut talk = Talk::ready(None, json!({}));
+    talk.line(json!({"id": 0, "method": "terminal/create", "params": {"sessionId": "s", "command": "c"}}));
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy), "it waits for an answer");
+    let terminal = "term_1_1".to_owned();
+    let created = Answer::Created { terminal: terminal.clone() };
+    talk.input(Input::CallDone { call: 1, outcome: Ok(created) });
+    assert_eq!(hibernate(&mut talk, 4), Err(Refusal::Busy), "its command runs");
+    let exit_status = ExitStatus { exit_code: Some(0), signal: None };
+    let exited = TerminalExited { terminal_id: terminal, exit_status, output_bytes: 0, tail: String::new() };
+    talk.input(Input::TerminalExited(exited));
+    assert_eq!(hibernate(&mut talk, 4), Ok(()));
+}
