@@ -101,6 +101,7 @@ pub const WORKER_START: &[Field] = &[
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
     field("resume", &["resume"], Shape::Text),
+    field("tags", &["tag"], Shape::Texts),
 ];
 
 /// The keys of `worker set`.

@@ -14,6 +14,7 @@ use crate::mcp::McpServers;
 use crate::options::Options;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
+use crate::tags::Tags;
 use crate::time::Timestamp;
 
 /// A launcher as the caller resolved it: the daemon never looks at its own `PATH` or config.
@@ -78,6 +79,9 @@ pub struct StartWorker {
     /// A session of the agent to take up; the start fails if the agent cannot or does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
+    /// Names with values, by which workers are chosen.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -127,6 +131,9 @@ pub struct WorkerView {
     /// has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub child_sessions: Vec<ChildSession>,
+    /// Its tags; absent when there are none.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.
@@ -186,6 +193,9 @@ pub struct WorkerList {
     pub count: usize,
     /// The filter.
     pub controller_id: Option<String>,
+    /// The other filter: a selector on tags; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
 }
 
 /// Data of `worker.stopped`.

@@ -16,6 +16,7 @@ mod spawn;
 mod state_watch;
 mod stream;
 mod wait;
+mod wait_many;
 
 use std::ffi::OsString;
 use std::future::Future;

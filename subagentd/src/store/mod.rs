@@ -15,6 +15,7 @@ pub(crate) mod history;
 mod open;
 pub(crate) mod questions;
 pub(crate) mod removal;
+pub(crate) mod rest;
 pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;

@@ -38,6 +38,7 @@ pub mod strays;
 mod turns;
 mod views;
 mod wait;
+mod wait_many;
 mod worker;
 
 use std::sync::Arc;

@@ -216,6 +216,7 @@ impl Supervisor {
 
 fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
+    request.tags.check()?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     if !request.debug_mode {
@@ -289,6 +290,7 @@ mod tests {
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
             resume: None,
+            tags: subagent_protocol::tags::Tags::default(),
         }
     }
 
