@@ -99,17 +99,36 @@ pub struct Send {
 /// Without --json each event is one line of JSON (NDJSON). At a terminal a person reads what the events mean instead;
 /// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
 /// it, every new event is printed at once, until the time is over or the worker is stopped.
+///
+/// With --all, -l or --controller-id the events of several workers come in one order, with --follow also those of workers
+/// that are started later; it ends with its time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent watch --worker-id w_0123456789
   subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
   subagent watch --worker-id w_0123456789 \\
-      --from-event-id ev_0000000000ff --json")]
+      --from-event-id ev_0000000000ff --json
+  subagent watch --all --follow --timeout-seconds 0
+  subagent watch -l job=review")]
 pub struct Watch {
     /// The worker's id
-    #[arg(long, value_name = "ID")]
-    pub worker_id: String,
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present_any = ["all", "selector", "controller_id"],
+        conflicts_with_all = ["all", "selector", "controller_id"]
+    )]
+    pub worker_id: Option<String>,
+    /// The events of all workers
+    #[arg(long)]
+    pub all: bool,
+    /// Which tags.
+    #[command(flatten)]
+    pub selector: SelectorFlag,
+    /// The events of this controller's workers
+    #[arg(long, value_name = "ID", alias = "controller")]
+    pub controller_id: Option<String>,
     /// Only events after this one [default: from the beginning]
     #[arg(long, value_name = "ID")]
     pub from_event_id: Option<String>,

@@ -96,7 +96,8 @@ pub struct WorkerStart {
 Examples:
   subagent worker list
   subagent worker list --controller-id ctl_0123456789 --json
-  subagent worker list -l job=review")]
+  subagent worker list -l job=review
+  subagent worker list --all-workspaces")]
 pub struct WorkerList {
     /// Only workers of this controller
     #[arg(long, value_name = "ID")]
@@ -104,6 +105,9 @@ pub struct WorkerList {
     /// Which tags.
     #[command(flatten)]
     pub selector: SelectorFlag,
+    /// The workers of all daemons that run (see daemon list)
+    #[arg(long, conflicts_with = "cwd")]
+    pub all_workspaces: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

@@ -264,6 +264,12 @@ impl Actor {
             settled: self.settled,
         };
         self.snapshots.send_replace(Arc::new(snapshot));
+        let last = self.last_seq;
+        self.shared.news.send_if_modified(|newest| {
+            let is_news = last > *newest;
+            *newest = last.max(*newest);
+            is_news
+        });
     }
 
     /// Lets the rules decide about something that nobody asked for, and stores it.
