@@ -33,9 +33,9 @@ fn the_result_is_one_document_or_the_last_line_after_the_events() {
     assert_shape(
         &data,
         &json!({
-            "outcome": "", "exitCode": 0, "workerId": "", "controllerId": "", "launcher": "", "sessionId": "",
-            "turnId": "", "message": "", "stopReason": "", "usage": null, "error": null, "denied": [],
-            "deniedCount": 0, "turnedAway": 0, "durationSeconds": 0.5,
+            "outcome": "str", "exitCode": 0, "workerId": "w", "controllerId": "ctl", "launcher": "str",
+            "sessionId": "str", "turnId": "turn", "message": "str", "stopReason": "str", "usage": null, "error": null,
+            "denied": [], "deniedCount": 0, "turnedAway": 0, "durationSeconds": "float",
         }),
     );
     assert_eq!((&data["message"], &data["stopReason"]), (&json!("hello"), &json!("end_turn")));
