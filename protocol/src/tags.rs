@@ -123,7 +123,8 @@ fn check_name(what: &'static str, text: &str, at: usize, name: &str) -> Result<(
 fn check_value(what: &'static str, text: &str, at: usize, value: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
     if let Some((index, c)) = value.char_indices().find(|(_, c)| !fits(*c)) {
-        let message = format!("the value of a tag has letters, digits and . _ - / : @ + alone, but not {c:?}");
+        let message =
+            format!("the value of a tag has letters, digits and . _ - / : @ + alone, but not {c:?}");
         return Err(wrong(what, text, at + index, message));
     }
     if value.len() > MOST_VALUE {

@@ -17,10 +17,8 @@ fn tagged(sandbox: &Sandbox, tags: &[&str]) -> String {
 
 /// The outcomes of a wait, in its order.
 fn outcomes(data: &Value) -> Vec<(&str, &str)> {
-    let word = |item: &'_ Value, key: &str| item[key].as_str().unwrap().to_owned();
     let items = data["items"].as_array().unwrap();
     assert_eq!(data["count"], items.len());
-    let _ = word(&items[0], "workerId");
     items
         .iter()
         .map(|item| (item["outcome"].as_str().unwrap(), item["matchedEvent"]["type"].as_str().unwrap_or("-")))
@@ -71,7 +69,8 @@ fn workers_are_chosen_by_their_tags() {
 fn a_wait_for_many_misses_nothing_that_happened_before_it() {
     let sandbox = Sandbox::new();
     sandbox.init();
-    let [quick, asks, new] = ["quick", "asks", "new"].map(|name| tagged(&sandbox, &[&format!("name={name}")]));
+    let [quick, asks, new] =
+        ["quick", "asks", "new"].map(|name| tagged(&sandbox, &[&format!("name={name}")]));
     let _ = sandbox.send(&quick, "done");
     let asked = sandbox.send(&asks, "!ask execute it");
     let wait = ["wait", "--worker-id", &quick, "--worker-id", &asks, "--worker-id", &new, "--all"];
@@ -82,7 +81,10 @@ fn a_wait_for_many_misses_nothing_that_happened_before_it() {
     );
     assert_eq!((&data["mode"], &data["done"]), (&json!("all"), &json!(3)));
     assert_eq!(ids(&data), [&*quick, &*asks, &*new]);
-    assert_eq!(outcomes(&data), [("matched", "turn.completed"), ("matched", "approval.requested"), ("idle", "-")]);
+    assert_eq!(
+        outcomes(&data),
+        [("matched", "turn.completed"), ("matched", "approval.requested"), ("idle", "-")]
+    );
     assert_eq!(data["items"][1]["matchedEvent"]["data"]["requestId"], asked["requestId"]);
 
     // A question that was answered is none any more: the end of its turn is what counts.
@@ -106,12 +108,18 @@ fn a_wait_for_many_ends_with_the_first_or_the_last_and_says_what_each_has() {
     }
     let named = ["wait", "--worker-id", &one, "--worker-id", &two];
     let error = sandbox.run(&[&named[..], &["--timeout-seconds", "0.1"]].concat()).error("WAIT_TIMEOUT");
-    assert_eq!((&error["details"]["mode"], &error["details"]["items"][1]["outcome"]), (&json!("all"), &json!("waiting")));
+    assert_eq!(
+        (&error["details"]["mode"], &error["details"]["items"][1]["outcome"]),
+        (&json!("all"), &json!("waiting"))
+    );
     assert_eq!(error["details"]["timeoutSeconds"], 0.1);
 
     let any = sandbox.subagent(&[&named[..], &["--any"]].concat()).spawn();
-    let all = sandbox.subagent(&["wait", "--controller", controller["controllerId"].as_str().unwrap()]).spawn();
-    let events = sandbox.subagent(&[&named[..], &["--all", "--until", "turn.completed", "--include-history"]].concat()).spawn();
+    let all =
+        sandbox.subagent(&["wait", "--controller", controller["controllerId"].as_str().unwrap()]).spawn();
+    let events = sandbox
+        .subagent(&[&named[..], &["--all", "--until", "turn.completed", "--include-history"]].concat())
+        .spawn();
     gates[1].open();
     let data = any.output().data_of("workers.waited");
     assert_eq!(outcomes(&data), [("waiting", "-"), ("matched", "turn.completed")]);
@@ -200,13 +208,11 @@ fn the_events_of_all_workers_come_in_one_order() {
 #[test]
 fn daemons_and_workers_of_all_workspaces_are_listed() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let there = sandbox.file("other");
-    std::fs::create_dir_all(there.join(".subagent")).unwrap();
-    std::fs::copy(sandbox.config_file(), there.join(".subagent/config.yaml")).unwrap();
-    let run = |args: &[&str]| sandbox.subagent(args).cwd(&there).run();
-    run(&["controller", "init"]).data_of("controller.initialized");
-    let other = run(&["worker", "start"]).data_of("worker.started");
-    let states = [sandbox.state_dir().to_owned(), there.join(".subagent/state")];
+    let mut there = Sandbox::new();
+    there.set_env("XDG_RUNTIME_DIR", sandbox.file("run"));
+    there.init();
+    let other = there.start("demo");
+    let states = [sandbox.state_dir(), there.state_dir()].map(std::path::Path::to_owned);
     let of_test = |data: &Value| -> Vec<Value> {
         let items = data["items"].as_array().unwrap().iter();
         // Daemons of other tests without a folder of their own may be among them.
@@ -220,8 +226,8 @@ fn daemons_and_workers_of_all_workspaces_are_listed() {
     let anywhere = sandbox.subagent(&["worker", "list", "--all-workspaces"]).cwd("/").run();
     let workers = of_test(&anywhere.data_of("workers.listed"));
     let found: Vec<&Value> = workers.iter().map(|item| &item["workerId"]).collect();
-    assert!(found.len() == 2 && found.contains(&&other["workerId"]) && found.contains(&&json!(worker)));
-    run(&["daemon", "stop", "--workers"]).data_of("daemon.stopped");
+    assert!(found.len() == 2 && found.contains(&&json!(other)) && found.contains(&&json!(worker)));
+    there.finish();
     let daemons = of_test(&sandbox.run(&["daemon", "list"]).data_of("daemons.listed"));
     assert_eq!(daemons.len(), 1, "{daemons:?}");
     sandbox.finish();

@@ -11,9 +11,9 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::time::{Instant, timeout_at};
 
+use super::Ask;
 use super::connect::link;
 use super::exchange::exchange;
-use super::Ask;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::{Format, complain};
@@ -64,9 +64,8 @@ pub async fn daemons(env: &Environment) -> (Vec<DaemonShown>, Vec<Unreachable>) 
 
 async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
     let deadline = Instant::now() + LIMIT;
-    let silent = || {
-        Failure::new(Code::DaemonUnresponsive, "it takes connections and does not answer").retryable()
-    };
+    let silent =
+        || Failure::new(Code::DaemonUnresponsive, "it takes connections and does not answer").retryable();
     // All that is known of it is where it listens.
     let unknown = DaemonInfo {
         protocol: PROTOCOL,

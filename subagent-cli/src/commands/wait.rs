@@ -21,7 +21,8 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     if args.worker_id.len() > 1 || args.any || args.all || !choice.is_empty() {
         return wait_many::run(args, choice, &input, context);
     }
-    let Some(worker_id) = present(args.worker_id.into_iter().next()).or_else(|| input.text("workerId")) else {
+    let Some(worker_id) = present(args.worker_id.into_iter().next()).or_else(|| input.text("workerId"))
+    else {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
     let until = args.until.or_else(|| input.text("until"));

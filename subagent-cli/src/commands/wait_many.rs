@@ -32,7 +32,9 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     match (named.is_empty(), choice.is_empty()) {
         (true, true) => return Err(Failure::input("no worker: give --worker-id, -l or --controller-id")),
         (false, false) => {
-            return Err(Failure::argument("workers are either named or chosen: --worker-id without -l and --controller-id"));
+            return Err(Failure::argument(
+                "workers are either named or chosen: --worker-id without -l and --controller-id",
+            ));
         }
         (true, false) if !has_state(&workspace) => return Err(choice.none()),
         _ => {}
@@ -46,7 +48,8 @@ pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) 
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let chosen = if named.is_empty() { choice.workers(&mut client).await? } else { named };
-        let workers = chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
+        let workers =
+            chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
         client.wait_many(WaitMany { workers, mode, until, include_history, timeout_seconds }).await
     })?;
     let shown = rows(&data);

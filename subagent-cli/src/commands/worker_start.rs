@@ -106,7 +106,9 @@ impl Prepared {
     pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
         let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
         match &self.request.resume {
-            Some(session) if data["sessionId"] != *session => Err(not_as_asked(client, &data, "take up a session").await),
+            Some(session) if data["sessionId"] != *session => {
+                Err(not_as_asked(client, &data, "take up a session").await)
+            }
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)
             }

@@ -49,8 +49,7 @@ impl AllFollower {
                 news.borrow_and_update();
             }
             let (after, up_to) = (self.after, self.up_to);
-            let page =
-                self.store.read(move |connection| all_events::page(connection, after, up_to)).await?;
+            let page = self.store.read(move |connection| all_events::page(connection, after, up_to)).await?;
             if page.events.iter().any(|(worker, _)| !self.known.contains_key(worker)) {
                 self.learn(page.events.iter().map(|(worker, _)| *worker)).await?;
             }

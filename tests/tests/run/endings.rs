@@ -27,7 +27,8 @@ fn a_run_prints_the_final_message_and_leaves_a_stopped_worker() {
 fn the_result_is_one_document_or_the_last_line_after_the_events() {
     let sandbox = Sandbox::new();
     sandbox.init();
-    let output = running(&sandbox, "hello").args(["--output", "json", "--label", "mine", "--tag", "job=x"]).run();
+    let output =
+        running(&sandbox, "hello").args(["--output", "json", "--label", "mine", "--tag", "job=x"]).run();
     let _ = output.document();
     let data = result(&output, "completed", 0);
     assert_shape(
@@ -93,7 +94,9 @@ fn what_the_agent_asks_is_refused_as_nobody_can_be_asked() {
     let output = running(&sandbox, "!ask execute rm -rf /\nanother way").run();
     assert_eq!(output.status.code(), Some(12), "{output}");
     assert!(output.stdout.ends_with("another way\n"), "{output}");
-    assert!(output.stderr.contains("run: permission denied: ") && !output.stderr.contains("subagent approve"));
+    assert!(
+        output.stderr.contains("run: permission denied: ") && !output.stderr.contains("subagent approve")
+    );
     let data = result(&running(&sandbox, "!ask2 execute it").args(["--json"]).run(), "permission_denied", 12);
     assert_eq!((&data["deniedCount"], data["denied"].as_array().unwrap().len()), (&json!(2), 2));
     assert_eq!(data["denied"][0]["note"], "a run has nobody to ask");

@@ -30,7 +30,10 @@ fn an_interrupted_run_cancels_its_turn_and_stops_its_worker() {
         assert_eq!(output.status.signal(), Some(signal as i32), "{output}");
         let lines = output.lines();
         let data = &lines.last().unwrap()["data"];
-        assert_eq!((&data["outcome"], &data["exitCode"]), (&"interrupted".into(), &(128 + signal as i32).into()));
+        assert_eq!(
+            (&data["outcome"], &data["exitCode"]),
+            (&"interrupted".into(), &(128 + signal as i32).into())
+        );
         let canceled = lines.iter().find(|line| line["type"] == "turn.canceled").unwrap();
         assert_eq!(canceled["data"]["reason"], "the run was interrupted");
         all_stopped(&sandbox, 1);
@@ -43,7 +46,9 @@ fn a_second_signal_does_not_wait_for_the_agent() {
     let mut sandbox = Sandbox::new();
     let deaf = sandbox.demo_agent(&[]).cancel_grace_seconds(600.0);
     sandbox.launcher("deaf", deaf);
-    let run = running(&sandbox, "begun\n!ignore-cancel 600000").args(["--launcher", "deaf", "--output", "ndjson"]).spawn();
+    let run = running(&sandbox, "begun\n!ignore-cancel 600000")
+        .args(["--launcher", "deaf", "--output", "ndjson"])
+        .spawn();
     run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
     run.signal(Signal::SIGINT);
     wait_state(&sandbox, "canceling");
@@ -90,7 +95,9 @@ fn the_worker_of_a_run_that_was_killed_is_found_by_its_tag() {
 fn a_run_goes_on_over_the_death_of_the_daemon() {
     let sandbox = Sandbox::new();
     let gate = sandbox.gate("turn");
-    let run = running(&sandbox, &format!("begun\n{}\nafter", gate.directive())).args(["--output", "ndjson"]).spawn();
+    let run = running(&sandbox, &format!("begun\n{}\nafter", gate.directive()))
+        .args(["--output", "ndjson"])
+        .spawn();
     run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
     sandbox.kill_daemon();
     gate.open();

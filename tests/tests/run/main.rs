@@ -39,5 +39,8 @@ fn workers(sandbox: &Sandbox) -> Vec<Value> {
 #[track_caller]
 fn all_stopped(sandbox: &Sandbox, count: usize) {
     let workers = workers(sandbox);
-    assert!(workers.len() == count && workers.iter().all(|worker| worker["state"] == "stopped"), "{workers:?}");
+    assert!(
+        workers.len() == count && workers.iter().all(|worker| worker["state"] == "stopped"),
+        "{workers:?}"
+    );
 }

@@ -18,17 +18,33 @@ fn a_result_is_checked_against_its_schema() {
     let data = result(&run(r#"{"verdict": "approve"}"#), "completed", 0);
     assert_eq!((&data["result"], &data["schemaErrors"]), (&json!({"verdict": "approve"}), &json!([])));
 
-    let data = result(&run("!tool read x\nSee:\n!say \n```json\n{\"verdict\":\n\"maybe\"}\n!say \n```"), "schema_not_met", 14);
-    assert_eq!(data["result"], serde_json::Value::Null, "lines of a script are said without their ends: {data}");
+    let data = result(
+        &run("!tool read x\nSee:\n!say \n```json\n{\"verdict\":\n\"maybe\"}\n!say \n```"),
+        "schema_not_met",
+        14,
+    );
+    assert_eq!(
+        data["result"],
+        serde_json::Value::Null,
+        "lines of a script are said without their ends: {data}"
+    );
 
     let data = result(&run(r#"{"verdict": "maybe", "comments": 7}"#), "schema_not_met", 14);
-    let mut paths: Vec<&str> =
-        data["schemaErrors"].as_array().unwrap().iter().map(|error| error["path"].as_str().unwrap()).collect();
+    let mut paths: Vec<&str> = data["schemaErrors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| error["path"].as_str().unwrap())
+        .collect();
     paths.sort_unstable();
     assert_eq!(paths, ["/comments", "/verdict"]);
 
     let output = running(&sandbox, "I have no verdict.").args(["--result-schema", "review.json"]).run();
-    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(14), "I have no verdict.\n"), "{output}");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_str()),
+        (Some(14), "I have no verdict.\n"),
+        "{output}"
+    );
     assert!(output.stderr.contains("run: schema not met: the message is no JSON"), "{output}");
     all_stopped(&sandbox, 4);
     sandbox.finish();

@@ -100,7 +100,8 @@ pub(super) async fn drive(
                 return Err(gone.err().unwrap_or(failure));
             }
             Ok(ending) => {
-                guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice)).await?;
+                guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice))
+                    .await?;
                 return Ok(Driven { ending, ..driven });
             }
         }
@@ -108,8 +109,15 @@ pub(super) async fn drive(
     let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
     let mut events = follow.events(&worker_id, None, true, false);
     let worked = {
-        let mut working =
-            pin!(work_on(&mut work, &worker_id, &turn, &mut events, &mut driven.transcript, sink, &mut driven.turn_id));
+        let mut working = pin!(work_on(
+            &mut work,
+            &worker_id,
+            &turn,
+            &mut events,
+            &mut driven.transcript,
+            sink,
+            &mut driven.turn_id
+        ));
         tokio::select! {
             biased;
             worked = &mut working => worked,

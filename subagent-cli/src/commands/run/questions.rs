@@ -48,12 +48,7 @@ async fn decide(client: &mut Client, path: &str, word: &str) -> Result<()> {
 
 /// Somebody else answered, the turn has ended, or its runtime is gone: what became of it is in the events.
 fn is_too_late(failure: &Failure) -> bool {
-    [
-        Code::ApprovalNotPending,
-        Code::ApprovalNotFound,
-        Code::WorkerNotWaitingApproval,
-        Code::WorkerStopped,
-    ]
-    .iter()
-    .any(|code| failure.is(*code))
+    [Code::ApprovalNotPending, Code::ApprovalNotFound, Code::WorkerNotWaitingApproval, Code::WorkerStopped]
+        .iter()
+        .any(|code| failure.is(*code))
 }

@@ -58,7 +58,10 @@ impl Schema {
         let result = match json_of(message) {
             Ok(result) => result,
             Err(problem) => {
-                return Checked { result: Value::Null, errors: vec![json!({"message": problem, "path": ""})] };
+                return Checked {
+                    result: Value::Null,
+                    errors: vec![json!({"message": problem, "path": ""})],
+                };
             }
         };
         let error = |error: jsonschema::ValidationError<'_>| {
@@ -81,7 +84,9 @@ fn json_of(message: &str) -> std::result::Result<Value, String> {
     let only = match (&marked[..], &blocks[..]) {
         (&[only], _) | ([], [only]) => only,
         ([], []) => return Err(format!("the message is no JSON ({whole}) and has no code block")),
-        _ => return Err("the message has several code blocks; mark one of them, and only one, as json".into()),
+        _ => {
+            return Err("the message has several code blocks; mark one of them, and only one, as json".into());
+        }
     };
     serde_json::from_str(only.text)
         .map_err(|error| format!("the code block in line {} is no JSON: {error}", only.line))
@@ -159,7 +164,10 @@ mod tests {
     #[test]
     fn what_is_no_schema_is_refused_with_its_place() {
         let failure = schema("{\n  \"type\": object\n}").err().unwrap();
-        assert_eq!((&failure.details["line"], failure.details["column"].as_u64() > Some(0)), (&json!(2), true));
+        assert_eq!(
+            (&failure.details["line"], failure.details["column"].as_u64() > Some(0)),
+            (&json!(2), true)
+        );
         let failure = schema(r#"{"properties": {"a": {"type": "objekt"}}}"#).err().unwrap();
         assert_eq!(failure.details["position"], "/properties/a/type", "{failure}");
         for outside in ["https://example.com/schema.json", "file:///etc/passwd", "other.json"] {

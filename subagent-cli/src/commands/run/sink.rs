@@ -49,7 +49,8 @@ impl Sink {
                 Ok(true)
             }
             Self::Lines => {
-                let lines = events.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n");
+                let lines =
+                    events.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n");
                 match write(&lines) {
                     Ok(()) => Ok(true),
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

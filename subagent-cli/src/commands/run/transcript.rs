@@ -176,7 +176,8 @@ mod tests {
         for (chosen, denied) in
             [("a", false), ("r", true), ("deny-it", true), ("yes", false), ("cancelled", true)]
         {
-            let data = json!({"requestId": "ap_1", "message": "rm", "options": options, "toolKind": "execute"});
+            let data =
+                json!({"requestId": "ap_1", "message": "rm", "options": options, "toolKind": "execute"});
             let asked = json!({"type": "approval.requested", "data": data});
             let decided =
                 json!({"type": "approval.decided", "data": {"requestId": "ap_1", "optionId": chosen}});
