@@ -88,7 +88,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         };
         let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
         let order = Order { prepared, turn, deadline, choice };
-        drive::drive(order, clients, &mut sink, &mut signals).await
+        Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await
     });
     sink.finish();
     let driven = driven?;
