@@ -103,14 +103,17 @@ pub struct Send {
 /// With --all, -l or --controller-id the events of several workers come in one order, with --follow also those of workers
 /// that are started later; it ends with its time.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "subagent watch [OPTIONS] --worker-id <ID>",
+    after_help = "\
 Examples:
   subagent watch --worker-id w_0123456789
   subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
   subagent watch --worker-id w_0123456789 \\
       --from-event-id ev_0000000000ff --json
   subagent watch --all --follow --timeout-seconds 0
-  subagent watch -l job=review")]
+  subagent watch -l job=review"
+)]
 pub struct Watch {
     /// The worker's id
     #[arg(

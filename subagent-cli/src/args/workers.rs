@@ -132,10 +132,13 @@ pub struct WorkerShow {
 /// An open turn is canceled first. Success means that no process of the worker is left. A worker that is stopped
 /// already stays as it is.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "subagent worker stop [OPTIONS] <WORKER_ID>",
+    after_help = "\
 Examples:
   subagent worker stop w_0123456789
-  subagent worker stop -l job=review")]
+  subagent worker stop -l job=review"
+)]
 pub struct WorkerStop {
     /// The worker's id
     #[arg(value_name = "WORKER_ID", required_unless_present = "selector", conflicts_with = "selector")]
