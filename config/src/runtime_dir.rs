@@ -26,6 +26,11 @@ const LONGEST_NAME: usize = 16 + 1 + 12 + 5;
 /// File of the state dir with the path of the folder that its last daemon has used.
 pub const REMEMBERED: &str = "socket-folder";
 
+/// Whether a file in the folder is called as the socket of a daemon is.
+fn is_daemon_socket(name: &[u8]) -> bool {
+    name.strip_suffix(b".sock").is_some_and(|hash| hash.len() == 16 && hash.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// The folder of the sockets of one state dir; it exists, is a folder of ours, and nobody else can enter it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeDir {
@@ -106,6 +111,27 @@ impl RuntimeDir {
         found.retain(|dir| dir.folder.symlink_metadata().is_ok());
         found.sort_by(|one, other| one.folder.cmp(&other.folder));
         found.dedup();
+        found
+    }
+
+    /// The sockets of daemons of this user, of whatever state dir, in the folders where they are looked for here and now.
+    /// Looks only; whether somebody listens is not known.
+    pub fn daemon_sockets(env: &Environment) -> Vec<PathBuf> {
+        let uid = nix::unistd::geteuid().as_raw();
+        let in_xdg = env
+            .var("XDG_RUNTIME_DIR")
+            .map(Path::new)
+            .filter(|xdg| is_own_folder(xdg, uid))
+            .map(|xdg| xdg.join("subagent"));
+        let folders = in_xdg.into_iter().chain([PathBuf::from(format!("/tmp/subagent-{uid}"))]);
+        let mut found: Vec<PathBuf> = folders
+            .filter(|folder| verify(folder, uid).is_ok())
+            .filter_map(|folder| std::fs::read_dir(folder).ok())
+            .flatten()
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.file_name().is_some_and(|name| is_daemon_socket(name.as_bytes())))
+            .collect();
+        found.sort();
         found
     }
 

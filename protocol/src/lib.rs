@@ -33,6 +33,7 @@ pub mod secret;
 pub mod start;
 pub mod state;
 pub mod surrogates;
+pub mod tags;
 pub mod time;
 pub mod tool_calls;
 pub mod until;

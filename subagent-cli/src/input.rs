@@ -102,6 +102,7 @@ pub const WORKER_START: &[Field] = &[
     field("configOptions", &["set"], Shape::Options),
     field("resume", &["resume"], Shape::Text),
     field("idleTimeout", &["idle_timeout"], Shape::Text),
+    field("tags", &["tag"], Shape::Texts),
 ];
 
 /// The keys of `worker set`.

@@ -69,3 +69,8 @@ fn the_api() {
 fn the_guide_for_those_who_come_from_the_reference() {
     run("docs/migrating.md", "try");
 }
+
+#[test]
+fn the_page_about_ci() {
+    run("docs/ci.md", "");
+}

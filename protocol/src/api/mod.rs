@@ -13,6 +13,7 @@ mod handoffs;
 mod options;
 mod removal;
 mod turns;
+mod waits;
 mod workers;
 
 pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval};
@@ -34,6 +35,7 @@ pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, Wor
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };
+pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{
     AgentView, LauncherSpec, StartWorker, WorkerList, WorkerLogs, WorkerShown, WorkerStopped, WorkerView,
 };

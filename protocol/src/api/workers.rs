@@ -14,10 +14,11 @@ use crate::mcp::McpServers;
 use crate::options::Options;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
+use crate::tags::Tags;
 use crate::time::Timestamp;
 
 /// A launcher as the caller resolved it: the daemon never looks at its own `PATH` or config.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LauncherSpec {
@@ -84,6 +85,9 @@ pub struct StartWorker {
     /// After so many milliseconds without an open turn the agent is ended, until it is needed again; 0 or absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// Names with values, by which workers are chosen.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -145,6 +149,9 @@ pub struct WorkerView {
     /// has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub child_sessions: Vec<ChildSession>,
+    /// Its tags; absent when there are none.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.
@@ -204,6 +211,9 @@ pub struct WorkerList {
     pub count: usize,
     /// The filter.
     pub controller_id: Option<String>,
+    /// The other filter: a selector on tags; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
 }
 
 /// Data of `worker.stopped`.

@@ -37,6 +37,18 @@ Examples:
   subagent daemon status
   subagent daemon status --json")]
     Status(DaemonFlags),
+    /// List the daemons of yours that run, of whatever workspace
+    ///
+    /// They are found by their sockets, in XDG_RUNTIME_DIR and in /tmp: a daemon
+    /// that was started with another XDG_RUNTIME_DIR is not among them.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  subagent daemon list
+  subagent daemon list --json"
+    )]
+    List(DaemonList),
     /// Show the end of the daemon's log
     #[command(after_help = "\
 Examples:
@@ -68,6 +80,14 @@ pub struct DaemonFlags {
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Flags of `daemon list`.
+#[derive(Debug, Args)]
+pub struct DaemonList {
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,
@@ -126,6 +146,7 @@ impl DaemonCommand {
             Self::Start(flags) | Self::Restart(flags) | Self::Status(flags) | Self::Uninstall(flags) => {
                 flags.json.json
             }
+            Self::List(list) => list.json.json,
             Self::Install(install) => install.json.json,
             Self::Stop(stop) => stop.json.json,
             Self::Logs(logs) => logs.json.json,

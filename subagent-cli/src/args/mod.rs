@@ -16,6 +16,7 @@ pub mod options;
 pub mod prompt;
 pub mod removal;
 pub mod roles;
+pub mod run;
 pub mod state;
 pub mod turns;
 pub mod workers;
@@ -40,6 +41,7 @@ use options::WorkerSet;
 use prompt::PromptCommand;
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
+use run::Run;
 use state::{Backup, Restore};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
@@ -110,6 +112,7 @@ pub enum Command {
     /// The sessions that an agent has kept by itself
     #[command(subcommand)]
     Session(SessionCommand),
+    Run(Box<Run>),
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
@@ -165,7 +168,7 @@ pub enum ControllerCommand {
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
 pub enum WorkerCommand {
-    Start(WorkerStart),
+    Start(Box<WorkerStart>),
     List(WorkerList),
     Show(WorkerShow),
     Stop(WorkerStop),
@@ -200,6 +203,14 @@ pub struct CwdFlag {
     /// A folder of the workspace [default: the working directory]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,
+}
+
+/// `-l`, on commands that choose workers by their tags.
+#[derive(Debug, Clone, Args)]
+pub struct SelectorFlag {
+    /// Workers with these tags: NAME=VALUE or NAME, separated by commas
+    #[arg(short = 'l', long, value_name = "TAGS")]
+    pub selector: Option<String>,
 }
 
 /// A path. An empty one is taken, and means to every command that none was given: scripts quote variables.

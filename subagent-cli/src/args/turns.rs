@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::numbers::{seconds, window};
-use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
 /// Send a message to a worker and wait for the end of its turn
 ///
@@ -99,17 +99,39 @@ pub struct Send {
 /// Without --json each event is one line of JSON (NDJSON). At a terminal a person reads what the events mean instead;
 /// --ndjson and --raw print the lines there too. Without --follow the command prints what there is and returns; with
 /// it, every new event is printed at once, until the time is over or the worker is stopped.
+///
+/// With --all, -l or --controller-id the events of several workers come in one order, with --follow also those of workers
+/// that are started later; it ends with its time.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "subagent watch [OPTIONS] --worker-id <ID>",
+    after_help = "\
 Examples:
   subagent watch --worker-id w_0123456789
   subagent watch --worker-id w_0123456789 --follow --timeout-seconds 0
   subagent watch --worker-id w_0123456789 \\
-      --from-event-id ev_0000000000ff --json")]
+      --from-event-id ev_0000000000ff --json
+  subagent watch --all --follow --timeout-seconds 0
+  subagent watch -l job=review"
+)]
 pub struct Watch {
     /// The worker's id
-    #[arg(long, value_name = "ID")]
-    pub worker_id: String,
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present_any = ["all", "selector", "controller_id"],
+        conflicts_with_all = ["all", "selector", "controller_id"]
+    )]
+    pub worker_id: Option<String>,
+    /// The events of all workers
+    #[arg(long)]
+    pub all: bool,
+    /// Which tags.
+    #[command(flatten)]
+    pub selector: SelectorFlag,
+    /// The events of this controller's workers
+    #[arg(long, value_name = "ID", alias = "controller")]
+    pub controller_id: Option<String>,
     /// Only events after this one [default: from the beginning]
     #[arg(long, value_name = "ID")]
     pub from_event_id: Option<String>,
@@ -133,7 +155,7 @@ pub struct Watch {
     pub json: JsonFlag,
 }
 
-/// Wait for an event of a worker
+/// Wait for an event of a worker, or for several workers
 ///
 /// --until is a comma list of event types: turn.started, message.sent,
 /// progress.message, progress.update (or progress.update:KIND),
@@ -146,6 +168,12 @@ pub struct Watch {
 /// cursor (--from-event-id) or --include-history is given. After `send --no-wait`
 /// use its acceptedEventId as cursor: the turn may be over already. A wait for a
 /// stopped worker is an error at once.
+///
+/// Several workers are waited for with --worker-id more than once, -l or
+/// --controller-id (those that are not stopped), with --any until something
+/// happened to one of them, with --all to each. Without --until that is: no turn
+/// of it is open, or its agent asks something. What is so already counts, so a
+/// turn that ends before the wait begins is not missed.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -153,12 +181,26 @@ pub struct Watch {
 Examples:
   subagent wait --worker-id w_0123456789
   subagent wait --worker-id w_0123456789 --from-event-id ev_0000000000ff \\
-      --until turn.completed,turn.failed --timeout-seconds 600 --json"
+      --until turn.completed,turn.failed --timeout-seconds 600 --json
+  subagent wait --worker-id w_0123456789 --worker-id w_9876543210 --any
+  subagent wait -l job=review --all --timeout-seconds 0 --json"
 )]
 pub struct Wait {
-    /// The worker's id
+    /// The worker's id; can be repeated
     #[arg(long, value_name = "ID")]
-    pub worker_id: Option<String>,
+    pub worker_id: Vec<String>,
+    /// Which tags.
+    #[command(flatten)]
+    pub selector: SelectorFlag,
+    /// The workers of this controller
+    #[arg(long, value_name = "ID", alias = "controller")]
+    pub controller_id: Option<String>,
+    /// Until something happened to one of them
+    #[arg(long, overrides_with = "all")]
+    pub any: bool,
+    /// Until something happened to each of them (the default for several)
+    #[arg(long, overrides_with = "any")]
+    pub all: bool,
     /// What to wait for, a comma list [default: turn_end]
     #[arg(long, value_name = "TYPES")]
     pub until: Option<String>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
 /// The worker that a command is about, by its position, and what all such commands take.
 #[derive(Debug, Args)]
@@ -20,21 +20,9 @@ pub struct OneWorker {
     pub json: JsonFlag,
 }
 
-/// Start an agent as a worker
-///
-/// The agent inherits PATH, variables, file mode mask and descriptor limit of this command. It runs until it is
-/// stopped, whatever becomes of this command, its shell or the daemon.
-///
-/// If you are an agent in a sandbox, ask for outside-sandbox execution of this
-/// command: the worker needs the network and files that its own agent needs.
+/// What a worker is started with, of every command that starts one.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  subagent worker start
-  subagent worker start --role reviewer --cwd ~/src/thing --json
-  echo '{\"launcher\": \"codex\", \"label\": \"fixer\"}' |
-      subagent worker start --input -")]
-pub struct WorkerStart {
+pub struct StartFlags {
     /// Which launcher of the config file [default: the role's, else the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
@@ -62,6 +50,32 @@ pub struct WorkerStart {
     /// A folder that the agent may also work in; can be repeated
     #[arg(long, value_name = "PATH")]
     pub add_dir: Vec<PathBuf>,
+    /// A tag, by which -l finds the worker; can be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub tag: Vec<String>,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+}
+
+/// Start an agent as a worker
+///
+/// The agent inherits PATH, variables, file mode mask and descriptor limit of this command. It runs until it is
+/// stopped, whatever becomes of this command, its shell or the daemon.
+///
+/// If you are an agent in a sandbox, ask for outside-sandbox execution of this
+/// command: the worker needs the network and files that its own agent needs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent worker start
+  subagent worker start --role reviewer --cwd ~/src/thing --json
+  echo '{\"launcher\": \"codex\", \"label\": \"fixer\"}' |
+      subagent worker start --input -")]
+pub struct WorkerStart {
+    /// What it is started with.
+    #[command(flatten)]
+    pub start: StartFlags,
     /// Start no agent until a message needs one (it need not be installed)
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,
@@ -71,9 +85,6 @@ pub struct WorkerStart {
     /// Read launcher, role, cwd, label, ... from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
-    /// Which config file.
-    #[command(flatten)]
-    pub config: ConfigFlag,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,
@@ -84,11 +95,19 @@ pub struct WorkerStart {
 #[command(after_help = "\
 Examples:
   subagent worker list
-  subagent worker list --controller-id ctl_0123456789 --json")]
+  subagent worker list --controller-id ctl_0123456789 --json
+  subagent worker list -l job=review
+  subagent worker list --all-workspaces")]
 pub struct WorkerList {
     /// Only workers of this controller
     #[arg(long, value_name = "ID")]
     pub controller_id: Option<String>,
+    /// Which tags.
+    #[command(flatten)]
+    pub selector: SelectorFlag,
+    /// The workers of all daemons that run (see daemon list)
+    #[arg(long, conflicts_with = "cwd")]
+    pub all_workspaces: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
@@ -113,16 +132,29 @@ pub struct WorkerShow {
 /// An open turn is canceled first. Success means that no process of the worker is left. A worker that is stopped
 /// already stays as it is.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  subagent worker stop w_0123456789")]
+#[command(
+    override_usage = "subagent worker stop [OPTIONS] <WORKER_ID>",
+    after_help = "\
+Examples:
+  subagent worker stop w_0123456789
+  subagent worker stop -l job=review"
+)]
 pub struct WorkerStop {
+    /// The worker's id
+    #[arg(value_name = "WORKER_ID", required_unless_present = "selector", conflicts_with = "selector")]
+    pub worker_id: Option<String>,
+    /// Which tags; all workers that have them are stopped.
+    #[command(flatten)]
+    pub selector: SelectorFlag,
     /// Taken for older scripts; a worker can be stopped in every state
     #[arg(long)]
     pub force: bool,
-    /// Which worker.
+    /// Which workspace.
     #[command(flatten)]
-    pub one: OneWorker,
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
 }
 
 /// Show the end of what a worker's agent wrote to its standard error

@@ -46,6 +46,14 @@ fn info_path(state_dir: &Path) -> PathBuf {
 pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
     let Some(info) = read_info(state_dir) else { return unreadable(state_dir) };
     understood(&info)?;
+    link(info, deadline).await
+}
+
+/// Connects to a daemon of which this is known; `None` if nobody listens on its socket.
+///
+/// # Errors
+/// `DAEMON_UNRESPONSIVE` if it takes no connection before the deadline, `DAEMON_NOT_RUNNING`.
+pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<Link>> {
     let Some(stream) = stream(&info, deadline).await? else { return Ok(None) };
     let link = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) =

@@ -6,6 +6,7 @@
 
 mod autostart;
 mod connect;
+mod daemons;
 mod exchange;
 mod lock;
 mod losses;
@@ -16,6 +17,7 @@ mod spawn;
 mod state_watch;
 mod stream;
 mod wait;
+mod wait_many;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -29,6 +31,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 
 pub use connect::read_info;
+pub use daemons::{Unreachable, daemons};
 pub use exchange::Ask;
 pub use query::{Query, segment};
 pub use running::{ended, running, running_soon, shown};

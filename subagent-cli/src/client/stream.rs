@@ -19,7 +19,8 @@ use crate::failure::{Failure, Result};
 #[derive(Debug)]
 pub struct Events<'a> {
     client: &'a mut Client,
-    worker_id: String,
+    /// Where they are, without what this reader adds.
+    place: Query,
     follow: bool,
     raw: bool,
     /// The last event that was given out.
@@ -49,9 +50,27 @@ pub enum Batch {
 impl Client {
     /// The events of a worker after `from`; with `follow` also those that are yet to come.
     pub fn events(&mut self, worker_id: &str, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
+        let place = Query::new(format!("/v1/workers/{}/events", segment(worker_id)));
+        self.events_at(place, from, follow, raw)
+    }
+
+    /// The events of the workers that are chosen, in one order; with `follow` also of those that are started later.
+    pub fn all_events(
+        &mut self,
+        controller_id: Option<&str>,
+        selector: Option<&str>,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> Events<'_> {
+        let place = Query::new("/v1/events").with("controllerId", controller_id).with("selector", selector);
+        self.events_at(place, from, follow, raw)
+    }
+
+    fn events_at(&mut self, place: Query, from: Option<String>, follow: bool, raw: bool) -> Events<'_> {
         Events {
             client: self,
-            worker_id: worker_id.to_owned(),
+            place,
             follow,
             raw,
             cursor: from,
@@ -97,7 +116,9 @@ impl Events<'_> {
 
     async fn open(&mut self) -> Result<()> {
         let word = |flag: bool| flag.then_some("true");
-        let path = Query::new(format!("/v1/workers/{}/events", segment(&self.worker_id)))
+        let path = self
+            .place
+            .clone()
             .with("from", self.cursor.as_deref())
             .with("follow", word(self.follow))
             .with("raw", word(self.raw));

@@ -13,9 +13,9 @@ use super::{Ask, Client, segment};
 use crate::failure::{Failure, Result};
 
 /// How much later than a wait's own end its answer may come.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// The shortest wait that has an end (0 has none), in seconds.
-const SHORTEST: f64 = 0.001;
+pub(super) const SHORTEST: f64 = 0.001;
 
 /// From where a wait looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Waiting {
 }
 
 /// Seconds as a duration; what is too long for one is as good as for ever.
-fn duration(seconds: f64) -> Duration {
+pub(super) fn duration(seconds: f64) -> Duration {
     // A century: longer ones cannot be added to a point in time everywhere.
     const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
     Duration::from_secs_f64(seconds.clamp(0.0, LONGEST))

@@ -32,12 +32,15 @@ mod prune;
 mod restore;
 mod role_list;
 mod role_show;
+mod run;
+mod selected;
 mod send;
 mod session_delete;
 mod session_list;
 mod text_risk;
 mod text_source;
 mod wait;
+mod wait_many;
 mod watch;
 mod worker_continue;
 mod worker_handoff;
@@ -85,7 +88,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Start(args)) => args.json.json,
         Command::Worker(WorkerCommand::List(args)) => args.json.json,
         Command::Worker(WorkerCommand::Show(args)) => args.one.json.json,
-        Command::Worker(WorkerCommand::Stop(args)) => args.one.json.json,
+        Command::Worker(WorkerCommand::Stop(args)) => args.json.json,
         Command::Worker(WorkerCommand::Logs(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Inspect(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Handoff(args)) => args.json.json,
@@ -93,6 +96,7 @@ pub fn format(command: &Command) -> Format {
         Command::Worker(WorkerCommand::Restart(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Rm(args)) => args.one.json.json,
         Command::Worker(WorkerCommand::Set(args)) => args.json.json,
+        Command::Run(args) => args.format() != crate::args::run::Form::Text,
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
@@ -131,7 +135,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
         Command::Controller(ControllerCommand::Recover(args)) => controller_recover::run(&args, context),
         Command::Controller(ControllerCommand::Release(args)) => controller_release::run(&args, context),
-        Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),
+        Command::Worker(WorkerCommand::Start(args)) => worker_start::run(*args, context),
         Command::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
         Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
         Command::Worker(WorkerCommand::Stop(args)) => worker_stop::run(&args, context),
@@ -142,6 +146,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Worker(WorkerCommand::Restart(args)) => worker_restart::run(&args, context),
         Command::Worker(WorkerCommand::Rm(args)) => worker_rm::run(&args, context),
         Command::Worker(WorkerCommand::Set(args)) => worker_set::run(args, context),
+        Command::Run(args) => run::run(*args, context),
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),

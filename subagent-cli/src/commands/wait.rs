@@ -3,7 +3,8 @@
 use subagent_protocol::until::Until;
 
 use super::live_wait::{self, Live};
-use super::named_worker;
+use super::selected::Choice;
+use super::{named_worker, wait_many};
 use crate::args::turns::Wait;
 use crate::client::{Client, Cursor, Waiting, block_on};
 use crate::context::{Context, present};
@@ -13,7 +14,15 @@ use crate::output::Outcome;
 
 pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::WAIT, &context.typed)?;
-    let Some(worker_id) = present(args.worker_id).or_else(|| input.text("workerId")) else {
+    let choice = Choice {
+        controller_id: present(args.controller_id.clone()),
+        selector: args.selector.selector.clone(),
+    };
+    if args.worker_id.len() > 1 || args.any || args.all || !choice.is_empty() {
+        return wait_many::run(args, choice, &input, context);
+    }
+    let Some(worker_id) = present(args.worker_id.into_iter().next()).or_else(|| input.text("workerId"))
+    else {
         return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
     };
     let until = args.until.or_else(|| input.text("until"));

@@ -10,6 +10,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::named_worker;
+use super::selected::Choice;
 use crate::args::turns::Watch;
 use crate::client::{Batch, Client, Events, block_on};
 use crate::context::{Context, present};
@@ -29,19 +30,35 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         ));
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let worker_id = named_worker(&args.worker_id, &workspace)?.to_owned();
+    let worker_id = match &args.worker_id {
+        Some(worker_id) => Some(named_worker(worker_id, &workspace)?.to_owned()),
+        None => None,
+    };
+    let choice = Choice {
+        controller_id: present(args.controller_id.clone()),
+        selector: args.selector.selector.clone(),
+    };
+    let ask = choice.ask()?;
     let window =
         (args.follow && !unlimited).then(|| Duration::try_from_secs_f64(args.timeout_seconds).ok()).flatten();
     let mut client = Client::new(context, &workspace);
     let mut sink = match Terminal::of_stdout() {
         _ if args.json.json => Sink::Document(Vec::new()),
-        Some(terminal) if !args.ndjson && !args.raw => Sink::Person(Box::new(Stream::new(terminal))),
+        Some(terminal) if !args.ndjson && !args.raw => Sink::Person(Box::new(Stream::new(terminal)), None),
         _ => Sink::Lines,
     };
     let from = present(args.from_event_id);
     let watched = block_on(async {
-        let mut events = client.events(&worker_id, from, args.follow, args.raw);
-        let copied = copy(&mut events, &mut sink);
+        if choice.selector.is_some() {
+            // A daemon that knows no tags would show the events of all.
+            choice.check(&client.ask(&ask).await?)?;
+        }
+        let (controller, selector) = (choice.controller_id.as_deref(), choice.selector.as_deref());
+        let mut events = match &worker_id {
+            Some(worker_id) => client.events(worker_id, from, args.follow, args.raw),
+            None => client.all_events(controller, selector, from, args.follow, args.raw),
+        };
+        let copied = copy(&mut events, &mut sink, worker_id.is_some());
         match window {
             // The end of the time is the ordinary end.
             Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
@@ -49,13 +66,13 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         }
     });
     // An error does not begin in the middle of what an agent said.
-    if let (Err(_), Sink::Person(stream)) = (&watched, &mut sink) {
+    if let (Err(_), Sink::Person(stream, _)) = (&watched, &mut sink) {
         let _ = write(&stream.finish());
     }
     watched?;
     Ok(match sink {
         Sink::Lines => Outcome::Printed,
-        Sink::Person(mut stream) => Outcome::Lines(stream.finish()),
+        Sink::Person(mut stream, _) => Outcome::Lines(stream.finish()),
         Sink::Document(items) => {
             let data = json!({"workerId": worker_id, "count": items.len(), "items": items});
             Outcome::report("events.watched", data, String::new())
@@ -67,14 +84,14 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
 enum Sink {
     /// To stdout, at once.
     Lines,
-    /// To a person, at once.
-    Person(Box<Stream>),
+    /// To a person, at once; with the worker whose events were shown last, if there are several.
+    Person(Box<Stream>, Option<String>),
     /// Into the document that is printed at the end.
     Document(Vec<Value>),
 }
 
 /// Takes events until there are no more, or nobody reads stdout any more.
-async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
+async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool) -> Result<()> {
     let gone = reader_gone();
     tokio::pin!(gone);
     loop {
@@ -89,7 +106,10 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
                 items.extend(found);
                 continue;
             }
-            Sink::Person(stream) => stream.write(&found),
+            Sink::Person(stream, None) if is_one => stream.write(&found),
+            Sink::Person(stream, last) => {
+                found.into_iter().fold(String::new(), |text, event| text + &of_several(stream, last, event))
+            }
             Sink::Lines => {
                 found.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n")
             }
@@ -100,6 +120,18 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink) -> Result<()> {
             Err(error) => return Err(Failure::internal(format!("cannot write to stdout: {error}"))),
         }
     }
+}
+
+/// An event of one of several workers: whose it is, is said where it changes.
+fn of_several(stream: &mut Stream, last: &mut Option<String>, event: Value) -> String {
+    let worker = event["workerId"].as_str().unwrap_or_default();
+    let mut text = String::new();
+    if last.as_deref() != Some(worker) {
+        text.push_str(&stream.finish());
+        text.push_str(&format!("== {worker}\n"));
+        *last = Some(worker.to_owned());
+    }
+    text + &stream.write(&[event])
 }
 
 /// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.

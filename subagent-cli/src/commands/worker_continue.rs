@@ -114,6 +114,7 @@ async fn prepare(
         options: SetOptions::default(),
         mcp_config: None,
         add_dirs: Vec::new(),
+        tags: subagent_protocol::tags::Tags::default(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

@@ -1,23 +1,77 @@
 //! `worker list`: the workers of a state dir, the newest first.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::selected::Choice;
 use crate::args::workers::WorkerList;
-use crate::client::{Ask, Client, Query, block_on};
-use crate::context::Context;
+use crate::client::{Client, Unreachable, block_on, daemons};
+use crate::context::{Context, path_value, present};
 use crate::failure::Result;
 use crate::output::{Outcome, text};
 
 pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
+    if args.all_workspaces {
+        return all(
+            Choice {
+                controller_id: present(args.controller_id.clone()),
+                selector: args.selector.selector.clone(),
+            },
+            context,
+        );
+    }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
-    let filter = args.controller_id.as_deref().filter(|id| !id.is_empty());
-    let path = Query::new("/v1/workers").with("controllerId", filter);
+    let choice = Choice {
+        controller_id: present(args.controller_id.clone()),
+        selector: args.selector.selector.clone(),
+    };
+    let ask = choice.ask()?;
     let data = if super::has_state(&workspace) {
         let mut client = Client::new(context, &workspace);
-        block_on(async move { client.ask(&Ask::get(path)).await })?
+        block_on(async move { client.ask(&ask).await })?
     } else {
-        json!({"items": [], "count": 0, "controllerId": filter})
+        let mut data = json!({"items": [], "count": 0, "controllerId": choice.controller_id});
+        if let Some(selector) = &choice.selector {
+            data["selector"] = selector.as_str().into();
+        }
+        data
     };
+    choice.check(&data)?;
     let shown = text::rows(&data, &["workerId", "state", "label"], "(no workers)");
     Ok(Outcome::report("worker.listed", data, shown))
+}
+
+/// The workers of all daemons that run. One that does not answer does not hide those of the others.
+fn all(choice: Choice, context: &Context) -> Result<Outcome> {
+    let ask = choice.ask()?;
+    let (items, unreachable) = block_on(async {
+        let (found, mut unreachable) = daemons(&context.env).await;
+        let mut items = Vec::new();
+        for daemon in found {
+            let state_dir = path_value(&daemon.info.state_dir);
+            let mut client = Client::of_running(daemon.info.state_dir.clone());
+            let listed = client.ask(&ask).await.and_then(|mut data| {
+                choice.check(&data)?;
+                Ok(data["items"].take())
+            });
+            match listed {
+                Ok(Value::Array(workers)) => items.extend(workers.into_iter().map(|mut worker| {
+                    worker["stateDir"] = state_dir.clone();
+                    worker
+                })),
+                Ok(_) => {}
+                Err(failure) => unreachable.push(Unreachable { socket: daemon.info.socket, failure }),
+            }
+        }
+        Ok((items, unreachable))
+    })?;
+    let mut data = json!({
+        "count": items.len(), "items": items, "controllerId": choice.controller_id,
+        "unreachable": unreachable.iter().map(Unreachable::shown).collect::<Vec<_>>(),
+    });
+    if let Some(selector) = choice.selector {
+        data["selector"] = selector.into();
+    }
+    unreachable.iter().for_each(|one| one.tell(context));
+    let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "(no workers)");
+    Ok(Outcome::report("workers.listed", data, shown))
 }

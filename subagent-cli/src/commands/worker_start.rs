@@ -18,9 +18,10 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
+use subagent_protocol::tags::Tags;
 
 use super::{chosen_options, mcp_servers};
-use crate::args::workers::WorkerStart;
+use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
@@ -44,28 +45,42 @@ pub(super) struct Wanted {
     pub(super) add_dirs: Vec<PathBuf>,
     /// The session to take up.
     pub(super) resume: Option<String>,
+    pub(super) tags: Tags,
+}
+
+impl Wanted {
+    /// What flags and `--input` say.
+    pub(super) fn of(args: StartFlags, input: &Input) -> Result<Self> {
+        let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+        Ok(Self {
+            launcher: either(args.launcher, "launcher"),
+            role: either(args.role, "role"),
+            cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
+            label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
+            controller_id: either(args.controller_id, "controllerId"),
+            debug_mode: false,
+            options: chosen_options::typed(args.options, input)?,
+            mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
+            add_dirs: match args.add_dir.is_empty() {
+                true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
+                false => args.add_dir,
+            },
+            resume: either(args.resume, "resume"),
+            tags: match args.tag.is_empty() {
+                true => Tags::parse(input.texts("tags").iter().map(String::as_str))?,
+                false => Tags::parse(args.tag.iter().map(String::as_str))?,
+            },
+        })
+    }
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
-    let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
-    let wanted = Wanted {
-        launcher: either(args.launcher, "launcher"),
-        role: either(args.role, "role"),
-        cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
-        label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
-        controller_id: either(args.controller_id, "controllerId"),
-        debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
-        options: chosen_options::typed(args.options, &input)?,
-        mcp_config: present_path(args.mcp_config).or_else(|| input.text("mcpConfig").map(PathBuf::from)),
-        add_dirs: match args.add_dir.is_empty() {
-            true => input.texts("additionalDirectories").into_iter().map(PathBuf::from).collect(),
-            false => args.add_dir,
-        },
-        resume: either(args.resume, "resume"),
-    };
+    let debug_mode = input.flag("debugMode").unwrap_or(args.debug_mode);
+    let config = args.start.config.config.clone();
+    let wanted = Wanted { debug_mode, ..Wanted::of(args.start, &input)? };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
-    let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
+    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?.config;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
@@ -91,21 +106,26 @@ impl Prepared {
     pub(super) async fn start(self, client: &mut Client) -> Result<Value> {
         let data = client.ask(&Ask::change("/v1/workers", &self.request)?.within(Some(self.limit))).await?;
         match &self.request.resume {
-            Some(session) if data["sessionId"] != *session => Err(not_resumed(client, &data).await),
+            Some(session) if data["sessionId"] != *session => {
+                Err(not_as_asked(client, &data, "take up a session").await)
+            }
+            _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
+                Err(not_as_asked(client, &data, "tag a worker").await)
+            }
             _ => Ok(data),
         }
     }
 }
 
-/// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one:
-/// nobody has asked for such a worker.
-async fn not_resumed(client: &mut Client, data: &Value) -> Failure {
+/// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one,
+/// or nothing of tags: nobody has asked for such a worker.
+async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure {
     let worker = data["workerId"].as_str().unwrap_or_default();
     let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {
         Ok(stop) => client.ask(&stop).await.is_ok(),
         Err(_) => false,
     };
-    Failure::new(Code::DaemonTooOld, "the daemon is older than this command and cannot take up a session")
+    Failure::new(Code::DaemonTooOld, format!("the daemon is older than this command and cannot {what}"))
         .with("workerId", worker)
         .with("stopped", stopped)
         .recommend("restart the daemon with `subagent daemon restart`, then start the worker again")
@@ -159,6 +179,7 @@ pub(super) async fn prepare(
         idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
+        tags: wanted.tags,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })
@@ -178,7 +199,7 @@ fn additional_directories(wanted: &[PathBuf], context: &Context) -> Result<Vec<P
     wanted.iter().map(absolute).collect()
 }
 
-fn resolve_path(choice: &ControllerChoice) -> Query {
+pub(super) fn resolve_path(choice: &ControllerChoice) -> Query {
     Query::new("/v1/controllers/resolve")
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())

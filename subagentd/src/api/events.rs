@@ -24,7 +24,7 @@ use super::body::{Names, Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
-use crate::supervisor::Follower;
+use crate::supervisor::{AllFollower, Chosen, Follower};
 
 /// The parameters of a stream of events.
 #[derive(Debug, Default, Deserialize)]
@@ -57,7 +57,11 @@ pub(super) async fn follow(
         .until_ms
         .filter(|_| choice.follow)
         .and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-    let pages = Pages { follower, control: api.control, until };
+    Ok(streamed(Source::One(Box::new(follower)), api.control, until))
+}
+
+fn streamed(source: Source, control: Control, until: Option<Instant>) -> Response {
+    let pages = Pages { source, control, until };
     let lines = stream::unfold(Some(pages), |pages| async move {
         let mut pages = pages?;
         match pages.next().await {
@@ -72,7 +76,42 @@ pub(super) async fn follow(
     });
     let mut response = Response::new(Body::from_stream(lines));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    Ok(response)
+    response
+}
+
+/// The parameters of a stream of events of all workers, besides those of one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChoiceOfAll {
+    /// Only those of this controller's workers.
+    controller_id: Option<String>,
+    /// Only those of workers with these tags.
+    selector: Option<String>,
+    /// The cursor: only later events.
+    from: Option<String>,
+    /// Go on when the end is reached.
+    #[serde(default, deserialize_with = "flag")]
+    follow: bool,
+    /// With what each event was derived from.
+    #[serde(default, deserialize_with = "flag")]
+    raw: bool,
+}
+
+/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+pub(super) async fn follow_all(
+    State(api): State<Api>,
+    reader: Reader,
+    Params(choice): Params<ChoiceOfAll>,
+) -> Result<Response, Failure> {
+    let chosen = Chosen {
+        controller_id: choice.controller_id,
+        selector: choice.selector,
+        only: reader.only().cloned(),
+    };
+    let from = choice.from.filter(|from| !from.is_empty());
+    let follower = api.supervisor.follow_all(chosen, from, choice.follow, choice.raw).await?;
+    Ok(streamed(Source::All(Box::new(follower)), api.control, None))
 }
 
 /// `GET /v1/workers/{worker}/events/latest`
@@ -86,9 +125,24 @@ pub(super) async fn latest(
     Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
 }
 
+/// Whose events.
+enum Source {
+    One(Box<Follower>),
+    All(Box<AllFollower>),
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Vec<Event>> {
+        match self {
+            Self::One(follower) => follower.next().await,
+            Self::All(follower) => follower.next().await,
+        }
+    }
+}
+
 /// The pages of a follower, cut at the deadline and at the daemon's end.
 struct Pages {
-    follower: Follower,
+    source: Source,
     control: Control,
     until: Option<Instant>,
 }
@@ -107,7 +161,7 @@ impl Pages {
             biased;
             () = self.control.reached(Phase::EndWaits) => Err(ending()),
             () = deadline => Ok(None),
-            page = self.follower.next() => lines(&page?),
+            page = self.source.next() => lines(&page?),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for an event. It changes nothing, so an agent may wait for events of its own worker.
 
 use axum::extract::State;
-use subagent_protocol::api::{WaitRequest, Waited};
+use subagent_protocol::api::{WaitMany, WaitRequest, Waited, WaitedMany};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -24,6 +24,23 @@ pub(super) async fn wait(
     tokio::select! {
         biased;
         waited = api.supervisor.wait(&worker, request) => Ok(Reply("worker.waited", waited?)),
+        () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
+    }
+}
+
+/// `POST /v1/wait`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/wait", request_body = WaitMany, responses((status = 200, description = "`workers.waited`", body = Envelope<WaitedMany>))))]
+pub(super) async fn many(
+    State(api): State<Api>,
+    reader: Reader,
+    Body(request): Body<WaitMany>,
+) -> Outcome<WaitedMany> {
+    for worker in &request.workers {
+        reader.may_see(&api, &worker.worker_id).await?;
+    }
+    tokio::select! {
+        biased;
+        waited = api.supervisor.wait_many(request) => Ok(Reply("workers.waited", waited?)),
         () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
     }
 }

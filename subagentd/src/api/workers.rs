@@ -33,16 +33,18 @@ pub(super) async fn start(
 pub(super) struct Filter {
     /// Only this controller's.
     controller_id: Option<String>,
+    /// Only those with these tags.
+    selector: Option<String>,
 }
 
-/// `GET /v1/workers?controllerId=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
+/// `GET /v1/workers?controllerId=&selector=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
     Params(filter): Params<Filter>,
 ) -> Outcome<WorkerList> {
-    let mut list = api.supervisor.list_workers(filter.controller_id).await?;
+    let mut list = api.supervisor.list_workers(filter.controller_id, filter.selector).await?;
     if let Some(only) = reader.only() {
         list.items.retain(|item| item.worker_id == *only);
         list.count = list.items.len();

@@ -11,6 +11,7 @@ mod entropy;
 mod environment;
 mod examine;
 mod follow;
+mod follow_all;
 mod handoffs;
 mod health;
 mod held;
@@ -39,6 +40,7 @@ pub mod strays;
 mod turns;
 mod views;
 mod wait;
+mod wait_many;
 mod worker;
 
 use std::sync::Arc;
@@ -51,6 +53,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
 pub use follow::Follower;
+pub use follow_all::{AllFollower, Chosen};
 pub use health::Look;
 pub use inspect::InspectQuery;
 #[cfg(feature = "testing")]

@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) boot_id: String,
     /// Turns true when the daemon ends: actors return, waits end.
     pub(super) ending: watch::Sender<bool>,
+    /// The newest event of all workers that may be read.
+    pub(super) news: watch::Sender<i64>,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
@@ -55,6 +57,7 @@ impl Shared {
             generation: AtomicU64::new(generation),
             boot_id,
             ending: watch::Sender::new(false),
+            news: watch::Sender::new(0),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),

@@ -8,6 +8,7 @@ use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
 use subagent_protocol::start::Timeouts;
+use subagent_protocol::tags::Tags;
 
 use super::environment::Variables;
 use crate::store::WorkerRow;
@@ -32,6 +33,8 @@ pub(super) struct Spec {
     /// After so long without an open turn its agent is ended, until it is needed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) idle_timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub(super) tags: Tags,
 }
 
 /// The times that the launcher of a worker sets.
@@ -39,6 +42,11 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
     // A worker whose spec cannot be read has no actor, and so nothing that could take time.
     serde_json::from_str::<Spec>(&row.spec)
         .map_or_else(|_| Timeouts::default(), |spec| spec.launcher.timeouts)
+}
+
+/// The tags of a worker.
+pub(super) fn tags(row: &WorkerRow) -> Tags {
+    serde_json::from_str::<Spec>(&row.spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
 }
 
 /// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
@@ -60,6 +68,7 @@ impl Spec {
             options: request.options.clone(),
             resume: request.resume.clone(),
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
+            tags: request.tags.clone(),
         }
     }
 

@@ -221,6 +221,7 @@ impl Supervisor {
 
 fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
+    request.tags.check()?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     if !request.debug_mode {
@@ -296,6 +297,7 @@ mod tests {
             additional_directories: vec![],
             resume: None,
             idle_timeout_ms: None,
+            tags: subagent_protocol::tags::Tags::default(),
         }
     }
 

@@ -7,11 +7,12 @@ use subagent_protocol::api::{AgentView, PendingApproval, WorkerList, WorkerLogs,
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::{ApprovalRequested, Child};
 use subagent_protocol::state::{Carrier, QuestionKind, WorkerState};
+use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 
 use super::questions::elicitation_view;
 use super::worker::{Handle, Snapshot};
-use super::{Supervisor, memory};
+use super::{Supervisor, memory, spec};
 use crate::core::worker::{Hibernation, Link};
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, workers};
@@ -22,17 +23,25 @@ const SETTLE: Duration = Duration::from_secs(6);
 const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
-    /// All workers, or those of one controller (an unknown one has none), newest first.
+    /// All workers, or those of one controller (an unknown one has none) or with some tags, newest first.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`.
-    pub async fn list_workers(&self, controller: Option<String>) -> Result<WorkerList> {
+    /// `INVALID_ARGUMENT{selector,position}`, `STORAGE_ERROR`.
+    pub async fn list_workers(
+        &self,
+        controller: Option<String>,
+        selector: Option<String>,
+    ) -> Result<WorkerList> {
+        let chosen = selector.as_deref().map(Selector::parse).transpose()?;
         let filter = controller.clone();
-        let rows =
+        let mut rows =
             self.shared.store.read(move |connection| workers::list(connection, filter.as_deref())).await?;
+        if let Some(chosen) = chosen {
+            rows.retain(|row| chosen.matches(&spec::tags(row)));
+        }
         // All at the same time: one whose runtime hangs does not delay the rest.
         let items = futures_util::future::join_all(rows.iter().map(|row| self.view(row))).await;
-        Ok(WorkerList { count: items.len(), items, controller_id: controller })
+        Ok(WorkerList { count: items.len(), items, controller_id: controller, selector })
     }
 
     /// One worker.
@@ -181,6 +190,7 @@ impl Supervisor {
             hibernated_at,
             questions: Vec::new(),
             child_sessions: Vec::new(),
+            tags: spec::tags(row),
         }
     }
 }

@@ -241,12 +241,20 @@ impl Patience {
 /// Longer ones are as good as for ever, and would overflow the clock.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
-fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
+pub(super) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
     if !value.is_finite() || value < 0.0 {
         return Err(Error::new(Code::InvalidInput, format!("{name} must be a number of seconds, 0 or more"))
             .with("field", name));
     }
     Ok((value > 0.0).then(|| Duration::from_secs_f64(value.min(LONGEST))))
+}
+
+/// Ends when the time is over; without a limit never.
+pub(super) async fn sleep_for(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Collected {

@@ -7,6 +7,9 @@ use subagent_protocol::ids::EventId;
 
 use super::acknowledged::{Acknowledged, Decision, Granted, Seen, Watched};
 
+/// Whom a `watch --all` watches.
+pub(super) const ALL: &str = "*";
+
 /// Collects; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Mutex<Acknowledged>>);
@@ -94,7 +97,10 @@ impl Acknowledged {
     fn learn_watch(&mut self, args: &[String], stdout: &str) {
         let flag = |name: &str| args.iter().skip_while(|arg| *arg != name).nth(1);
         let mut watched = Watched {
-            worker: flag("--worker-id").cloned().unwrap_or_default(),
+            worker: match args.iter().any(|arg| arg == "--all") {
+                true => ALL.to_owned(),
+                false => flag("--worker-id").cloned().unwrap_or_default(),
+            },
             from: flag("--from-event-id").and_then(|id| id.parse().ok()),
             events: Vec::new(),
         };
@@ -105,7 +111,10 @@ impl Acknowledged {
                 watched.events.extend(self.learn_event(event));
             }
         }
-        self.watched.push(watched);
+        // Of workers that were chosen by something else nobody here knows which they are.
+        if !watched.worker.is_empty() {
+            self.watched.push(watched);
+        }
     }
 
     fn learn_event(&mut self, event: &Value) -> Option<EventId> {
@@ -172,7 +181,12 @@ impl Acknowledged {
                 self.removed
                     .extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
             }
-            "worker.stopped" => drop(self.stopped.insert(text("workerId")?)),
+            "worker.stopped" | "run.finished" => drop(self.stopped.insert(text("workerId")?)),
+            "workers.stopped" => {
+                let items = data["items"].as_array()?;
+                self.stopped
+                    .extend(items.iter().filter_map(|item| Some(item["workerId"].as_str()?.to_owned())));
+            }
             _ => {}
         }
         Some(())

@@ -85,6 +85,7 @@ impl Scene<'_> {
             "subagent wait" => {
                 (words(&["--worker-id", &self.worker(), "--include-history", "--until", "any"]), &[])
             }
+            "subagent run" => (words(&["--launcher", "demo", "--text", "!stream 50"]), &[]),
             "subagent worker start" => (words(&["--launcher", "demo"]), &[]),
             "subagent worker show" | "subagent worker logs" | "subagent worker inspect" => {
                 (vec![self.worker()], &[])
@@ -123,6 +124,7 @@ impl Scene<'_> {
             | "subagent daemon restart"
             | "subagent daemon status"
             | "subagent daemon logs"
+            | "subagent daemon list"
             | "subagent launcher list"
             | "subagent role list"
             | "subagent prompt render"

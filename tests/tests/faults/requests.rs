@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request};
 
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
-const EXEMPT: [(&str, &str); 3] = [
+const EXEMPT: [(&str, &str); 4] = [
     ("/v1/daemon/health", "looks, and starts again what an order has started"),
     ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
     ("/v1/workers/{worker}/wait", "only waits"),
+    ("/v1/wait", "only waits"),
 ];
 
 /// Removes whatever is old enough.

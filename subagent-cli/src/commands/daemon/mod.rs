@@ -1,6 +1,7 @@
 //! `daemon ...`: the daemon of a workspace, as a person looks after it.
 
 mod install;
+mod list;
 mod logs;
 mod restart;
 mod start;
@@ -29,6 +30,7 @@ pub(super) fn run(command: &DaemonCommand, context: &Context) -> Result<Outcome>
         DaemonCommand::Stop(stop) => stop::run(stop, context),
         DaemonCommand::Restart(flags) => restart::run(flags, context),
         DaemonCommand::Status(flags) => status::run(flags, context),
+        DaemonCommand::List(_) => list::run(context),
         DaemonCommand::Logs(logs) => logs::run(logs, context),
         DaemonCommand::Install(install) => install::run(install, context),
         DaemonCommand::Uninstall(flags) => uninstall::run(flags, context),

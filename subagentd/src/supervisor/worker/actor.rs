@@ -286,6 +286,12 @@ impl Actor {
             hibernation_obstacle: self.hibernation_obstacle(),
         };
         self.snapshots.send_replace(Arc::new(snapshot));
+        let last = self.last_seq;
+        self.shared.news.send_if_modified(|newest| {
+            let is_news = last > *newest;
+            *newest = last.max(*newest);
+            is_news
+        });
     }
 
     /// Lets the rules decide about something that nobody asked for, and stores it.

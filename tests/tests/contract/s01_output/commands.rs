@@ -4,6 +4,7 @@ use subagent_tests::harness::Sandbox;
 
 /// Commands that are beyond the contract and have no flags to compare.
 const NOT_IN_THE_CONTRACT: &[&str] = &[
+    "run",
     "worker logs",
     "worker restart",
     "worker rm",

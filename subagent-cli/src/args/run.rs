@@ -1,0 +1,97 @@
+//! Flags of `run`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::numbers::age;
+use super::workers::StartFlags;
+use super::{JsonFlag, path};
+
+/// What `run` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// The agent's final message on stdout, and what it does meanwhile on stderr
+    Text,
+    /// One JSON document with the result
+    Json,
+    /// The events, one line each, then the result as the last line
+    Ndjson,
+}
+
+/// Have an agent do one thing: start a worker, send, wait, stop it
+///
+/// For scripts and CI. It needs no `controller init`. The worker is tagged and stopped in the end, whatever ends the
+/// run; Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first, a second one does not wait for that. If this command is
+/// killed by SIGKILL the worker goes on: `worker list -l subagent/run` shows it, `worker stop -l subagent/run` ends it.
+///
+/// There is nobody to ask: a permission request is rejected, a form or a link is turned away, and the turn goes on. The
+/// exit code tells that something was denied, also if the agent found another way.
+///
+/// The final message is what the agent says after its last tool call. With --result-schema it has to hold JSON: as a
+/// whole, or in its only fenced code block, or in the only one that is marked `json`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes:
+  0    the turn was completed, and the schema was met
+  1    an error: nothing was run, or the worker could not be stopped
+  2    wrong usage
+  10   the turn failed
+  11   the turn was canceled by somebody else
+  12   a permission was denied
+  13   the time of --timeout is over
+  14   the final message does not meet --result-schema
+  A run that is interrupted ends by the signal (130 or 143 in a shell).
+
+Examples:
+  subagent run --launcher codex --text-file task.md --timeout 10m
+  subagent run --text 'List the open questions.' --output json
+  git diff | subagent run --text-stdin --result-schema review.schema.json")]
+pub struct Run {
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub text_stdin: bool,
+    /// Send this file along: text, a picture or sound as its content, anything else as a link; can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
+    /// How long the run may take, as 90s, 10m, 2h [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = limit)]
+    pub timeout: Option<u64>,
+    /// What to print
+    #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
+    pub output: Form,
+    /// A file with a JSON Schema that the final message has to meet
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub result_schema: Option<PathBuf>,
+    /// What the worker is started with.
+    #[command(flatten)]
+    pub start: StartFlags,
+    /// Which form of output: the same as --output json.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+impl Run {
+    /// What is to be printed.
+    #[must_use]
+    pub fn format(&self) -> Form {
+        match (self.json.json, self.output) {
+            (true, Form::Text) => Form::Json,
+            (_, form) => form,
+        }
+    }
+}
+
+/// A time in seconds, at least one.
+fn limit(text: &str) -> Result<u64, String> {
+    match age(text)? {
+        0 => Err("must be 1s or more".to_owned()),
+        seconds => Ok(seconds),
+    }
+}

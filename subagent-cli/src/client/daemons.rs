@@ -1,0 +1,94 @@
+//! The daemons of this user that run, of whatever workspace: found by their sockets, and asked what they are.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_config::{Environment, RuntimeDir};
+use subagent_protocol::api::{DaemonInfo, DaemonShown};
+use subagent_protocol::process::ProcessId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
+use tokio::time::{Instant, timeout_at};
+
+use super::Ask;
+use super::connect::link;
+use super::exchange::exchange;
+use crate::context::{Context, path_value};
+use crate::failure::{Failure, Result};
+use crate::output::{Format, complain};
+
+/// How long one may take to say what it is.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A daemon that listens and does not say what it is.
+#[derive(Debug)]
+pub struct Unreachable {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Why it was of no use.
+    pub failure: Failure,
+}
+
+impl Unreachable {
+    /// For programs.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let Failure { code, message, .. } = &self.failure;
+        json!({"socket": path_value(&self.socket), "error": {"code": code, "message": message}})
+    }
+
+    /// For people: besides what is printed.
+    pub fn tell(&self, context: &Context) {
+        if context.format == Format::Text {
+            complain(&format!("Warning: {} is left out: {}", self.socket.display(), self.failure));
+        }
+    }
+}
+
+/// The daemons that run, by their state dirs, and those that do not say what they are.
+pub async fn daemons(env: &Environment) -> (Vec<DaemonShown>, Vec<Unreachable>) {
+    let (mut found, mut unreachable) = (Vec::new(), Vec::new());
+    for socket in RuntimeDir::daemon_sockets(env) {
+        match ask(socket.clone()).await {
+            Ok(Some(shown)) => found.push(shown),
+            // A daemon that was killed leaves its socket.
+            Ok(None) => {}
+            Err(failure) => unreachable.push(Unreachable { socket, failure }),
+        }
+    }
+    found.sort_by(|one: &DaemonShown, other| one.info.state_dir.cmp(&other.info.state_dir));
+    found.dedup_by(|one, other| one.info.state_dir == other.info.state_dir);
+    (found, unreachable)
+}
+
+async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
+    let deadline = Instant::now() + LIMIT;
+    let silent =
+        || Failure::new(Code::DaemonUnresponsive, "it takes connections and does not answer").retryable();
+    // All that is known of it is where it listens.
+    let unknown = DaemonInfo {
+        protocol: PROTOCOL,
+        oldest_protocol: OLDEST_PROTOCOL,
+        version: String::new(),
+        process: ProcessId { pid: 0, start_time: 0 },
+        generation: 0,
+        socket,
+        state_dir: PathBuf::new(),
+        mode: String::new(),
+        started_at: Timestamp(0),
+    };
+    let linked = match link(unknown, deadline).await {
+        Err(failure) if failure.is(Code::DaemonUnresponsive) => return Err(silent()),
+        linked => linked?,
+    };
+    let Some(mut link) = linked else { return Ok(None) };
+    match timeout_at(deadline, exchange(&mut link, &Ask::get("/v1/daemon"), None)).await {
+        Err(_) => Err(silent()),
+        // It is ending.
+        Ok(Err(_)) => Ok(None),
+        Ok(Ok(answer)) => serde_json::from_value(answer?)
+            .map(Some)
+            .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}"))),
+    }
+}

@@ -1,0 +1,47 @@
+//! Waiting for several workers over any number of lost connections.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::api::WaitMany;
+use tokio::time::Instant;
+
+use super::wait::{GRACE, SHORTEST, duration};
+use super::{Ask, Client, Query, segment};
+use crate::failure::Result;
+
+impl Client {
+    /// Waits. The time runs from the first request, also over lost connections. With event types "from now on" is a
+    /// cursor for each worker, so that a repetition begins at the same places.
+    ///
+    /// # Errors
+    /// `WAIT_TIMEOUT`, and those of [`Client::ask`].
+    pub async fn wait_many(&mut self, mut request: WaitMany) -> Result<Value> {
+        if request.until.is_some() && !request.include_history {
+            for worker in &mut request.workers {
+                let path = Query::new(format!("/v1/workers/{}/events/latest", segment(&worker.worker_id)));
+                let latest = self.ask(&Ask::get(path)).await?;
+                worker.from_event_id = latest["event"]["eventId"].as_str().map(str::to_owned);
+            }
+            // Of one without any event all that come are later.
+            request.include_history = true;
+        }
+        let begun = OnceCell::new();
+        let timeout = request.timeout_seconds;
+        let limit = (timeout > 0.0).then(|| duration(timeout) + GRACE);
+        let waited = self
+            .ask_made(|| {
+                let now = Instant::now();
+                let elapsed = now.duration_since(*begun.get_or_init(|| now)).as_secs_f64();
+                let left = if timeout > 0.0 { (timeout - elapsed).max(SHORTEST) } else { 0.0 };
+                let request = WaitMany { timeout_seconds: left, ..request.clone() };
+                Ok(Ask::post("/v1/wait", &request)?.within(limit))
+            })
+            .await;
+        waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
+            true => failure.with("timeoutSeconds", timeout),
+            false => failure,
+        })
+    }
+}

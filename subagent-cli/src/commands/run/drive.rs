@@ -1,0 +1,264 @@
+//! A run from the start of its worker to the proof that nothing of it is left.
+//!
+//! While the start is on its way nobody knows the worker's id; whoever has to end the run then finds it by its tag. The
+//! start itself is never given up: what was asked for may come to be at any time.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::api::{CancelTurn, SendTurn};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::questions;
+use super::signals::{Interruptions, end_by};
+use super::sink::Sink;
+use super::transcript::Transcript;
+use crate::client::{Ask, Batch, Client, Events, segment};
+use crate::commands::selected::Choice;
+use crate::commands::worker_start::Prepared;
+use crate::commands::worker_stop;
+use crate::failure::{Failure, Result};
+use crate::output::tell;
+
+/// How often it is looked for a worker whose start is on its way.
+const LOOK: Duration = Duration::from_millis(50);
+/// An agent has its own time to end a turn before it is ended itself.
+const CANCEL_LIMIT: Duration = Duration::from_secs(120);
+/// For the last events of a worker that is stopped.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
+/// For the order to stop the worker, when somebody does not want to wait for its end.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// What ended a run.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// The turn has ended; how is in the transcript.
+    Turn,
+    /// The time is over.
+    Timeout,
+    /// Somebody interrupted it.
+    Signal(Signal),
+    /// Nobody reads what it prints any more.
+    Unread,
+}
+
+/// The clients of a run: events come on a connection of their own.
+pub(super) struct Clients {
+    pub(super) work: Client,
+    pub(super) follow: Client,
+    pub(super) control: Client,
+    /// For whoever does not wait for the others.
+    pub(super) last: Client,
+}
+
+/// What a run is about.
+pub(super) struct Order {
+    pub(super) prepared: Prepared,
+    pub(super) turn: SendTurn,
+    pub(super) deadline: Option<Instant>,
+    /// By which the worker is found.
+    pub(super) choice: Choice,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Driven {
+    pub(super) ending: Ending,
+    /// The worker, and the turn if it was accepted; none if the run ended before.
+    pub(super) worker: Option<Value>,
+    pub(super) turn_id: Option<String>,
+    pub(super) transcript: Transcript,
+}
+
+/// Does everything. The worker is stopped also if this gives an error.
+pub(super) async fn drive(
+    order: Order,
+    clients: Clients,
+    sink: &mut Sink,
+    signals: &mut Interruptions,
+) -> Result<Driven> {
+    let Clients { mut work, mut follow, mut control, mut last } = clients;
+    let Order { prepared, turn, deadline, choice } = order;
+    let mut driven =
+        Driven { ending: Ending::Turn, worker: None, turn_id: None, transcript: Transcript::default() };
+    let worker = {
+        let mut start = pin!(prepared.start(&mut work));
+        let ending = tokio::select! {
+            biased;
+            started = &mut start => Err(started),
+            signal = signals.next() => Ok(Ending::Signal(signal)),
+            () = until(deadline) => Ok(Ending::Timeout),
+        };
+        match ending {
+            Err(Ok(worker)) => worker,
+            Err(Err(failure)) => {
+                // Its worker is there all the same, in state `error`.
+                let gone = guarded(signals, &mut last, &choice, stop_all(&mut control, &choice)).await;
+                return Err(gone.err().unwrap_or(failure));
+            }
+            Ok(ending) => {
+                guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice))
+                    .await?;
+                return Ok(Driven { ending, ..driven });
+            }
+        }
+    };
+    let worker_id = worker["workerId"].as_str().unwrap_or_default().to_owned();
+    let mut events = follow.events(&worker_id, None, true, false);
+    let worked = {
+        let mut working = pin!(work_on(
+            &mut work,
+            &worker_id,
+            &turn,
+            &mut events,
+            &mut driven.transcript,
+            sink,
+            &mut driven.turn_id
+        ));
+        tokio::select! {
+            biased;
+            worked = &mut working => worked,
+            signal = signals.next() => Ok(Ending::Signal(signal)),
+            () = until(deadline) => Ok(Ending::Timeout),
+        }
+    };
+    let reason = match &worked {
+        Ok(Ending::Turn) => None,
+        Ok(Ending::Timeout) => Some("the time of the run is over"),
+        Ok(Ending::Signal(_)) => Some("the run was interrupted"),
+        Ok(Ending::Unread) => Some("nobody reads the output of the run any more"),
+        Err(_) => Some("the run has failed"),
+    };
+    let ended = async {
+        if let Some(reason) = reason {
+            cancel(&mut control, &worker_id, reason).await;
+        }
+        worker_stop::stop(&mut control, &worker_id).await
+    };
+    let stopped = guarded(signals, &mut last, &choice, ended).await;
+    // How the turn has ended after all, and that the worker is stopped.
+    let rest = drain(&mut events, &mut driven.transcript, sink);
+    let _ = timeout(LAST_EVENTS, rest).await;
+    let ending = match (worked, stopped) {
+        (Err(failure), Ok(_)) => return Err(failure.with("workerId", worker_id)),
+        (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
+        (Ok(ending), Ok(_)) => ending,
+    };
+    Ok(Driven { ending, worker: Some(worker), ..driven })
+}
+
+/// Sends and follows the turn to its end.
+async fn work_on(
+    client: &mut Client,
+    worker_id: &str,
+    turn: &SendTurn,
+    events: &mut Events<'_>,
+    transcript: &mut Transcript,
+    sink: &mut Sink,
+    turn_id: &mut Option<String>,
+) -> Result<Ending> {
+    let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), turn)?;
+    let accepted = client.ask(&ask).await?;
+    *turn_id = accepted["turnId"].as_str().map(str::to_owned);
+    loop {
+        let Batch::Events(found) = events.next().await? else {
+            return Err(Failure::new(Code::WorkerStopped, "somebody stopped the worker of the run"));
+        };
+        let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
+        if !sink.write(found)? {
+            return Ok(Ending::Unread);
+        }
+        if transcript.end().is_some() {
+            return Ok(Ending::Turn);
+        }
+        for question in &asked {
+            questions::answer(client, worker_id, question).await?;
+        }
+    }
+}
+
+/// The events until there are no more.
+async fn drain(events: &mut Events<'_>, transcript: &mut Transcript, sink: &mut Sink) {
+    while let Ok(Batch::Events(found)) = events.next().await {
+        found.iter().for_each(|event| drop(transcript.see(event)));
+        if !sink.write(found).unwrap_or(false) {
+            return;
+        }
+    }
+}
+
+/// Cancels the turn, if one is open. The stop that follows does it too, but gives no reason.
+async fn cancel(client: &mut Client, worker_id: &str, reason: &str) {
+    let path = format!("/v1/workers/{}/cancel", segment(worker_id));
+    if let Ok(ask) = Ask::change(path, &CancelTurn { reason: Some(reason.to_owned()) }) {
+        // There may be none.
+        let _ = client.ask(&ask.within(Some(CANCEL_LIMIT))).await;
+    }
+}
+
+/// Ends a start that is on its way: its worker is stopped as soon as there is one.
+async fn end_start(
+    mut start: Pin<&mut impl Future<Output = Result<Value>>>,
+    client: &mut Client,
+    choice: &Choice,
+) -> Result<()> {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // Whatever came of it, all that there is can be found now.
+            _ = &mut start => return stop_all(client, choice).await,
+            _ = looks.tick() => {
+                for worker_id in choice.live(client).await? {
+                    worker_stop::stop(client, &worker_id).await?;
+                }
+            }
+        }
+    }
+}
+
+async fn stop_all(client: &mut Client, choice: &Choice) -> Result<()> {
+    for worker_id in choice.live(client).await? {
+        worker_stop::stop(client, &worker_id).await?;
+    }
+    Ok(())
+}
+
+/// Cleans up, unless somebody interrupts that too: then the worker is still ordered to stop, and nobody waits for it.
+async fn guarded<T>(
+    signals: &mut Interruptions,
+    last: &mut Client,
+    choice: &Choice,
+    cleaning: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut cleaning = pin!(cleaning);
+    let signal = tokio::select! {
+        biased;
+        cleaned = &mut cleaning => return cleaned,
+        signal = signals.next() => signal,
+    };
+    let ordered = timeout(AT_ONCE, async {
+        tokio::select! {
+            stopped = stop_all(last, choice) => stopped,
+            cleaned = &mut cleaning => cleaned.map(drop),
+        }
+    });
+    let selector = choice.selector.as_deref().unwrap_or_default();
+    match ordered.await {
+        Ok(Ok(())) => {}
+        _ => tell(&format!(
+            "\nNot waiting for the end of the worker.\nTry:  subagent worker stop -l {selector}\n"
+        )),
+    }
+    end_by(signal)
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,122 @@
+//! `run`: has an agent do one thing, and leaves nothing behind. It starts a worker, sends, follows, stops, and says in
+//! its exit code how it went.
+
+mod drive;
+mod place;
+mod questions;
+mod result;
+mod schema;
+mod signals;
+mod sink;
+mod transcript;
+
+use std::time::Duration;
+
+use subagent_config::Workspace;
+use subagent_protocol::api::SendTurn;
+use subagent_protocol::mcp::McpServers;
+use tokio::time::Instant;
+
+use self::drive::{Clients, Ending, Order};
+use self::schema::Schema;
+use self::signals::Interruptions;
+use self::sink::Sink;
+use super::selected::Choice;
+use super::text_source::{Text, TextSources};
+use super::worker_start::{self, Wanted};
+use super::{attachments, text_risk};
+use crate::args::run::{Form, Run};
+use crate::client::{Client, block_on};
+use crate::context::{Context, present_path};
+use crate::failure::{Failure, Result};
+use crate::input::Input;
+use crate::output::{Outcome, complain, finish};
+
+/// The tag by which the worker of a run is found; its value is the run's own.
+const TAG: &str = "subagent/run";
+
+pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
+    let form = args.format();
+    // All that may be wrong with the command itself is known before anything is started.
+    let schema = present_path(args.result_schema).map(|path| Schema::read(&path)).transpose()?;
+    let sources = TextSources {
+        input: None,
+        flag: args.text,
+        file: present_path(args.text_file),
+        stdin: args.text_stdin,
+    };
+    let Text { text, from_command_line } = sources.read()?;
+    let risks = if from_command_line { text_risk::codes(&text) } else { Vec::new() };
+    if !risks.is_empty() && form == Form::Text {
+        complain(&text_risk::lines(&risks));
+    }
+    let attachments = attachments::read(&args.attach, &context.env.cwd)?;
+    let config = args.start.config.config.clone();
+    let named = args.start.label.is_some();
+    let mut wanted = Wanted::of(args.start, &Input::default())?;
+    if !named {
+        wanted.label = "run".to_owned();
+    }
+    let run_id = random()?;
+    wanted.tags.0.insert(TAG.to_owned(), run_id.clone());
+    wanted.tags.check()?;
+    let workspace = context.workspace(wanted.cwd.as_deref())?;
+    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?.config;
+    let turn = SendTurn {
+        text,
+        blocks: Vec::new(),
+        attachments,
+        simulate: None,
+        env: None,
+        mcp_servers: McpServers::default(),
+    };
+    let begun = Instant::now();
+    let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
+    let mut sink = Sink::of(form);
+    let driven = block_on(async {
+        let mut signals = Interruptions::new()?;
+        let mut clients = Clients::new(context, &workspace);
+        let prepared = async {
+            let controller = wanted.controller_id.clone();
+            place::ensure(&mut clients.work, &workspace.state_dir, controller.as_deref(), &workspace).await?;
+            worker_start::prepare(&mut clients.work, wanted, &config, &workspace, context).await
+        };
+        // Nothing was started that would have to be ended.
+        let prepared = tokio::select! {
+            prepared = prepared => prepared?,
+            signal = signals.next() => signals::end_by(signal),
+        };
+        let choice = Choice { controller_id: None, selector: Some(format!("{TAG}={run_id}")) };
+        let order = Order { prepared, turn, deadline, choice };
+        Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await
+    });
+    sink.finish();
+    let driven = driven?;
+    let signal = match driven.ending {
+        Ending::Signal(signal) => Some(signal),
+        _ => None,
+    };
+    let outcome = result::outcome(driven, schema.as_ref(), args.timeout, begun.elapsed(), form);
+    match signal {
+        Some(signal) => {
+            let _ = finish(context.format, Ok(outcome));
+            signals::end_by(signal)
+        }
+        None => Ok(outcome),
+    }
+}
+
+impl Clients {
+    fn new(context: &Context, workspace: &Workspace) -> Self {
+        let client = || Client::new(context, workspace);
+        Self { work: client(), follow: client(), control: client(), last: client() }
+    }
+}
+
+/// A name that no other run has.
+fn random() -> Result<String> {
+    let mut bytes = [0; 6];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::internal(format!("the system gives no random bytes: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

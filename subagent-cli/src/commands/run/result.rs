@@ -1,0 +1,189 @@
+//! What a run says in the end: its outcome, its exit code, and the facts. The one place that knows the exit codes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::drive::{Driven, Ending};
+use super::schema::Schema;
+use super::transcript::End;
+use crate::args::run::Form;
+use crate::output::{Outcome, complain};
+
+/// How a run went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Went {
+    Completed,
+    Failed,
+    Canceled,
+    PermissionDenied,
+    Timeout,
+    SchemaNotMet,
+    Interrupted,
+}
+
+impl Went {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::PermissionDenied => "permission_denied",
+            Self::Timeout => "timeout",
+            Self::SchemaNotMet => "schema_not_met",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// As `run --help` and docs/ci.md have it; of a run that is interrupted, what a shell makes of the signal.
+    fn exit_code(self, ending: &Ending) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Failed => 10,
+            Self::Canceled => 11,
+            Self::PermissionDenied => 12,
+            Self::Timeout => 13,
+            Self::SchemaNotMet => 14,
+            Self::Interrupted => match ending {
+                Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
+                _ => 1,
+            },
+        }
+    }
+}
+
+/// The result of a run, for whoever reads it.
+pub(super) fn outcome(
+    driven: Driven,
+    schema: Option<&Schema>,
+    timeout: Option<u64>,
+    took: Duration,
+    form: Form,
+) -> Outcome {
+    let Driven { ending, worker, turn_id, transcript } = driven;
+    let end = transcript.end();
+    // A turn that did not come to its end has no final message that a schema could be about.
+    let checked = match (&ending, end, schema) {
+        (Ending::Turn, Some((End::Completed, _)), Some(schema)) => {
+            Some(schema.check(transcript.message().unwrap_or_default()))
+        }
+        _ => None,
+    };
+    let denied = transcript.denied_count > 0;
+    let went = match (&ending, end.map(|(end, _)| end)) {
+        (Ending::Signal(_), _) => Went::Interrupted,
+        (Ending::Timeout, _) => Went::Timeout,
+        (Ending::Unread, _) | (Ending::Turn, None) => Went::Canceled,
+        (Ending::Turn, Some(End::Failed)) => Went::Failed,
+        (Ending::Turn, Some(_)) if denied => Went::PermissionDenied,
+        (Ending::Turn, Some(End::Canceled)) => Went::Canceled,
+        (Ending::Turn, Some(End::Completed)) => match &checked {
+            Some(checked) if !checked.errors.is_empty() => Went::SchemaNotMet,
+            _ => Went::Completed,
+        },
+    };
+    let code = went.exit_code(&ending);
+    let of_end = |key: &str| end.map_or(Value::Null, |(_, data)| data[key].clone());
+    let field = |key: &str| worker.as_ref().map_or(Value::Null, |worker| worker[key].clone());
+    let mut data = json!({
+        "outcome": went.word(),
+        "exitCode": code,
+        "workerId": field("workerId"),
+        "controllerId": field("controllerId"),
+        "launcher": field("launcher"),
+        "sessionId": field("sessionId"),
+        "turnId": turn_id,
+        "message": transcript.message(),
+        "stopReason": of_end("stopReason"),
+        "usage": of_end("usage"),
+        "error": of_end("error"),
+        "denied": transcript.denied,
+        "deniedCount": transcript.denied_count,
+        "turnedAway": transcript.turned_away,
+        "durationSeconds": (took.as_secs_f64() * 1000.0).round() / 1000.0,
+    });
+    if transcript.is_truncated() {
+        data["messageTruncated"] = true.into();
+    }
+    if schema.is_some() {
+        data["result"] = checked.as_ref().map_or(Value::Null, |checked| checked.result.clone());
+        data["schemaErrors"] =
+            checked.as_ref().map_or_else(|| json!([]), |checked| Value::from(checked.errors.clone()));
+    }
+    if form == Form::Text {
+        told(&data, went, timeout);
+    }
+    let message = data["message"].as_str().unwrap_or_default().to_owned();
+    Outcome::Judged { kind: "run.finished", data, text: message, code }
+}
+
+/// Says on stderr why a run is not what it was to be.
+fn told(data: &Value, went: Went, timeout: Option<u64>) {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let lines = match went {
+        Went::Completed => return,
+        Went::Failed => {
+            let error = &data["error"];
+            vec![format!("run: the turn failed: {}: {}", word(&error["code"]), word(&error["message"]))]
+        }
+        Went::Canceled => vec!["run: the turn was canceled by somebody else".to_owned()],
+        Went::PermissionDenied => {
+            let asked = data["denied"].as_array().into_iter().flatten();
+            let asked = asked.map(|denied| format!("run: permission denied: {}", word(&denied["message"])));
+            asked.collect()
+        }
+        Went::Timeout => vec![format!("run: not done within {} s", timeout.unwrap_or_default())],
+        Went::SchemaNotMet => {
+            let errors = data["schemaErrors"].as_array().into_iter().flatten();
+            let line = |error: &Value| match word(&error["path"]) {
+                at if at.is_empty() => format!("run: schema not met: {}", word(&error["message"])),
+                at => format!("run: schema not met at {at}: {}", word(&error["message"])),
+            };
+            errors.map(line).collect()
+        }
+        Went::Interrupted => vec!["run: interrupted; the worker is stopped".to_owned()],
+    };
+    complain(&lines.join("\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transcript::Transcript;
+    use super::*;
+
+    fn of(ending: Ending, events: &[Value], schema: Option<&Schema>) -> (Value, u8) {
+        let mut transcript = Transcript::default();
+        events.iter().for_each(|event| drop(transcript.see(event)));
+        let driven = Driven { ending, worker: None, turn_id: None, transcript };
+        match outcome(driven, schema, Some(1), Duration::from_millis(1500), Form::Json) {
+            Outcome::Judged { data, code, .. } => (data, code),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_way_to_end_has_a_code_of_its_own() {
+        let completed = json!({"type": "turn.completed", "data": {"stopReason": "end_turn"}});
+        let failed = json!({"type": "turn.failed", "data": {"error": {"code": "X"}}});
+        let canceled = json!({"type": "turn.canceled", "data": {}});
+        let denied = json!({"type": "approval.decided", "data": {"requestId": "a", "optionId": "reject"}});
+        let signal = nix::sys::signal::Signal::SIGINT;
+        let table = [
+            (Ending::Turn, vec![completed.clone()], "completed", 0),
+            (Ending::Turn, vec![failed.clone()], "failed", 10),
+            (Ending::Turn, vec![denied.clone(), failed], "failed", 10),
+            (Ending::Turn, vec![canceled.clone()], "canceled", 11),
+            (Ending::Unread, vec![canceled.clone()], "canceled", 11),
+            (Ending::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
+            (Ending::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
+            (Ending::Timeout, vec![canceled.clone()], "timeout", 13),
+            (Ending::Timeout, vec![completed.clone()], "timeout", 13),
+            (Ending::Signal(signal), vec![canceled], "interrupted", 130),
+        ];
+        for (ending, events, word, code) in table {
+            let (data, found) = of(ending, &events, None);
+            assert_eq!((&data["outcome"], &data["exitCode"], found), (&json!(word), &json!(code), code));
+            assert!(data.get("result").is_none());
+        }
+    }
+}

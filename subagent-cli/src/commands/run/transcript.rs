@@ -1,0 +1,202 @@
+//! What a run learns from the events of its turn. Pure.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+/// More bytes of the final message are not kept.
+const MOST_MESSAGE: usize = 16 * 1024 * 1024;
+/// More denied requests are counted, but not listed.
+const MOST_DENIED: usize = 100;
+/// More open requests are not remembered.
+const MOST_REQUESTS: usize = 1000;
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Completed,
+    Failed,
+    Canceled,
+}
+
+/// A question of the agent, which waits for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Question {
+    /// A permission request.
+    Permission(String),
+    /// A form or a link.
+    Elicitation(String),
+}
+
+/// The turn so far.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    /// What the agent has said since its last tool call.
+    message: String,
+    truncated: bool,
+    /// A tool call came: what is said next is another message.
+    interrupted: bool,
+    requests: HashMap<String, Value>,
+    pub(super) denied: Vec<Value>,
+    pub(super) denied_count: usize,
+    pub(super) turned_away: usize,
+    end: Option<(End, Value)>,
+}
+
+impl Transcript {
+    /// Takes an event in; gives the question that it asks.
+    pub(super) fn see(&mut self, event: &Value) -> Option<Question> {
+        let data = &event["data"];
+        let request = || data["requestId"].as_str().unwrap_or_default().to_owned();
+        match event["type"].as_str().unwrap_or_default() {
+            "progress.message" => self.say(data["text"].as_str().unwrap_or_default()),
+            "progress.update" if data["kind"] == "tool_call" && data.get("sessionId").is_none() => {
+                self.interrupted = true;
+            }
+            "approval.requested" => {
+                if self.requests.len() < MOST_REQUESTS {
+                    self.requests.insert(request(), data.clone());
+                }
+                return Some(Question::Permission(request()));
+            }
+            "elicitation.requested" => return Some(Question::Elicitation(request())),
+            "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
+            "approval.decided" => self.decided(&request(), data),
+            "turn.completed" => self.end = Some((End::Completed, data.clone())),
+            "turn.failed" => self.end = Some((End::Failed, data.clone())),
+            "turn.canceled" => self.end = Some((End::Canceled, data.clone())),
+            _ => {}
+        }
+        None
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.interrupted && !text.trim().is_empty() {
+            (self.interrupted, self.truncated) = (false, false);
+            self.message.clear();
+        }
+        // Nothing after a gap.
+        if self.truncated {
+            return;
+        }
+        let kept = text.floor_char_boundary(MOST_MESSAGE - self.message.len());
+        self.message.push_str(&text[..kept]);
+        self.truncated = kept < text.len();
+    }
+
+    /// Whoever decided: what was not allowed is denied.
+    fn decided(&mut self, request_id: &str, data: &Value) {
+        let asked = self.requests.remove(request_id).unwrap_or_default();
+        let chosen = data["optionId"].as_str().unwrap_or_default();
+        let option = asked["options"].as_array().into_iter().flatten().find(|option| option["id"] == chosen);
+        let allowed = match option.and_then(|option| option["kind"].as_str()) {
+            Some(kind) => kind.starts_with("allow"),
+            // Some agents do not say which of their options allow something.
+            None => {
+                let word = chosen.to_lowercase();
+                option.is_some() && !["reject", "deny", "cancel", "no"].iter().any(|no| word.contains(no))
+            }
+        };
+        if allowed {
+            return;
+        }
+        self.denied_count += 1;
+        if self.denied.len() < MOST_DENIED {
+            let mut denied = json!({
+                "requestId": request_id, "message": asked["message"], "optionId": data["optionId"], "note": data["note"],
+            });
+            for key in ["toolKind", "title", "command"] {
+                if let Some(found) = asked.get(key) {
+                    denied[key] = found.clone();
+                }
+            }
+            self.denied.push(denied);
+        }
+    }
+
+    /// How the turn ended, with the data of that event.
+    pub(super) fn end(&self) -> Option<(End, &Value)> {
+        self.end.as_ref().map(|(end, data)| (*end, data))
+    }
+
+    /// The final message; `None` if the agent has said nothing.
+    pub(super) fn message(&self) -> Option<&str> {
+        (!self.message.is_empty()).then_some(self.message.as_str())
+    }
+
+    /// Whether the final message was too long and its rest is left out.
+    pub(super) const fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Value {
+        json!({"type": "progress.message", "data": {"role": "assistant", "text": text}})
+    }
+
+    fn tool() -> Value {
+        json!({"type": "progress.update", "data": {"kind": "tool_call", "toolCallId": "t"}})
+    }
+
+    fn of(events: &[Value]) -> Transcript {
+        let mut transcript = Transcript::default();
+        events.iter().for_each(|event| drop(transcript.see(event)));
+        transcript
+    }
+
+    #[test]
+    fn the_final_message_is_what_is_said_after_the_last_tool_call() {
+        assert_eq!(of(&[said("a"), said("b")]).message(), Some("ab"));
+        assert_eq!(of(&[said("a"), tool(), said("b"), said("c")]).message(), Some("bc"));
+        assert_eq!(of(&[said("a"), tool()]).message(), Some("a"), "nothing is said after it");
+        assert_eq!(of(&[said("a"), tool(), said("\n")]).message(), Some("a\n"), "blanks are no message");
+        assert_eq!(of(&[tool()]).message(), None);
+        let mut below = tool();
+        below["data"]["sessionId"] = json!("another");
+        assert_eq!(of(&[said("a"), below, said("b")]).message(), Some("ab"), "of another session");
+    }
+
+    #[test]
+    fn a_message_is_bounded() {
+        let half = "ä".repeat(MOST_MESSAGE / 4 + 1);
+        let long = of(&[said(&half), said(&half), said("x")]);
+        assert!(long.is_truncated() && long.message().unwrap().len() <= MOST_MESSAGE);
+        assert!(!of(&[said(&half), said(&half), tool(), said("x")]).is_truncated());
+    }
+
+    #[test]
+    fn whatever_does_not_allow_denies() {
+        let options = json!([
+            {"id": "a", "kind": "allow_once"}, {"id": "r", "kind": "reject_once"}, {"id": "deny-it"}, {"id": "yes"},
+        ]);
+        for (chosen, denied) in
+            [("a", false), ("r", true), ("deny-it", true), ("yes", false), ("cancelled", true)]
+        {
+            let data =
+                json!({"requestId": "ap_1", "message": "rm", "options": options, "toolKind": "execute"});
+            let asked = json!({"type": "approval.requested", "data": data});
+            let decided =
+                json!({"type": "approval.decided", "data": {"requestId": "ap_1", "optionId": chosen}});
+            let transcript = of(&[asked, decided]);
+            assert_eq!(transcript.denied_count, usize::from(denied), "{chosen}");
+            assert_eq!(transcript.denied.len(), usize::from(denied));
+            if denied {
+                assert_eq!(transcript.denied[0]["toolKind"], "execute");
+            }
+        }
+    }
+
+    #[test]
+    fn questions_are_named() {
+        let mut transcript = Transcript::default();
+        let asks = |kind: &str| json!({"type": kind, "data": {"requestId": "ap_1"}});
+        let permission = transcript.see(&asks("approval.requested"));
+        assert_eq!(permission, Some(Question::Permission("ap_1".to_owned())));
+        let elicitation = transcript.see(&asks("elicitation.requested"));
+        assert_eq!(elicitation, Some(Question::Elicitation("ap_1".to_owned())));
+    }
+}

@@ -1,0 +1,94 @@
+//! The workers that `-l` and `--controller` choose: those that are not stopped.
+
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::tags::Selector;
+
+use crate::client::{Ask, Client, Query};
+use crate::failure::{Failure, Result};
+
+/// What workers are chosen by; both must fit.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Choice {
+    pub(super) controller_id: Option<String>,
+    pub(super) selector: Option<String>,
+}
+
+impl Choice {
+    /// Whether nothing was chosen by.
+    pub(super) fn is_empty(&self) -> bool {
+        self.controller_id.is_none() && self.selector.is_none()
+    }
+
+    /// The request for the list of them.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`.
+    pub(super) fn ask(&self) -> Result<Ask> {
+        if let Some(selector) = &self.selector {
+            Selector::parse(selector)?;
+        }
+        let path = Query::new("/v1/workers")
+            .with("controllerId", self.controller_id.as_deref())
+            .with("selector", self.selector.as_deref());
+        Ok(Ask::get(path))
+    }
+
+    /// The ids of those that are not stopped, newest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`, `DAEMON_TOO_OLD`, `WORKER_NOT_FOUND{selector,controllerId}` if there is none.
+    pub(super) async fn workers(&self, client: &mut Client) -> Result<Vec<String>> {
+        let found = self.live(client).await?;
+        if found.is_empty() {
+            return Err(self.none());
+        }
+        Ok(found)
+    }
+
+    /// The same, where there may be none.
+    ///
+    /// # Errors
+    /// As above, but for the last one.
+    pub(super) async fn live(&self, client: &mut Client) -> Result<Vec<String>> {
+        let list = client.ask(&self.ask()?).await?;
+        self.check(&list)?;
+        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let live = items.iter().filter(|item| item["state"] != "stopped");
+        Ok(live.filter_map(|item| item["workerId"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// A daemon that knows nothing of tags has listed all workers.
+    ///
+    /// # Errors
+    /// `DAEMON_TOO_OLD`.
+    pub(super) fn check(&self, list: &Value) -> Result<()> {
+        if self.selector.is_some() && list.get("selector").is_none() {
+            return Err(Failure::new(
+                Code::DaemonTooOld,
+                "the daemon is older than this command and knows no tags of workers",
+            )
+            .recommend("restart the daemon with `subagent daemon restart`"));
+        }
+        Ok(())
+    }
+
+    /// The error where there is no such worker.
+    pub(super) fn none(&self) -> Failure {
+        let mut failure = match (&self.selector, &self.controller_id) {
+            (Some(selector), _) => Failure::new(
+                Code::WorkerNotFound,
+                format!("no worker that is not stopped has the tags {selector}"),
+            ),
+            (None, _) => {
+                Failure::new(Code::WorkerNotFound, "the controller has no worker that is not stopped")
+            }
+        };
+        for (key, value) in [("selector", &self.selector), ("controllerId", &self.controller_id)] {
+            if let Some(value) = value {
+                failure = failure.with(key, value.as_str());
+            }
+        }
+        failure.recommend("`subagent worker list` shows the workers, with --json also their tags")
+    }
+}

@@ -1,0 +1,69 @@
+//! `wait` for several workers: named, or chosen by tags or controller.
+
+use serde_json::Value;
+use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
+use subagent_protocol::until::Until;
+
+use super::selected::Choice;
+use super::{has_state, named_worker};
+use crate::args::turns::Wait;
+use crate::client::{Client, block_on};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::input::Input;
+use crate::output::Outcome;
+
+pub(super) fn run(args: Wait, choice: Choice, input: &Input, context: &Context) -> Result<Outcome> {
+    let until = args.until.or_else(|| input.text("until"));
+    Until::parse(until.as_deref())?;
+    choice.ask()?;
+    let no_progress = input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds);
+    if no_progress > 0.0 {
+        return Err(Failure::argument("--no-progress-timeout-seconds is for a wait for one worker"));
+    }
+    if present(args.from_event_id).or_else(|| input.text("fromEventId")).is_some() {
+        return Err(Failure::argument(
+            "--from-event-id is the cursor of one worker; leave it out, without --until nothing is missed",
+        ));
+    }
+    let mut named: Vec<String> = args.worker_id.into_iter().chain(input.text("workerId")).collect();
+    named.retain(|worker_id| !worker_id.is_empty());
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    match (named.is_empty(), choice.is_empty()) {
+        (true, true) => return Err(Failure::input("no worker: give --worker-id, -l or --controller-id")),
+        (false, false) => {
+            return Err(Failure::argument(
+                "workers are either named or chosen: --worker-id without -l and --controller-id",
+            ));
+        }
+        (true, false) if !has_state(&workspace) => return Err(choice.none()),
+        _ => {}
+    }
+    for worker_id in &named {
+        named_worker(worker_id, &workspace)?;
+    }
+    let include_history = !input.flag("afterLatest").unwrap_or(!args.include_history);
+    let timeout_seconds = input.seconds("timeoutSeconds").unwrap_or(args.timeout_seconds);
+    let mode = if args.any { WaitMode::Any } else { WaitMode::All };
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move {
+        let chosen = if named.is_empty() { choice.workers(&mut client).await? } else { named };
+        let workers =
+            chosen.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None }).collect();
+        client.wait_many(WaitMany { workers, mode, until, include_history, timeout_seconds }).await
+    })?;
+    let shown = rows(&data);
+    Ok(Outcome::report("workers.waited", data, shown))
+}
+
+/// One line for each worker: what was found, with the event and the question that it asks.
+fn rows(data: &Value) -> String {
+    let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |item: &Value| {
+        let event = &item["matchedEvent"];
+        let cells = [&item["workerId"], &item["outcome"], &event["type"], &event["data"]["requestId"]];
+        let cells: Vec<&str> = cells.iter().filter_map(|cell| cell.as_str()).collect();
+        cells.join("\t")
+    };
+    items.iter().map(row).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,35 @@
+//! Why a worker needs nobody to wait for it: the question that its agent asks, or how its last turn ended.
+
+use rusqlite::{Connection, OptionalExtension};
+use subagent_protocol::Result;
+use subagent_protocol::event::{EventType, StoredEvent};
+
+use super::error::StoreError;
+use super::events::{COLUMNS, read};
+use super::history::{self, Filter};
+use super::rows::RowId;
+
+/// The event of the oldest question of a worker that is open.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn open_question(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM approvals a JOIN events e ON e.seq = a.asked_seq LEFT JOIN turns t ON t.id = e.turn
+         WHERE a.worker = ?1 AND a.status IN ('pending', 'decided') AND a.status = 'pending'
+         ORDER BY a.id LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([worker.0], read).optional().map_err(StoreError::from)?)
+}
+
+/// The event that ended the last turn of a worker that has ended; `None` also if it is not kept any more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn last_end(connection: &Connection, worker: RowId) -> Result<Option<StoredEvent>> {
+    let ends = [EventType::TurnCompleted, EventType::TurnFailed, EventType::TurnCanceled];
+    let types = Some(ends.map(|event_type| (event_type, None)).to_vec());
+    let filter = Filter { limit: 1, since: None, turn_id: None, types };
+    Ok(history::last(connection, worker, &filter)?.pop())
+}

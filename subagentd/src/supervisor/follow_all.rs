@@ -1,0 +1,137 @@
+//! Reading the events of several workers as one stream, also of those that are started while it is read.
+
+use std::collections::HashMap;
+
+use subagent_protocol::event::Event;
+use subagent_protocol::ids::{EventId, WorkerId};
+use subagent_protocol::tags::Selector;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
+
+use super::shared::is_ending;
+use super::{Supervisor, spec, worker};
+use crate::store::{RowId, Store, all_events, workers};
+
+/// Which workers' events.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    /// Of this controller.
+    pub controller_id: Option<String>,
+    /// With these tags.
+    pub selector: Option<String>,
+    /// This one alone: whoever looks may see no other.
+    pub only: Option<WorkerId>,
+}
+
+/// Reads the events of all workers that were chosen, after a cursor.
+pub struct AllFollower {
+    store: Store,
+    chosen: Chosen,
+    selector: Option<Selector>,
+    /// The workers that were met, with their ids if they are chosen.
+    known: HashMap<RowId, Option<WorkerId>>,
+    after: i64,
+    /// `None`: only to the event that was the newest when it began.
+    news: Option<watch::Receiver<i64>>,
+    up_to: i64,
+    ending: watch::Receiver<bool>,
+    raw: bool,
+}
+
+impl AllFollower {
+    /// The next events, in order. Empty at the end; a follower of new events waits for them and has none. Cancel safe.
+    ///
+    /// # Errors
+    /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `STORAGE_ERROR`.
+    pub async fn next(&mut self) -> Result<Vec<Event>> {
+        loop {
+            if let Some(news) = &mut self.news {
+                news.borrow_and_update();
+            }
+            let (after, up_to) = (self.after, self.up_to);
+            let page = self.store.read(move |connection| all_events::page(connection, after, up_to)).await?;
+            if page.events.iter().any(|(worker, _)| !self.known.contains_key(worker)) {
+                self.learn(page.events.iter().map(|(worker, _)| *worker)).await?;
+            }
+            self.after = page.seen;
+            let view = |(worker, event): &(RowId, _)| {
+                let event: &subagent_protocol::event::StoredEvent = event;
+                self.known.get(worker)?.as_ref().map(|worker_id| event.view(worker_id, self.raw))
+            };
+            let events: Vec<Event> = page.events.iter().filter_map(view).collect();
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            if !page.end {
+                continue;
+            }
+            let Some(news) = &mut self.news else { return Ok(Vec::new()) };
+            if *self.ending.borrow() {
+                return Err(worker::ending());
+            }
+            tokio::select! {
+                changed = news.changed() => if changed.is_err() {
+                    return Err(worker::ending());
+                },
+                () = is_ending(&mut self.ending) => return Err(worker::ending()),
+            }
+        }
+    }
+
+    /// Looks which of the workers are chosen.
+    async fn learn(&mut self, met: impl Iterator<Item = RowId>) -> Result<()> {
+        let controller = self.chosen.controller_id.clone();
+        let rows =
+            self.store.read(move |connection| workers::list(connection, controller.as_deref())).await?;
+        for worker in met {
+            self.known.entry(worker).or_default();
+        }
+        for row in rows {
+            let fits = self.selector.as_ref().is_none_or(|selector| selector.matches(&spec::tags(&row)))
+                && self.chosen.only.as_ref().is_none_or(|only| *only == row.worker_id);
+            self.known.insert(row.id, fits.then_some(row.worker_id));
+        }
+        Ok(())
+    }
+}
+
+impl Supervisor {
+    /// A reader of the events of all workers that are chosen, after a cursor (`None`: from the beginning).
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`; `EVENT_NOT_FOUND{eventId}` for what is no event's id.
+    pub async fn follow_all(
+        &self,
+        chosen: Chosen,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> Result<AllFollower> {
+        let selector = chosen.selector.as_deref().map(Selector::parse).transpose()?;
+        let after = match from {
+            None => 0,
+            Some(from) => {
+                let EventId(seq) = from.parse().map_err(|_| {
+                    Error::new(Code::EventNotFound, "this is no event's id; take the cursor from an event")
+                        .with("eventId", from.as_str())
+                })?;
+                seq
+            }
+        };
+        let up_to = match follow {
+            true => i64::MAX,
+            false => self.shared.store.read(all_events::last_seq).await?,
+        };
+        Ok(AllFollower {
+            store: self.shared.store.clone(),
+            chosen,
+            selector,
+            known: HashMap::new(),
+            after,
+            news: follow.then(|| self.shared.news.subscribe()),
+            up_to,
+            ending: self.shared.ending.subscribe(),
+            raw,
+        })
+    }
+}

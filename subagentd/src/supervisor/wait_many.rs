@@ -1,0 +1,180 @@
+//! Waiting for several workers at once: for events of theirs, or until they need nobody to wait for them.
+//!
+//! Without event types a wait looks at states, not at events. A state is what it is whether the turn ended before the
+//! wait or in it, so nothing can be missed in between; the event that made it so is looked up afterwards.
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde_json::json;
+use subagent_protocol::api::{
+    MOST_WORKERS, WaitMany, WaitMode, WaitRequest, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome,
+};
+use subagent_protocol::event::{Event, StoredEvent};
+use subagent_protocol::state::WorkerState;
+use subagent_protocol::until::Until;
+use subagent_protocol::{Code, Error, Result};
+
+use super::shared::is_ending;
+use super::wait::{seconds, sleep_for};
+use super::{Supervisor, worker};
+use crate::store::{WorkerRow, rest};
+
+impl Supervisor {
+    /// Waits until one of the workers, or each of them, has what is waited for; says what each of them has.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`; `WAIT_TIMEOUT{items}`;
+    /// `DAEMON_NOT_RUNNING` when the daemon is ending.
+    pub async fn wait_many(&self, request: WaitMany) -> Result<WaitedMany> {
+        Until::parse(request.until.as_deref())?;
+        let limit = seconds("timeoutSeconds", request.timeout_seconds)?;
+        let rows = self.rows_of(&request.workers).await?;
+        let mut found: Vec<Option<(WorkerOutcome, Option<Event>)>> = vec![None; rows.len()];
+        let mut waits: FuturesUnordered<_> = rows
+            .iter()
+            .zip(&request.workers)
+            .enumerate()
+            .map(|(index, (row, wanted))| {
+                let request = &request;
+                async move { (index, self.wait_one(row, wanted, request).await) }
+            })
+            .collect();
+        let over = async {
+            while let Some((index, outcome)) = waits.next().await {
+                found[index] = Some(outcome?);
+                if request.mode == WaitMode::Any {
+                    break;
+                }
+            }
+            Ok::<(), Error>(())
+        };
+        let in_time = tokio::select! {
+            biased;
+            over = over => over.map(|()| true)?,
+            () = sleep_for(limit) => false,
+        };
+        // What is so already is told too, whoever was first.
+        while let Some(Some((index, outcome))) = futures_util::FutureExt::now_or_never(waits.next()) {
+            found[index] = Some(outcome?);
+        }
+        drop(waits);
+        let mut items = Vec::with_capacity(rows.len());
+        for (row, found) in rows.iter().zip(found) {
+            let (outcome, matched_event) = found.unwrap_or((WorkerOutcome::Waiting, None));
+            let state = self.view(row).await.state;
+            let (worker_id, label) = (row.worker_id.clone(), row.label.clone());
+            items.push(WaitedWorker { worker_id, label, outcome, state, matched_event });
+        }
+        let done = items.iter().filter(|item| item.outcome != WorkerOutcome::Waiting).count();
+        if in_time {
+            return Ok(WaitedMany { mode: request.mode, count: items.len(), items, done });
+        }
+        let message = format!("{done} of {} workers were done in time; their turns go on", items.len());
+        Err(Error::new(Code::WaitTimeout, message)
+            .retryable()
+            .with("timeoutSeconds", request.timeout_seconds)
+            .with("mode", request.mode.as_str())
+            .with("items", json!(items))
+            .recommend("wait again: what has happened in between counts"))
+    }
+
+    async fn rows_of(&self, wanted: &[WaitedFor]) -> Result<Vec<WorkerRow>> {
+        if wanted.is_empty() || wanted.len() > MOST_WORKERS {
+            let message = format!("a wait is for 1 to {MOST_WORKERS} workers, not {}", wanted.len());
+            return Err(Error::new(Code::InvalidArgument, message).with("field", "workers"));
+        }
+        let mut rows: Vec<WorkerRow> = Vec::with_capacity(wanted.len());
+        for one in wanted {
+            let row = self.row(&one.worker_id).await?;
+            if rows.iter().any(|other| other.id == row.id) {
+                let message = format!("the worker {} is named twice", row.worker_id);
+                return Err(
+                    Error::new(Code::InvalidArgument, message).with("workerId", row.worker_id.as_str())
+                );
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    async fn wait_one(
+        &self,
+        row: &WorkerRow,
+        wanted: &WaitedFor,
+        request: &WaitMany,
+    ) -> Result<(WorkerOutcome, Option<Event>)> {
+        if request.until.is_none() {
+            return self.at_rest(row).await;
+        }
+        let request = WaitRequest {
+            until: request.until.clone(),
+            from_event_id: wanted.from_event_id.clone(),
+            include_history: request.include_history,
+            ..WaitRequest::default()
+        };
+        match self.wait(row.worker_id.as_str(), request).await {
+            Ok(waited) => Ok((WorkerOutcome::Matched, Some(waited.matched_event))),
+            Err(error) if error.code == Code::WorkerStopped => Ok((WorkerOutcome::Stopped, None)),
+            Err(error) if error.code == Code::StorageError => Ok((WorkerOutcome::Error, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the worker has no open turn, or asks something.
+    async fn at_rest(&self, row: &WorkerRow) -> Result<(WorkerOutcome, Option<Event>)> {
+        let mut ending = self.shared.ending.subscribe();
+        let mut news = self.roster.live(row.worker_id.as_str()).ok().map(|handle| handle.snapshot.clone());
+        loop {
+            let state = match &mut news {
+                Some(news) => {
+                    let now = news.borrow_and_update();
+                    now.settled.then(|| now.worker.public_state())
+                }
+                None => Some(self.view(row).await.state),
+            };
+            if let Some(state) = state
+                && let Some(found) = self.rests(row, state).await?
+            {
+                return Ok(found);
+            }
+            if *ending.borrow() {
+                return Err(worker::ending());
+            }
+            let changed = async {
+                match &mut news {
+                    Some(news) => news.changed().await.is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changed => if !changed {
+                    news = None;
+                },
+                () = is_ending(&mut ending) => return Err(worker::ending()),
+            }
+        }
+    }
+
+    /// What a worker in this state has, if it needs nobody to wait for it.
+    async fn rests(
+        &self,
+        row: &WorkerRow,
+        state: WorkerState,
+    ) -> Result<Option<(WorkerOutcome, Option<Event>)>> {
+        let id = row.id;
+        let view = |event: StoredEvent| (WorkerOutcome::Matched, Some(event.view(&row.worker_id, false)));
+        let otherwise = match state {
+            WorkerState::Starting | WorkerState::Running | WorkerState::Canceling => return Ok(None),
+            WorkerState::WaitingApproval => {
+                // None: it was answered a moment ago, and the state changes with that.
+                let asked = self.shared.store.read(move |connection| rest::open_question(connection, id));
+                return Ok(asked.await?.map(view));
+            }
+            WorkerState::Idle => WorkerOutcome::Idle,
+            WorkerState::Error => WorkerOutcome::Error,
+            WorkerState::Stopped => WorkerOutcome::Stopped,
+        };
+        let ended = self.shared.store.read(move |connection| rest::last_end(connection, id)).await?;
+        Ok(Some(ended.map_or((otherwise, None), view)))
+    }
+}

@@ -1,0 +1,71 @@
+//! What docs/ci.md and examples/ci-with-schema show works: the scripts are run as they are, with the scripted agent.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use subagent_tests::harness::{Command, Sandbox, executables};
+
+const APPROVES: &str = r#"{"verdict": "approve", "comments": [{"file": "a.rs", "text": "fine"}]}"#;
+const REJECTS: &str = r#"{"verdict": "reject", "comments": []}"#;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn bash(sandbox: &Sandbox) -> Command {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
+    sandbox.command("bash").env("PATH", path)
+}
+
+/// The script of the step with this name.
+fn step(document: &str, name: &str) -> String {
+    let after = document.split_once(&format!("- name: {name}\n")).unwrap().1;
+    let block = after.split_once("run: |\n").unwrap().1;
+    let indent = block.len() - block.trim_start().len();
+    let lines = block.lines().take_while(|line| line.len() > indent && line[..indent].trim().is_empty());
+    lines.map(|line| format!("{}\n", &line[indent..])).collect()
+}
+
+#[test]
+fn the_step_of_the_workflow_judges_the_review() {
+    let sandbox = Sandbox::new();
+    let script = step(&fs::read_to_string(root().join("docs/ci.md")).unwrap(), "Review the change");
+    assert!(script.contains("subagent run") && script.ends_with("esac\n"), "{script}");
+    let schema = root().join("examples/ci-with-schema/review.schema.json");
+    fs::create_dir(sandbox.workspace().join(".github")).unwrap();
+    fs::copy(schema, sandbox.workspace().join(".github/review.schema.json")).unwrap();
+    let forbidden = format!("!ask execute make\n{APPROVES}");
+    for (task, code, said) in [
+        (APPROVES, 0, ""),
+        (REJECTS, 1, ""),
+        (forbidden.as_str(), 1, "::error::the agent asked for what nobody can allow here\n"),
+        ("I like it.", 1, "::error::the agent's answer is no review\n"),
+        ("!error -32000 no luck", 10, ""),
+    ] {
+        fs::write(sandbox.workspace().join(".github/review.md"), task).unwrap();
+        // As the runner of the workflow does it.
+        let output = bash(&sandbox).args(["-eo", "pipefail", "-c", &script]).env("LAUNCHER", "demo").run();
+        assert_eq!((output.status.code(), output.stdout.as_str()), (Some(code), said), "{task}: {output}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn the_example_with_a_schema_shows_the_review() {
+    let sandbox = Sandbox::new();
+    let script = root().join("examples/ci-with-schema/review.sh");
+    let run = |task: &str| {
+        let file = sandbox.file("task.md");
+        fs::write(&file, task).unwrap();
+        bash(&sandbox).args([script.as_os_str(), "demo".as_ref(), file.as_os_str()]).run()
+    };
+    let output = run(&format!("!tool read a.rs\n{APPROVES}"));
+    assert!(output.text().contains(r#""verdict": "approve""#), "{output}");
+    assert_eq!(run(REJECTS).status.code(), Some(1));
+    let output = run("It is fine.");
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(14), ""), "{output}");
+    assert!(output.stderr.contains("schema_not_met"), "{output}");
+    sandbox.finish();
+}

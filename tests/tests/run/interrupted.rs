@@ -1,0 +1,121 @@
+//! Ctrl-C and its like, in each phase of a run.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use subagent_tests::harness::{Sandbox, wait_until};
+
+use super::{all_stopped, running, workers};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Waits until the worker of the run is in this state.
+fn wait_state(sandbox: &Sandbox, state: &str) -> String {
+    let found = wait_until("the worker of the run", SOON, || {
+        workers(sandbox).first().filter(|found| found["state"] == state).cloned()
+    });
+    found["workerId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_interrupted_run_cancels_its_turn_and_stops_its_worker() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let sandbox = Sandbox::new();
+        let run = running(&sandbox, "begun\n!sleep 60000").args(["--output", "ndjson"]).spawn();
+        run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
+        run.signal(signal);
+        let output = run.output();
+        assert_eq!(output.status.signal(), Some(signal as i32), "{output}");
+        let lines = output.lines();
+        let data = &lines.last().unwrap()["data"];
+        assert_eq!(
+            (&data["outcome"], &data["exitCode"]),
+            (&"interrupted".into(), &(128 + signal as i32).into())
+        );
+        let canceled = lines.iter().find(|line| line["type"] == "turn.canceled").unwrap();
+        assert_eq!(canceled["data"]["reason"], "the run was interrupted");
+        all_stopped(&sandbox, 1);
+        sandbox.finish();
+    }
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_the_agent() {
+    let mut sandbox = Sandbox::new();
+    let deaf = sandbox.demo_agent(&[]).cancel_grace_seconds(600.0);
+    sandbox.launcher("deaf", deaf);
+    let run = running(&sandbox, "begun\n!ignore-cancel 600000")
+        .args(["--launcher", "deaf", "--output", "ndjson"])
+        .spawn();
+    run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
+    run.signal(Signal::SIGINT);
+    wait_state(&sandbox, "canceling");
+    run.signal(Signal::SIGINT);
+    let output = run.output();
+    assert_eq!(output.status.signal(), Some(Signal::SIGINT as i32), "{output}");
+    assert!(output.elapsed < SOON, "{output}");
+    wait_state(&sandbox, "stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_that_is_interrupted_while_its_agent_starts_leaves_nothing() {
+    let mut sandbox = Sandbox::new();
+    let slow = sandbox.demo_agent(&["--hang-initialize"]).startup_seconds(300.0);
+    sandbox.launcher("slow", slow);
+    let run = running(&sandbox, "hello").args(["--launcher", "slow", "--json"]).spawn();
+    wait_state(&sandbox, "starting");
+    run.signal(Signal::SIGINT);
+    let output = run.output();
+    assert_eq!(output.status.signal(), Some(Signal::SIGINT as i32), "{output}");
+    let data: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((&data["data"]["outcome"], &data["data"]["turnId"]), (&"interrupted".into(), &Value::Null));
+    all_stopped(&sandbox, 1);
+    let output = running(&sandbox, "hello").args(["--launcher", "slow", "--json", "--timeout", "1s"]).run();
+    super::result(&output, "timeout", 13);
+    all_stopped(&sandbox, 2);
+    sandbox.finish();
+}
+
+#[test]
+fn the_worker_of_a_run_that_was_killed_is_found_by_its_tag() {
+    let sandbox = Sandbox::new();
+    let run = running(&sandbox, "!sleep 60000").spawn();
+    let worker = wait_state(&sandbox, "running");
+    let _ = run.kill();
+    let stopped = sandbox.run(&["worker", "stop", "-l", "subagent/run"]).data_of("workers.stopped");
+    assert_eq!((&stopped["count"], &stopped["items"][0]["workerId"]), (&1.into(), &worker.as_str().into()));
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_goes_on_over_the_death_of_the_daemon() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.gate("turn");
+    let run = running(&sandbox, &format!("begun\n{}\nafter", gate.directive()))
+        .args(["--output", "ndjson"])
+        .spawn();
+    run.wait_line("what the agent says", |line| line.contains("\"begun\"").then_some(()));
+    sandbox.kill_daemon();
+    gate.open();
+    let output = run.output();
+    let data = super::result(&output, "completed", 0);
+    assert_eq!(data["message"], "begunafter");
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_whose_output_nobody_reads_ends() {
+    let sandbox = Sandbox::new();
+    let path = format!("{}:/usr/bin:/bin", subagent_tests::harness::executables().folder().display());
+    let script = "subagent run --text-stdin --output ndjson | head -n 1";
+    let prompt = "!chunks 5 a\n!sleep 200\n!chunks 5 b\n!sleep 600000";
+    let output = sandbox.command("bash").args(["-c", script]).env("PATH", path).stdin(prompt).run();
+    assert_eq!(output.lines().len(), 1, "{output}");
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}

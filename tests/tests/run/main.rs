@@ -1,0 +1,46 @@
+//! `subagent run`: how each ending is told, and that nothing is left whatever ends it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+mod endings;
+mod interrupted;
+mod schema;
+
+use serde_json::Value;
+use subagent_tests::harness::{Command, Output, Sandbox};
+
+/// `subagent run` with this text, to be changed or started.
+fn running(sandbox: &Sandbox, text: &str) -> Command {
+    sandbox.command("subagent").args(["run", "--text-stdin"]).stdin(text)
+}
+
+/// The result, with the exit code that it names.
+#[track_caller]
+fn result(output: &Output, outcome: &str, code: i32) -> Value {
+    assert_eq!(output.status.code(), Some(code), "{output}");
+    let last = output.stdout.lines().last().unwrap();
+    let mut envelope: Value = serde_json::from_str(last).unwrap();
+    assert_eq!((&envelope["type"], &envelope["ok"]), (&"run.finished".into(), &true.into()), "{output}");
+    let data = envelope["data"].take();
+    assert_eq!((&data["outcome"], &data["exitCode"]), (&outcome.into(), &code.into()), "{output}");
+    data
+}
+
+/// The workers of all runs, whatever their state.
+fn workers(sandbox: &Sandbox) -> Vec<Value> {
+    let mut data = sandbox.run(&["worker", "list", "-l", "subagent/run"]).data_of("worker.listed");
+    match data["items"].take() {
+        Value::Array(items) => items,
+        other => panic!("{other}"),
+    }
+}
+
+/// Nothing but a stopped worker is left of so many runs.
+#[track_caller]
+fn all_stopped(sandbox: &Sandbox, count: usize) {
+    let workers = workers(sandbox);
+    assert!(
+        workers.len() == count && workers.iter().all(|worker| worker["state"] == "stopped"),
+        "{workers:?}"
+    );
+}
