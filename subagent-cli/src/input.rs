@@ -101,6 +101,9 @@ pub const WORKER_START: &[Field] = &[
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
     field("resume", &["resume"], Shape::Text),
+    field("allow", &["allow"], Shape::Texts),
+    field("ask", &["ask"], Shape::Texts),
+    field("deny", &["deny"], Shape::Texts),
 ];
 
 /// The keys of `worker set`.

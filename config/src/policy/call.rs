@@ -108,6 +108,12 @@ impl Call {
         }
     }
 
+    /// What it is in one word.
+    #[must_use]
+    pub fn main_kind(&self) -> Kind {
+        self.kinds().first().copied().unwrap_or(Kind::Other)
+    }
+
     /// Everything that it is: what the agent says, what its tool is, and what it holds.
     pub(super) fn kinds(&self) -> Vec<Kind> {
         let by_name = self.name.as_deref().and_then(tool::kind_of);

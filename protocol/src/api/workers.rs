@@ -12,6 +12,7 @@ use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
+use crate::policy::PolicySpec;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::time::Timestamp;
@@ -78,6 +79,9 @@ pub struct StartWorker {
     /// A session of the agent to take up; the start fails if the agent cannot or does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
+    /// What the agent may do without asking; without it, every permission request waits for the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

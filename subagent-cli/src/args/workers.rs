@@ -62,6 +62,9 @@ pub struct WorkerStart {
     /// A folder that the agent may also work in; can be repeated
     #[arg(long, value_name = "PATH")]
     pub add_dir: Vec<PathBuf>,
+    /// What it may do, besides what the config says.
+    #[command(flatten)]
+    pub rules: super::policy::RuleFlags,
     /// Start no agent until a message needs one (it need not be installed)
     #[arg(long, overrides_with = "no_debug_mode")]
     pub debug_mode: bool,

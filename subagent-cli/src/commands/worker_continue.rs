@@ -5,14 +5,16 @@ mod source;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
-use subagent_config::model::Config;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
+use super::policy;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
+use crate::args::policy::RuleFlags;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
@@ -42,7 +44,7 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
     };
     let place = args.cwd.clone().or(file_cwd);
     let workspace = context.workspace(place.as_deref())?;
-    let config = context.config(args.config.config.as_deref(), place.as_deref())?.config;
+    let config = context.config(args.config.config.as_deref(), place.as_deref())?;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
     let source = text::fields(&data, &["sourceHandoffPath"]);
@@ -63,7 +65,7 @@ async fn go_on(
     client: &mut Client,
     args: &WorkerContinue,
     from: From,
-    config: &Config,
+    config: &LoadedConfig,
     workspace: &Workspace,
     context: &Context,
 ) -> Result<Value> {
@@ -96,12 +98,13 @@ async fn prepare(
     client: &mut Client,
     args: &WorkerContinue,
     source: &Source,
-    config: &Config,
+    config: &LoadedConfig,
     workspace: &Workspace,
     context: &Context,
 ) -> Result<Prepared> {
     let wanted = Wanted {
         resume: None,
+        policy: policy::spec(config, &RuleFlags::default(), &workspace.root, context)?,
         launcher: present(args.launcher.clone()).or_else(|| source.launcher.clone()),
         role: present(args.role.clone()).or_else(|| source.role.clone()),
         cwd: args.cwd.clone().or_else(|| source.cwd.clone()),
@@ -115,7 +118,7 @@ async fn prepare(
         mcp_config: None,
         add_dirs: Vec::new(),
     };
-    worker_start::prepare(client, wanted, config, workspace, context).await
+    worker_start::prepare(client, wanted, &config.config, workspace, context).await
 }
 
 /// Sends the first turn. If that fails the new worker is there all the same, and its id must not be lost.

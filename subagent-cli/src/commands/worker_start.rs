@@ -17,9 +17,11 @@ use subagent_config::{Workspace, controller_hint, inherited_environment, role, w
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
 
-use super::{chosen_options, mcp_servers};
+use super::{chosen_options, mcp_servers, policy};
+use crate::args::policy::RuleFlags;
 use crate::args::workers::WorkerStart;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
@@ -44,15 +46,27 @@ pub(super) struct Wanted {
     pub(super) add_dirs: Vec<PathBuf>,
     /// The session to take up.
     pub(super) resume: Option<String>,
+    /// What the agent may do without asking.
+    pub(super) policy: Option<PolicySpec>,
 }
 
 pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::WORKER_START, &context.typed)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+    let cwd = present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from));
+    let rules = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
+    let rules = RuleFlags {
+        allow: rules(args.rules.allow, "allow"),
+        ask: rules(args.rules.ask, "ask"),
+        deny: rules(args.rules.deny, "deny"),
+    };
+    let workspace = context.workspace(cwd.as_deref())?;
+    let loaded = context.config(args.config.config.as_deref(), cwd.as_deref())?;
     let wanted = Wanted {
+        policy: policy::spec(&loaded, &rules, &workspace.root, context)?,
         launcher: either(args.launcher, "launcher"),
         role: either(args.role, "role"),
-        cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
+        cwd,
         label: either(args.label, "label").unwrap_or_else(|| "worker".to_owned()),
         controller_id: either(args.controller_id, "controllerId"),
         debug_mode: input.flag("debugMode").unwrap_or(args.debug_mode),
@@ -64,8 +78,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
         },
         resume: either(args.resume, "resume"),
     };
-    let workspace = context.workspace(wanted.cwd.as_deref())?;
-    let config = context.config(args.config.config.as_deref(), wanted.cwd.as_deref())?.config;
+    let config = loaded.config;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
@@ -158,6 +171,7 @@ pub(super) async fn prepare(
         debug_mode: wanted.debug_mode,
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
+        policy: wanted.policy,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })

@@ -38,6 +38,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerNotWaitingApproval
         | Code::InvalidWorkerState
         | Code::ApprovalNotPending
+        | Code::PolicyViolation
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -9,6 +9,7 @@ mod cancel;
 pub mod decision;
 mod elicitation;
 mod local;
+mod policy;
 pub(crate) mod recovered;
 pub(crate) mod restart;
 mod step;

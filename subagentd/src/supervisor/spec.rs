@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
+use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
 
 use super::environment::Variables;
@@ -29,6 +30,9 @@ pub(super) struct Spec {
     /// The session that its first agent takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resume: Option<String>,
+    /// What the agent may do without asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) policy: Option<PolicySpec>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -56,6 +60,7 @@ impl Spec {
             additional_directories: request.additional_directories.clone(),
             options: request.options.clone(),
             resume: request.resume.clone(),
+            policy: request.policy.clone(),
         }
     }
 

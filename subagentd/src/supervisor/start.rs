@@ -11,7 +11,9 @@ use super::environment::Kept;
 use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
-use super::{Caller, Supervisor, controllers, entropy, environment, locks, options, places, program, strays};
+use super::{
+    Caller, Supervisor, controllers, entropy, environment, locks, options, places, policy, program, strays,
+};
 use crate::core::Input;
 use crate::core::Worker;
 use crate::core::worker::State;
@@ -218,6 +220,7 @@ fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
+    policy::check(request)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -289,6 +292,7 @@ mod tests {
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
             resume: None,
+            policy: None,
         }
     }
 
