@@ -170,7 +170,7 @@ pub enum ControllerCommand {
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
 pub enum WorkerCommand {
-    Start(WorkerStart),
+    Start(Box<WorkerStart>),
     List(WorkerList),
     Show(WorkerShow),
     Stop(WorkerStop),

@@ -135,7 +135,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
         Command::Controller(ControllerCommand::Recover(args)) => controller_recover::run(&args, context),
         Command::Controller(ControllerCommand::Release(args)) => controller_release::run(&args, context),
-        Command::Worker(WorkerCommand::Start(args)) => worker_start::run(args, context),
+        Command::Worker(WorkerCommand::Start(args)) => worker_start::run(*args, context),
         Command::Worker(WorkerCommand::List(args)) => worker_list::run(&args, context),
         Command::Worker(WorkerCommand::Show(args)) => worker_show::run(&args, context),
         Command::Worker(WorkerCommand::Stop(args)) => worker_stop::run(&args, context),
