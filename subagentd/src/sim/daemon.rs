@@ -216,7 +216,7 @@ impl Site {
     /// A rule of the owner decides every fourth request, in the transaction of its record.
     fn decide_by_rule(&mut self, request_id: RequestId, env: &mut Env) {
         let whole = self.checker.worker.state != State::Stopped && env.broken.is_none();
-        if !whole || !self.asks.get(&request_id).is_some_and(|ask| ask % 4 == 3) {
+        if !whole || self.asks.get(&request_id).is_none_or(|ask| ask % 4 != 3) {
             return;
         }
         let option = "allow".to_owned();

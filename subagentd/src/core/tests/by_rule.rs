@@ -29,12 +29,13 @@ fn running() -> Worker {
 }
 
 fn events(facts: &[Fact], wanted: EventType) -> Vec<&Value> {
-    let of = |fact: &'_ Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
-    let data = |fact| match fact {
-        &Fact::Event { ref data, .. } => data,
-        _ => unreachable!(),
-    };
-    facts.iter().filter(|fact| of(fact)).map(data).collect()
+    facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Event { event_type, data, .. } if *event_type == wanted => Some(data),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]
