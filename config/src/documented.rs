@@ -32,6 +32,7 @@ const KEYS: &[&str] = &[
     "launchers.*.mode",
     "launchers.*.model",
     "launchers.*.configOptions",
+    "permissions",
     "roleDefaults",
     "roleDefaults.promptLanguage",
     "roleDefaults.responseLanguage",
@@ -80,6 +81,7 @@ fn the_example_has_no_other_keys() {
             || path.starts_with("launchers.*.configOptions.")
             || path.starts_with("launchers.*.mcpServers.")
             || path.starts_with("mcpServers.")
+            || path.starts_with("permissions.")
     };
     fn below(path: &str, value: &Value, known: &dyn Fn(&str) -> bool) {
         let Value::Object(members) = value else { return };

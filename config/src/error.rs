@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::policy::Position;
+
 /// A failure to find, read, understand or write what this crate is about. None of them is worth a blind retry.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -42,7 +44,7 @@ pub enum ConfigError {
         column: Option<u64>,
     },
     /// The config file is well-formed, and a value in it is not acceptable.
-    #[error("{}: {place} {problem}", path.display())]
+    #[error("{}{}: {place} {problem}", path.display(), standing(*at))]
     ConfigInvalid {
         /// The file.
         path: PathBuf,
@@ -50,6 +52,8 @@ pub enum ConfigError {
         place: Place,
         /// What is wrong there, as the end of a sentence that begins with the place.
         problem: String,
+        /// Where in the text, if it is a rule of `permissions`.
+        at: Option<Position>,
     },
     /// `config init` would overwrite a file.
     #[error("{} already exists; use --force to replace it, or --path to write elsewhere", path.display())]
@@ -223,9 +227,13 @@ impl ConfigError {
                     put("column", (*column).into());
                 }
             }
-            Self::ConfigInvalid { path, place, .. } => {
+            Self::ConfigInvalid { path, place, at, .. } => {
                 put("path", text(path));
                 place.details(&mut put);
+                if let Some(at) = at {
+                    put("line", at.line.into());
+                    put("column", at.column.into());
+                }
             }
             Self::ConfigExists { path } => {
                 put("path", text(path));
@@ -366,6 +374,10 @@ impl fmt::Display for Place {
 
 fn text(path: &Path) -> Value {
     path.to_string_lossy().into_owned().into()
+}
+
+fn standing(place: Option<Position>) -> String {
+    at(place.map(|place| place.line), place.map(|place| place.column))
 }
 
 fn at(line: Option<u64>, column: Option<u64>) -> String {

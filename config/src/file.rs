@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::model::Config;
-use crate::{syntax, validate};
+use crate::{policy, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -28,7 +28,8 @@ const MOST_QUOTED: usize = 400;
 ///
 /// Everything that can go wrong, a missing file included, is a `CONFIG_PARSE_ERROR`.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    load_with(path, validate::config)
+    let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
+    parse(path, &read(path).map_err(unreadable)?)
 }
 
 /// Reads a file of another shape in the same way.
@@ -43,7 +44,15 @@ pub(crate) fn load_with<T>(
 
 /// Checks the bytes of a config file; `path` only serves the error.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
-    parse_with(path, bytes, validate::config)
+    parse_with(path, bytes, |document| {
+        let mut config = validate::config(document)?;
+        if let Some(rules) = config.permissions.take() {
+            // The bytes are text, as the document was read from them.
+            let positions = policy::located(str::from_utf8(bytes).unwrap_or_default());
+            config.permissions = Some(policy::place_rules(rules, &document["permissions"], &positions));
+        }
+        Ok(config)
+    })
 }
 
 fn parse_with<T>(
@@ -60,6 +69,7 @@ fn parse_with<T>(
     })?;
     check(&document).map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
+        at: policy::located(text).of(&found.place),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

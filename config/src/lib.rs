@@ -20,6 +20,7 @@ mod markers;
 pub mod mcp;
 pub mod model;
 mod paths;
+pub mod policy;
 pub mod proc;
 pub mod regular;
 pub mod role;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ConfigError;
 use crate::mcp::McpServer;
+use crate::policy::Rule;
 use crate::session::SessionOptions;
 
 /// The only backend kind there is: an agent that speaks the Agent Client Protocol on its stdin and stdout.
@@ -22,6 +23,8 @@ pub struct Config {
     pub launchers: BTreeMap<String, Launcher>,
     /// MCP servers for the agents of all launchers, by name.
     pub mcp_servers: BTreeMap<String, McpServer>,
+    /// What agents may do without asking; none if the file says nothing of it.
+    pub permissions: Option<Vec<Rule>>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

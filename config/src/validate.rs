@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{idle, mcp, session};
+use crate::{idle, mcp, policy, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
     Ok(Config {
         launchers: named(root, "launchers", "launchers", launcher)?,
         mcp_servers: mcp::servers(root, "")?,
+        permissions: policy::rules(root.get("permissions"))?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         defaults: defaults(root)?,

@@ -51,6 +51,8 @@ words! {
         EventNotFound = "EVENT_NOT_FOUND",
         /// The cursor is older than what is kept.
         CursorExpired = "CURSOR_EXPIRED",
+        /// The agent has done without asking what a rule of the owner denies.
+        PolicyViolation = "POLICY_VIOLATION",
         /// No such permission request.
         ApprovalNotFound = "APPROVAL_NOT_FOUND",
         /// The permission request was decided already.

@@ -37,6 +37,8 @@ words! {
         ApprovalDecided = "approval.decided",
         /// The runtime that asked is gone.
         ApprovalLost = "approval.lost",
+        /// The agent has done without asking what a rule denies.
+        PolicyViolated = "policy.violated",
         /// The deadline passed.
         ApprovalExpired = "approval.expired",
         /// The agent withdrew it, or the worker was stopped.

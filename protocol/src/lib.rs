@@ -27,6 +27,7 @@ pub mod mcp;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod options;
+pub mod policy;
 pub mod process;
 pub mod record;
 pub mod secret;

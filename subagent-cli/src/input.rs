@@ -103,6 +103,9 @@ pub const WORKER_START: &[Field] = &[
     field("resume", &["resume"], Shape::Text),
     field("idleTimeout", &["idle_timeout"], Shape::Text),
     field("tags", &["tag"], Shape::Texts),
+    field("allow", &["allow"], Shape::Texts),
+    field("ask", &["ask"], Shape::Texts),
+    field("deny", &["deny"], Shape::Texts),
 ];
 
 /// The keys of `worker set`.

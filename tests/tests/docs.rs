@@ -56,6 +56,11 @@ fn the_readme() {
 }
 
 #[test]
+fn the_rules() {
+    run("docs/policy.md", "team");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

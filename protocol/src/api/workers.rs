@@ -12,6 +12,7 @@ use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
+use crate::policy::PolicySpec;
 use crate::start::Timeouts;
 use crate::state::WorkerState;
 use crate::tags::Tags;
@@ -88,6 +89,9 @@ pub struct StartWorker {
     /// Names with values, by which workers are chosen.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
+    /// What the agent may do without asking; without it, every permission request waits for the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

@@ -154,6 +154,43 @@ struct ApprovalDecided {
     /// What was said to it.
     #[schema(required)]
     note: Option<String>,
+    /// The rule that decided; absent if a person or a cancel did.
+    policy: Option<DecidingRule>,
+}
+
+/// What a rule of the owner said of a call.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct DecidingRule {
+    /// `allow` or `deny`.
+    action: String,
+    /// The kind of what was judged: `execute`, `edit`, ...
+    kind: String,
+    /// The command, path, address or agent, at most 1,000 characters; null if it is not known.
+    #[schema(required)]
+    subject: Option<String>,
+    /// The rule, as `TOOL(PATTERN)`; null of what is so without a rule.
+    #[schema(required)]
+    rule: Option<String>,
+    /// `definition`, `config` or `owner`.
+    layer: Option<String>,
+    /// The file of the rule.
+    source: Option<String>,
+    /// Its line there.
+    line: Option<u64>,
+    /// Why, where the rule alone does not say it.
+    note: Option<String>,
+}
+
+/// The agent has done without asking what a rule denies; the turn is canceled.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PolicyViolated {
+    /// The agent's id of the call.
+    tool_call_id: String,
+    /// What was denied, and by which rule.
+    #[serde(flatten)]
+    decided: DecidingRule,
 }
 
 /// A request that nobody decides any more.
@@ -335,6 +372,7 @@ pub(super) mod of {
             EventType::ProgressMessage => named::<super::ProgressMessage>(),
             EventType::ApprovalRequested => named::<super::ApprovalRequested>(),
             EventType::ApprovalDecided => named::<super::ApprovalDecided>(),
+            EventType::PolicyViolated => named::<super::PolicyViolated>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }

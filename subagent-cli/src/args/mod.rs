@@ -13,6 +13,7 @@ pub mod handoff;
 pub mod local;
 pub mod numbers;
 pub mod options;
+pub mod policy;
 pub mod prompt;
 pub mod removal;
 pub mod roles;
@@ -38,6 +39,7 @@ use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
+use policy::PolicyCommand;
 use prompt::PromptCommand;
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
@@ -103,6 +105,9 @@ pub enum Command {
     /// The prompt for a manager agent
     #[command(subcommand)]
     Prompt(PromptCommand),
+    /// What an agent may do without asking
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),

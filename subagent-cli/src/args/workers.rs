@@ -53,6 +53,9 @@ pub struct StartFlags {
     /// A tag, by which -l finds the worker; can be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     pub tag: Vec<String>,
+    /// What it may do, besides what the config says.
+    #[command(flatten)]
+    pub rules: super::policy::RuleFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

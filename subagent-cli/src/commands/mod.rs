@@ -27,6 +27,7 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod mcp_servers;
+mod policy;
 mod prompt_render;
 mod prune;
 mod restore;
@@ -58,6 +59,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
+use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::roles::RoleCommand;
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
@@ -80,6 +82,7 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::List(args)) => args.json.json,
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
+        Command::Policy(PolicyCommand::Test(args)) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -130,6 +133,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::List(args)) => role_list::run(&args, context),
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
+        Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),

@@ -5,14 +5,15 @@ mod source;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
-use subagent_config::model::Config;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
+use crate::args::policy::RuleFlags;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
@@ -42,7 +43,7 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
     };
     let place = args.cwd.clone().or(file_cwd);
     let workspace = context.workspace(place.as_deref())?;
-    let config = context.config(args.config.config.as_deref(), place.as_deref())?.config;
+    let config = context.config(args.config.config.as_deref(), place.as_deref())?;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { go_on(&mut client, &args, from, &config, &workspace, context).await })?;
     let source = text::fields(&data, &["sourceHandoffPath"]);
@@ -63,7 +64,7 @@ async fn go_on(
     client: &mut Client,
     args: &WorkerContinue,
     from: From,
-    config: &Config,
+    config: &LoadedConfig,
     workspace: &Workspace,
     context: &Context,
 ) -> Result<Value> {
@@ -96,7 +97,7 @@ async fn prepare(
     client: &mut Client,
     args: &WorkerContinue,
     source: &Source,
-    config: &Config,
+    config: &LoadedConfig,
     workspace: &Workspace,
     context: &Context,
 ) -> Result<Prepared> {
@@ -115,6 +116,7 @@ async fn prepare(
         mcp_config: None,
         add_dirs: Vec::new(),
         tags: subagent_protocol::tags::Tags::default(),
+        rules: RuleFlags::default(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

@@ -13,14 +13,15 @@ use nix::sys::stat::{Mode, umask};
 use serde_json::Value;
 use subagent_config::launcher::{self, ResolvedLauncher};
 use subagent_config::model::{self, ACP_STDIO};
-use subagent_config::{Workspace, controller_hint, inherited_environment, role, workspace};
+use subagent_config::{LoadedConfig, Workspace, controller_hint, inherited_environment, role, workspace};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
-use super::{chosen_options, mcp_servers};
+use super::{chosen_options, mcp_servers, policy};
+use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, path_value, present, present_path};
@@ -46,12 +47,15 @@ pub(super) struct Wanted {
     /// The session to take up.
     pub(super) resume: Option<String>,
     pub(super) tags: Tags,
+    /// What the agent may do, besides what the config says.
+    pub(super) rules: RuleFlags,
 }
 
 impl Wanted {
     /// What flags and `--input` say.
     pub(super) fn of(args: StartFlags, input: &Input) -> Result<Self> {
         let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+        let rules = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
         Ok(Self {
             launcher: either(args.launcher, "launcher"),
             role: either(args.role, "role"),
@@ -70,6 +74,11 @@ impl Wanted {
                 true => Tags::parse(input.texts("tags").iter().map(String::as_str))?,
                 false => Tags::parse(args.tag.iter().map(String::as_str))?,
             },
+            rules: RuleFlags {
+                allow: rules(args.rules.allow, "allow"),
+                ask: rules(args.rules.ask, "ask"),
+                deny: rules(args.rules.deny, "deny"),
+            },
         })
     }
 }
@@ -80,7 +89,7 @@ pub(super) fn run(args: WorkerStart, context: &Context) -> Result<Outcome> {
     let config = args.start.config.config.clone();
     let wanted = Wanted { debug_mode, ..Wanted::of(args.start, &input)? };
     let workspace = context.workspace(wanted.cwd.as_deref())?;
-    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?.config;
+    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move {
         let prepared = prepare(&mut client, wanted, &config, &workspace, context).await?;
@@ -135,10 +144,11 @@ async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure 
 pub(super) async fn prepare(
     client: &mut Client,
     wanted: Wanted,
-    config: &model::Config,
+    loaded: &LoadedConfig,
     workspace: &Workspace,
     context: &Context,
 ) -> Result<Prepared> {
+    let config = &loaded.config;
     let cwd = workspace::resolve_cwd(wanted.cwd.as_deref(), &context.env)?;
     if cwd.to_str().is_none() {
         // It is part of JSON documents and of the agent's protocol, which are text.
@@ -180,6 +190,7 @@ pub(super) async fn prepare(
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
         tags: wanted.tags,
+        policy: policy::spec(loaded, &wanted.rules, &workspace.root, context)?,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })

@@ -39,6 +39,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::InvalidWorkerState
         | Code::SessionInUse
         | Code::ApprovalNotPending
+        | Code::PolicyViolation
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -11,6 +11,7 @@ mod elicitation;
 mod hibernation;
 mod local;
 mod lost;
+mod policy;
 pub(crate) mod recovered;
 pub(crate) mod restart;
 mod step;

@@ -35,6 +35,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     match input {
         Input::Send { turn_id, message, input, by } => next.send(turn_id, message, &input, by)?,
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
+        Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
+        Input::Violation { turn, call } => next.violation(turn, call)?,
         Input::Answer { request_id, reply } => next.answer(request_id, reply)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),

@@ -182,6 +182,22 @@ pub enum Input {
         /// A note.
         note: Option<String>,
     },
+    /// A rule of the owner decides a permission request.
+    DecideByRule {
+        /// Which.
+        request_id: RequestId,
+        /// What.
+        choice: Choice,
+        /// Which rule, as events tell of it.
+        rule: Value,
+    },
+    /// The agent has done what a rule of the owner denies.
+    Violation {
+        /// In which turn; none if it was outside of any.
+        turn: Option<u64>,
+        /// What, and which rule, as events tell of it.
+        call: Value,
+    },
     /// Somebody answers an elicitation.
     Answer {
         /// Which.

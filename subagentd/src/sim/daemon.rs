@@ -12,6 +12,7 @@ use super::Break;
 use super::agent::ask_of;
 use super::site::{Asked, Connection, Memory, Site};
 use super::world::Env;
+use crate::core::decision::Choice;
 use crate::core::worker::{Hibernation, Link, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::Cursor;
@@ -186,8 +187,15 @@ impl Site {
             if aside.session_id.is_some() {
                 self.stored.session = aside.session_id;
             }
+            let asked = match &meaning {
+                Some(Input::ApprovalRequested { request_id }) => Some(request_id.clone()),
+                _ => None,
+            };
             if let Some(meaning) = meaning {
                 self.step(meaning);
+            }
+            if let Some(request_id) = asked {
+                self.decide_by_rule(request_id, env);
             }
             left_in_batch -= 1;
             if left_in_batch == 0 {
@@ -203,6 +211,19 @@ impl Site {
                 return env.after_commit();
             }
         }
+    }
+
+    /// A rule of the owner decides every fourth request, in the transaction of its record.
+    fn decide_by_rule(&mut self, request_id: RequestId, env: &mut Env) {
+        let whole = self.checker.worker.state != State::Stopped && env.broken.is_none();
+        if !whole || self.asks.get(&request_id).is_none_or(|ask| ask % 4 != 3) {
+            return;
+        }
+        let option = "allow".to_owned();
+        let choice = Choice { option_id: Some(option.clone()), alias: None, decision: option.clone() };
+        let rule = serde_json::json!({"rule": "execute", "action": "allow"});
+        self.decided.insert(request_id.clone(), Some(option));
+        self.step(Input::DecideByRule { request_id, choice, rule });
     }
 
     /// What the rules must not refuse; what they want done waits for the end of the transaction.

@@ -7,6 +7,7 @@ pub(crate) mod all_events;
 mod backup;
 pub(crate) mod child_sessions;
 pub(crate) mod controllers;
+pub(crate) mod decided;
 pub(crate) mod details;
 mod error;
 pub(crate) mod events;

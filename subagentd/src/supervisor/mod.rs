@@ -26,6 +26,7 @@ mod options;
 mod orders;
 mod ownership;
 mod places;
+mod policy;
 mod process;
 mod program;
 mod questions;

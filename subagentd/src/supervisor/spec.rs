@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
+use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
@@ -35,6 +36,9 @@ pub(super) struct Spec {
     pub(super) idle_timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub(super) tags: Tags,
+    /// What the agent may do without asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) policy: Option<PolicySpec>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -69,6 +73,7 @@ impl Spec {
             resume: request.resume.clone(),
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
             tags: request.tags.clone(),
+            policy: request.policy.clone(),
         }
     }
 

@@ -12,7 +12,8 @@ use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, entropy, environment, held, locks, options, places, program, strays,
+    Caller, Supervisor, controllers, entropy, environment, held, locks, options, places, policy, program,
+    strays,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -224,6 +225,7 @@ fn check(request: &StartWorker) -> Result<()> {
     request.tags.check()?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
+    policy::check(request)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -298,6 +300,7 @@ mod tests {
             resume: None,
             idle_timeout_ms: None,
             tags: subagent_protocol::tags::Tags::default(),
+            policy: None,
         }
     }
 

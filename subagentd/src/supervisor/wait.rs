@@ -75,7 +75,9 @@ impl Supervisor {
                     let failed = event.event_type == EventType::TurnFailed
                         && request.collect_turn.is_some()
                         && event.turn_id == request.collect_turn;
-                    if failed || until.matches(event.event_type, event.kind.as_deref()) {
+                    if (failed || until.matches(event.event_type, event.kind.as_deref()))
+                        && !self.decided_by_rule(&row, event).await?
+                    {
                         return self.matched(&row, event, collected).await;
                     }
                 }

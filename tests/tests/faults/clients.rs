@@ -115,6 +115,7 @@ impl Scene<'_> {
                 (words(&["--launcher", "demo", "none"]), &["AGENT_METHOD_UNSUPPORTED"])
             }
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
+            "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent worker list"
             | "subagent controller status"

@@ -61,7 +61,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     wanted.tags.0.insert(TAG.to_owned(), run_id.clone());
     wanted.tags.check()?;
     let workspace = context.workspace(wanted.cwd.as_deref())?;
-    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?.config;
+    let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
     let turn = SendTurn {
         text,
         blocks: Vec::new(),

@@ -27,11 +27,16 @@ pub(super) fn may_follow(from: WorkerState, to: WorkerState) -> bool {
         }
 }
 
-/// Whether a person may decide permission requests by it.
+/// Whether a person, or his rules, may decide permission requests by it.
 fn decides(input: &Input) -> bool {
     matches!(
         input,
-        Input::Decide { .. } | Input::Answer { .. } | Input::Cancel { .. } | Input::Restart { force: true }
+        Input::Decide { .. }
+            | Input::DecideByRule { .. }
+            | Input::Violation { .. }
+            | Input::Answer { .. }
+            | Input::Cancel { .. }
+            | Input::Restart { force: true }
     )
 }
 
@@ -108,7 +113,7 @@ impl Checker {
     fn check_error(&self, input: &Input, code: Code) {
         let expected: &[Code] = match input {
             Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
-            Input::Decide { .. } | Input::Answer { .. } => {
+            Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } => {
                 &[Code::ApprovalNotFound, Code::ApprovalNotPending]
             }
             Input::Cancel { .. } => &[Code::WorkerNotRunning],

@@ -1,7 +1,7 @@
 //! The loop of a worker's actor, and the state that it owns.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers}
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::journal::JournalReader;
+use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, is_ending};
 use crate::supervisor::spec::Spec;
 
@@ -47,6 +48,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) log: PathBuf,
 
     pub(super) worker: Worker,
+    /// The rules of its owner.
+    pub(super) watch: Option<Watch>,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -143,6 +146,7 @@ impl Actor {
             hibernation_obstacle: None,
         };
         Ok(Self {
+            watch: Watch::of(spec.policy.as_ref(), Path::new(&row.cwd)),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,

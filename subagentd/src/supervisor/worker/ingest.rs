@@ -21,6 +21,7 @@ use crate::core::{Action, Fact, Input, Worker};
 use crate::store::{Cursor, Durability, NewEvent};
 use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
+use crate::supervisor::policy::Watch;
 
 /// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
 const TURN_BATCHES: usize = 4;
@@ -53,6 +54,7 @@ struct Draft {
 /// What a batch leads to.
 struct Taken {
     worker: Worker,
+    watch: Option<Watch>,
     drafts: Vec<Draft>,
     actions: Vec<Action>,
     cursor: Cursor,
@@ -124,6 +126,7 @@ impl Actor {
         let taken = self.understand(&bytes, &records, next);
         let Taken {
             worker,
+            watch,
             drafts,
             actions,
             cursor,
@@ -208,6 +211,7 @@ impl Actor {
             })
             .await?;
         self.cursor = cursor;
+        self.watch = watch;
         self.clean_end = ended;
         self.damaged |= gap;
         self.gap |= gap;
@@ -244,6 +248,7 @@ impl Actor {
     fn understand(&self, bytes: &[u8], records: &[(Range<usize>, Cursor)], next: Cursor) -> Taken {
         let mut taken = Taken {
             worker: self.worker.clone(),
+            watch: self.watch.clone(),
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: next,
@@ -321,6 +326,7 @@ impl Actor {
                     taken.misread += 1;
                 }
             }
+            taken.changed |= by_rule(&record, &mut taken, &mut facts);
             taken.reports.extend(Report::of(&record));
             taken.drafts.push(Draft {
                 number: record.n,
@@ -428,6 +434,17 @@ pub(crate) fn input(
         | RecordType::ClientResponse
         | RecordType::TerminalExited => None,
     })
+}
+
+/// What the rules of the owner say of it, in the same transaction. Says whether they said anything.
+fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> bool {
+    let Some(input) = taken.watch.as_mut().and_then(|watch| watch.see(record)) else { return false };
+    // Refused of a request that is over or was not understood: then there is nothing to decide.
+    let Ok(step) = taken.worker.step(input) else { return false };
+    taken.worker = step.worker;
+    facts.extend(step.facts);
+    taken.actions.extend(step.actions);
+    true
 }
 
 /// Does what must never be done, where a test wants to see it noticed.

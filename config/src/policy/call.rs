@@ -1,0 +1,167 @@
+//! What an agent wants to do or has done, as far as its words tell. Pure; an agent may say anything.
+
+use serde_json::Value;
+
+use super::tool::{self, Kind};
+
+/// So many paths of one call are judged; with more, the owner is asked.
+pub(super) const MOST_PATHS: usize = 64;
+/// A longer path is none.
+const MOST_PATH_BYTES: usize = 4096;
+
+/// A command as an agent tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// A line for a shell.
+    Line(String),
+    /// The words of a program.
+    Words(Vec<String>),
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Call {
+    /// ACP's kind, as the agent says.
+    pub kind: Option<Kind>,
+    /// The tool's own name.
+    pub name: Option<String>,
+    /// The command that it runs.
+    pub command: Option<Command>,
+    /// The paths that it is about.
+    pub paths: Vec<String>,
+    /// The paths that it shows a change of.
+    pub changed: Vec<String>,
+    /// The address that it gets.
+    pub url: Option<String>,
+    /// The agent that it gives work to.
+    pub agent: Option<String>,
+    /// What there is more of than is looked at.
+    pub more: bool,
+}
+
+/// Where agents put the path of a file.
+const PATH_KEYS: &[&str] = &[
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "absolute_path",
+    "notebook_path",
+    "dir_path",
+    "old_path",
+    "new_path",
+];
+/// And the agent that they call.
+const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
+
+impl Call {
+    /// A call as ACP's `toolCall` or `update` tells of it.
+    #[must_use]
+    pub fn of(told: &Value) -> Self {
+        let mut call = Self::default();
+        call.learn(told);
+        call
+    }
+
+    /// Adds what the agent says later, or has said before: what is told again replaces what was told.
+    pub fn learn(&mut self, told: &Value) {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        if let Some(kind) = told["kind"].as_str() {
+            // A kind that is none of ours is the agent's other.
+            self.kind = Some(Kind::parse(kind).filter(is_of_acp).unwrap_or(Kind::Other));
+        }
+        let title = text(&told["title"]);
+        let meta =
+            told["_meta"].as_object().into_iter().flatten().find_map(|(_, value)| text(&value["toolName"]));
+        let mcp = || title.clone().filter(|title| title.starts_with("mcp__"));
+        if let Some(name) = text(&told["name"]).or(meta).or_else(mcp) {
+            self.name = Some(name);
+        }
+        let input = &told["rawInput"];
+        let by_name = self.name.as_deref().and_then(tool::kind_of);
+        let runs = self.kind == Some(Kind::Execute) || by_name == Some(Kind::Execute);
+        match command(&input["command"]).or_else(|| command(&input["cmd"])) {
+            Some(command) => self.command = Some(command),
+            // Some agents say it in the title alone.
+            None if runs && self.command.is_none() && input["command"].is_null() => {
+                self.command = title.map(Command::Line);
+            }
+            None => {}
+        }
+        if let Some(url) = text(&input["url"]).or_else(|| text(&input["uri"])) {
+            self.url = Some(url);
+        }
+        if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])) {
+            self.agent = Some(agent);
+        }
+        let located =
+            told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
+        let named = PATH_KEYS.iter().filter_map(|key| text(&input[*key]));
+        // Files of a patch, by their names.
+        let changes = input["changes"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
+        for path in located.chain(named).chain(changes) {
+            add(&mut self.paths, path, &mut self.more);
+        }
+        let contents = told["content"].as_array().into_iter().flatten();
+        for path in contents.filter(|part| part["type"] == "diff").filter_map(|part| text(&part["path"])) {
+            add(&mut self.changed, path, &mut self.more);
+        }
+    }
+
+    /// What it is in one word.
+    #[must_use]
+    pub fn main_kind(&self) -> Kind {
+        self.kinds().first().copied().unwrap_or(Kind::Other)
+    }
+
+    /// Everything that it is: what the agent says, what its tool is, and what it holds.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        let by_name = self.name.as_deref().and_then(tool::kind_of);
+        let mut kinds: Vec<Kind> = match (self.kind, by_name) {
+            // A kind that says nothing gives way to a name that does.
+            (Some(Kind::Other | Kind::Think) | None, Some(known)) => vec![known],
+            (Some(said), Some(known)) => vec![said, known],
+            (Some(said), None) => vec![said],
+            (None, None) => vec![Kind::Other],
+        };
+        if self.command.is_some() {
+            // Agents call a command that reads a file `read`: it is judged as the command that it is.
+            kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));
+            kinds.push(Kind::Execute);
+        }
+        if !self.changed.is_empty() && !kinds.iter().any(|kind| kind.changes_files()) {
+            kinds.push(Kind::Edit);
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+}
+
+/// `task` and `todo` are our words: an agent does not say that its call is one.
+fn is_of_acp(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Task | Kind::Todo)
+}
+
+fn command(value: &Value) -> Option<Command> {
+    match value {
+        Value::String(line) if !line.trim().is_empty() => Some(Command::Line(line.clone())),
+        Value::Array(words) if !words.is_empty() => {
+            let words: Option<Vec<String>> =
+                words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            words.map(Command::Words)
+        }
+        _ => None,
+    }
+}
+
+fn add(paths: &mut Vec<String>, path: String, more: &mut bool) {
+    if paths.contains(&path) {
+        return;
+    }
+    if paths.len() >= MOST_PATHS || path.len() > MOST_PATH_BYTES {
+        *more = true;
+    } else {
+        paths.push(path);
+    }
+}

@@ -1,0 +1,306 @@
+//! What the rules say of a call. Pure: where a path leads is asked through a function that is handed in.
+
+use std::path::{Path, PathBuf};
+
+use super::call::{Call, Command};
+use super::glob::{self, Fits};
+use super::paths::{Places, Spelling, is_protected, names_protected};
+use super::rule::{Action, Rule};
+use super::shell::{self, Line, Part, Text};
+use super::tool::Kind;
+use super::{LayerKind, Node, Policy, Position};
+
+/// The rule that an answer is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decider {
+    /// The name of its node.
+    pub node: String,
+    /// Its layer.
+    pub layer: LayerKind,
+    /// The file of that layer.
+    pub source: Option<String>,
+    /// The rule on one line.
+    pub rule: String,
+    /// Its action.
+    pub action: Action,
+    /// Where in the file it stands.
+    pub at: Option<Position>,
+}
+
+/// One part of a call, and what becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// What it does.
+    pub kind: Kind,
+    /// The command, path, address or agent; none if it is not known.
+    pub subject: Option<String>,
+    /// What becomes of it.
+    pub action: Action,
+    /// The rule that said so; none if no rule fits.
+    pub by: Option<Decider>,
+    /// Why, where that is no rule alone.
+    pub note: Option<String>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The strictest answer.
+    pub action: Action,
+    /// All parts of the call that were judged, never none.
+    pub judged: Vec<Judged>,
+}
+
+impl Verdict {
+    fn of(judged: Vec<Judged>) -> Self {
+        let action = judged.iter().map(|part| part.action).max().unwrap_or(Action::Ask);
+        Self { action, judged }
+    }
+
+    /// The first part that has the answer of the whole.
+    #[must_use]
+    pub fn decisive(&self) -> Option<&Judged> {
+        self.judged.iter().find(|part| part.action == self.action)
+    }
+}
+
+/// What a pattern is held against.
+enum Subject<'a> {
+    /// There is none: only rules without a pattern are surely about it.
+    Unknown,
+    Text(&'a Text),
+    Path(&'a Spelling),
+    Word(&'a str),
+}
+
+struct Query<'a> {
+    kind: Kind,
+    name: Option<&'a str>,
+    subject: Subject<'a>,
+}
+
+/// An answer, and who gave it.
+#[derive(Clone)]
+struct Answer {
+    action: Action,
+    by: Option<Decider>,
+    /// The rule's own pattern, to see whether it names something itself.
+    pattern: String,
+    note: Option<&'static str>,
+}
+
+impl Policy {
+    /// What becomes of a call; `real` says where a path leads.
+    #[must_use]
+    pub fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+        let name = call.name.as_deref();
+        let mut judged = Vec::new();
+        for kind in call.kinds() {
+            match kind {
+                Kind::Execute => match &call.command {
+                    Some(command) => self.execute(command, real, &mut judged),
+                    None => judged.push(self.unknown(kind, name, "what it runs is not told")),
+                },
+                Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+                    let paths: Vec<&String> = match kind.changes_files() {
+                        true => call.paths.iter().chain(&call.changed).collect(),
+                        false => call.paths.iter().collect(),
+                    };
+                    if paths.is_empty() || call.more {
+                        judged.push(self.unknown(kind, name, "which files it is about is not told in full"));
+                    }
+                    judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
+                }
+                Kind::Fetch => judged.push(self.word(kind, name, call.url.as_deref())),
+                Kind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
+                Kind::Think | Kind::Other | Kind::Todo => judged.push(self.word(kind, name, None)),
+            }
+        }
+        Verdict::of(judged)
+    }
+
+    fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
+        let answer = self.answer(&Query { kind, name, subject: Subject::Unknown });
+        Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
+    }
+
+    fn word(&self, kind: Kind, name: Option<&str>, word: Option<&str>) -> Judged {
+        let subject = word.map_or(Subject::Unknown, Subject::Word);
+        let shown = word.or(name).map(str::to_owned);
+        self.answer(&Query { kind, name, subject }).judged(kind, shown)
+    }
+
+    fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
+        let spellings = self.places.spellings(path, real);
+        let answers = spellings.iter().map(|spelling| {
+            let answer = self.answer(&Query { kind, name, subject: Subject::Path(spelling) });
+            let guarded = kind.changes_files() && is_protected(spelling) && !names_protected(&answer.pattern);
+            if guarded && answer.action == Action::Allow {
+                let note = "files that say what agents may do are changed only with a rule that names them";
+                return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
+            }
+            answer
+        });
+        strictest(answers).judged(kind, Some(path.to_owned()))
+    }
+
+    fn execute(&self, command: &Command, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+        let (line, whole) = match command {
+            Command::Line(text) => (shell::split(text), text.clone()),
+            Command::Words(words) => (shell::of_words(words), words.join(" ")),
+        };
+        judged.extend(line.parts.iter().filter_map(|part| self.part(part)));
+        self.redirects(&line, real, judged);
+        let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
+        if let Some(why) = line.opaque.clone().or_else(nothing) {
+            let text = Text { shown: whole.clone(), units: Some(vec![glob::Unit::Open]) };
+            let answer =
+                self.answer(&Query { kind: Kind::Execute, name: None, subject: Subject::Text(&text) });
+            let judged_whole = answer.at_least_ask().judged(Kind::Execute, Some(whole));
+            judged.push(Judged { note: Some(why), ..judged_whole });
+        }
+    }
+
+    /// A command of a line; none if only what it starts counts and no rule denies it itself.
+    fn part(&self, part: &Part) -> Option<Judged> {
+        let ask = |text: &Text| {
+            self.answer(&Query { kind: Kind::Execute, name: None, subject: Subject::Text(text) })
+        };
+        let shown = part.spellings.last().map(|text| text.shown.clone());
+        let mut answer = strictest(part.spellings.iter().map(ask));
+        // Where what it starts begins cannot always be told: so what is denied is denied from every word on.
+        let mut handed_on = part.handed_on.iter().map(ask);
+        let denies = |answer: &Answer| answer.action == Action::Deny && answer.pattern != "*";
+        if let Some(inner) = handed_on.find(denies) {
+            answer = inner;
+        }
+        if part.transparent && !denies(&answer) {
+            return None;
+        }
+        if part.unknown {
+            answer = answer.at_least_ask();
+            answer.note = Some("which program it is, is known only when it runs");
+        }
+        Some(answer.judged(Kind::Execute, shown))
+    }
+
+    /// What the shell itself opens: to write a file is to change it, to read one may be denied.
+    fn redirects(&self, line: &Line, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+        let moves = |part: &Part| {
+            let name = part.spellings.last().and_then(|text| text.shown.split(' ').next());
+            matches!(name, Some("cd" | "pushd" | "popd"))
+        };
+        let moved = line.parts.iter().any(moves);
+        for redirect in &line.redirects {
+            let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
+            let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
+                Some(path) => self.path(kind, None, path, real),
+                None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
+            };
+            // Nobody has to allow that a command reads its input from a file.
+            if redirect.writes || (found.by.is_some() && found.action > Action::Allow) {
+                judged.push(found);
+            }
+        }
+    }
+
+    /// The strictest of the nodes that have a rule for it.
+    fn answer(&self, query: &Query<'_>) -> Answer {
+        let answers: Vec<Answer> =
+            self.chain.iter().filter_map(|node| node.answer(&self.places, query)).collect();
+        if !answers.is_empty() {
+            return strictest(answers.into_iter());
+        }
+        let (action, note) = match query.kind {
+            Kind::Task => (Action::Deny, "no rule allows tasks"),
+            _ => (Action::Ask, "no rule fits"),
+        };
+        Answer { action, by: None, pattern: String::new(), note: Some(note) }
+    }
+}
+
+impl Node {
+    /// What its rules say; none if none fits.
+    fn answer(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+        let definition = |kind: LayerKind| kind == LayerKind::Definition;
+        let own = self.last(places, query, definition);
+        match own {
+            Some(denied) if denied.action == Action::Deny => Some(denied),
+            _ => self.last(places, query, |_| true),
+        }
+    }
+
+    /// The last rule of these layers that fits; stricter, if a later one may fit.
+    fn last(&self, places: &Places, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
+        let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
+        let mut doubt: Option<Answer> = None;
+        for (layer, rule) in layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)))
+        {
+            let fits = rule.fits(places, query);
+            let answer = |action, note| Answer {
+                action,
+                by: Some(Decider {
+                    node: self.name.clone(),
+                    layer: layer.kind,
+                    source: layer.source.clone(),
+                    rule: rule.text(),
+                    action: rule.action,
+                    at: rule.at,
+                }),
+                pattern: rule.pattern().to_owned(),
+                note,
+            };
+            match fits {
+                Fits::Yes => return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)]))),
+                Fits::Could if rule.action > Action::Allow => {
+                    let found =
+                        || answer(Action::Ask, Some("this rule may be about it: not all of it is known yet"));
+                    doubt.get_or_insert_with(found);
+                }
+                Fits::Could | Fits::No => {}
+            }
+        }
+        doubt
+    }
+}
+
+impl Rule {
+    fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
+        if !self.is_about(query.kind, query.name) {
+            return Fits::No;
+        }
+        if self.is_whole() {
+            return Fits::Yes;
+        }
+        let yes = |fits| if fits { Fits::Yes } else { Fits::No };
+        match &query.subject {
+            Subject::Unknown => Fits::Could,
+            Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
+            Subject::Path(path) => places.fits(self.pattern(), path),
+            Subject::Text(text) => match &text.units {
+                None => yes(glob::matches(self.pattern(), &text.shown)),
+                Some(_) if glob::matches(self.pattern(), &text.shown) => Fits::Yes,
+                Some(units) if glob::could_match(self.pattern(), units) => Fits::Could,
+                Some(_) => Fits::No,
+            },
+        }
+    }
+}
+
+impl Answer {
+    fn judged(self, kind: Kind, subject: Option<String>) -> Judged {
+        Judged { kind, subject, action: self.action, by: self.by, note: self.note.map(str::to_owned) }
+    }
+
+    fn at_least_ask(self) -> Self {
+        Self { action: self.action.max(Action::Ask), ..self }
+    }
+}
+
+/// The first of the strictest.
+fn strictest(answers: impl Iterator<Item = Answer>) -> Answer {
+    let first = |held: Answer, next: Answer| if next.action > held.action { next } else { held };
+    let nothing =
+        || Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some("no rule fits") };
+    answers.reduce(first).unwrap_or_else(nothing)
+}

@@ -1,0 +1,191 @@
+//! Patterns in which `*` stands for any text. Pure, and bounded by the lengths of pattern and text.
+
+/// Whether a pattern fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fits {
+    /// It does not, whatever an open part of the text turns out to be.
+    No,
+    /// It may: a part of the text is not known yet.
+    Could,
+    /// It does, as the text is written.
+    Yes,
+}
+
+/// One character of a text, or a part of it that is known only when it is carried out (a variable, a glob).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// This character.
+    Char(char),
+    /// Anything.
+    Open,
+}
+
+/// A longer pattern, or text with open parts, takes more time than an answer is worth.
+const MOST_STEPS: usize = 4_000_000;
+
+/// Whether the pattern fits the whole text. `*` also stands for slashes, leading dots and ends of lines. A pattern that
+/// ends in a space and a star also fits the text without both: `git push *` is also about `git push`.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    if pattern.strip_suffix(" *").is_some_and(|bare| !bare.is_empty() && whole(bare, text)) {
+        return true;
+    }
+    whole(pattern, text)
+}
+
+/// The usual walk with one step back to the last star: at most pattern times text.
+fn whole(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p + 1, t));
+                p += 1;
+            }
+            Some(char) if *char == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut star {
+                Some((after, taken)) => {
+                    *taken += 1;
+                    (p, t) = (*after, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|char| *char == '*')
+}
+
+/// Whether the pattern fits some text that these units can become.
+pub(super) fn could_match(pattern: &str, units: &[Unit]) -> bool {
+    let bare = pattern.strip_suffix(" *").filter(|bare| !bare.is_empty());
+    bare.is_some_and(|bare| meets(bare, units)) || meets(pattern, units)
+}
+
+/// Whether two patterns have a text in common. Row by row: `row[i]` is whether the first `i` units can be used up.
+fn meets(pattern: &str, units: &[Unit]) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    if pattern.len().saturating_mul(units.len()) > MOST_STEPS {
+        return true;
+    }
+    let mut row = vec![false; units.len() + 1];
+    row[0] = true;
+    spread(&mut row, units);
+    for char in pattern {
+        let mut next = vec![false; units.len() + 1];
+        if char == '*' {
+            let mut any = false;
+            for (at, reached) in row.iter().enumerate() {
+                any |= *reached;
+                next[at] = any;
+            }
+        } else {
+            for at in 0..units.len() {
+                match units[at] {
+                    Unit::Char(unit) => next[at + 1] |= row[at] && unit == char,
+                    // It may be this character and go on, or end with it.
+                    Unit::Open => {
+                        next[at] |= row[at];
+                        next[at + 1] |= row[at] || row[at + 1];
+                    }
+                }
+            }
+            spread(&mut next, units);
+        }
+        row = next;
+    }
+    row[units.len()]
+}
+
+/// An open part may also be nothing.
+fn spread(row: &mut [bool], units: &[Unit]) {
+    for at in 0..units.len() {
+        if units[at] == Unit::Open && row[at] {
+            row[at + 1] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn units(text: &str) -> Vec<Unit> {
+        text.chars().map(|char| if char == '?' { Unit::Open } else { Unit::Char(char) }).collect()
+    }
+
+    #[test]
+    fn a_star_is_any_text() {
+        let table = [
+            ("*", "", true),
+            ("*", ".a/b", true),
+            ("*.env", ".env", true),
+            ("*.env", "a/b/.env", true),
+            ("*.env", "a.envx", false),
+            ("src/**", "src/a/b", true),
+            ("src/**", "src", false),
+            ("git push*", "git push -f", true),
+            ("git push*", "git pushed", true),
+            ("git push *", "git push", true),
+            ("git push *", "git push -f", true),
+            ("git push *", "git pushed", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("ä*", "äö", true),
+            ("a?c", "abc", false),
+            ("[a]", "a", false),
+            (" *", "", false),
+        ];
+        for (pattern, text, fits) in table {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn an_open_part_may_become_what_the_pattern_wants() {
+        let table = [
+            ("git push*", "git ?", true),
+            ("git push *", "git ?", true),
+            ("git push*", "git status ?", false),
+            ("git push*", "? push", true),
+            ("*push*", "git ?", true),
+            ("rm -rf /", "rm ? /", true),
+            ("rm -rf /", "rm ?", true),
+            ("rm -rf /", "rm ? /tmp", false),
+            ("ab", "a?b", true),
+            ("", "?", true),
+        ];
+        for (pattern, text, fits) in table {
+            assert_eq!(could_match(pattern, &units(text)), fits, "{pattern} {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_fits_as_it_is_written_could_fit(pattern in "[ab* ]{0,8}", text in "[ab ]{0,8}") {
+            prop_assert_eq!(matches(&pattern, &text), could_match(&pattern, &units(&text)));
+        }
+
+        #[test]
+        fn what_fits_one_way_of_filling_in_could_fit(
+            pattern in "[ab*]{0,6}", head in "[ab]{0,3}", middle in "[ab]{0,3}", tail in "[ab]{0,3}",
+        ) {
+            if matches(&pattern, &format!("{head}{middle}{tail}")) {
+                let open = units(&format!("{head}?{tail}"));
+                prop_assert!(could_match(&pattern, &open));
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_patterns_take_no_time() {
+        let pattern = "a*".repeat(400);
+        assert!(!matches(&format!("{pattern}b"), &"a".repeat(16_000)));
+        assert!(could_match(&pattern, &units(&"a?".repeat(8_000))));
+    }
+}

@@ -1,0 +1,105 @@
+//! Which paths a rule is about. Pure but for [`real_path`], the one look at the file system.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::glob::{self, Fits};
+
+/// What paths in rules are about, all absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The workspace: relative patterns are about paths in it.
+    pub workspace: PathBuf,
+    /// Where the agent works: relative paths in calls are from here.
+    pub cwd: PathBuf,
+    /// The home, for `~/` and `$HOME/`.
+    pub home: Option<PathBuf>,
+}
+
+/// A path in one spelling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spelling {
+    /// Below the workspace, without a slash in front.
+    pub(super) relative: Option<String>,
+    /// The whole.
+    pub(super) absolute: String,
+}
+
+/// Folders whose files say what agents may do.
+const PROTECTED: [&str; 3] = [".agents", ".claude/agents", ".subagent"];
+
+/// A path without symbolic links, as far as it exists.
+#[must_use]
+pub fn real_path(path: &Path) -> PathBuf {
+    crate::paths::resolve_absolute(path)
+}
+
+/// A path without `.` and `..`, as it is written.
+fn lexical(path: &Path) -> PathBuf {
+    let mut found = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                found.pop();
+            }
+            other => found.push(other),
+        }
+    }
+    found
+}
+
+impl Places {
+    /// The spellings of a path: as it is written, and where it leads. Judged are all of them.
+    pub(super) fn spellings(&self, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Spelling> {
+        let path = path.strip_prefix("file://").unwrap_or(path);
+        let given = self.at_home(path).unwrap_or_else(|| PathBuf::from(path));
+        // As it stands there: `..` after a link leads elsewhere than it looks.
+        let absolute = self.cwd.join(given);
+        let written = lexical(&absolute);
+        let mut found = vec![self.spelling(&written, &self.workspace)];
+        let led = real(&absolute);
+        let workspace = real(&self.workspace);
+        for spelling in [self.spelling(&led, &workspace), self.spelling(&real(&written), &workspace)] {
+            if !found.contains(&spelling) {
+                found.push(spelling);
+            }
+        }
+        found
+    }
+
+    fn spelling(&self, path: &Path, workspace: &Path) -> Spelling {
+        let relative = path.strip_prefix(workspace).ok().map(|rest| rest.to_string_lossy().into_owned());
+        Spelling { relative, absolute: path.to_string_lossy().into_owned() }
+    }
+
+    fn at_home(&self, path: &str) -> Option<PathBuf> {
+        let rest = path.strip_prefix("~/").or_else(|| path.strip_prefix("$HOME/"))?;
+        Some(self.home.as_deref()?.join(rest))
+    }
+
+    /// Whether a pattern is about this path.
+    pub(super) fn fits(&self, pattern: &str, path: &Spelling) -> Fits {
+        let relative =
+            |pattern: &str| path.relative.as_deref().is_some_and(|path| glob::matches(pattern, path));
+        let yes = match self.at_home(pattern) {
+            Some(pattern) => glob::matches(&pattern.to_string_lossy(), &path.absolute),
+            None if pattern.starts_with('/') => glob::matches(pattern, &path.absolute),
+            None if pattern.starts_with('*') => relative(pattern) || glob::matches(pattern, &path.absolute),
+            None => relative(pattern.strip_prefix("./").unwrap_or(pattern)),
+        };
+        if yes { Fits::Yes } else { Fits::No }
+    }
+}
+
+/// Whether a path is one of those that say what agents may do.
+pub(super) fn is_protected(path: &Spelling) -> bool {
+    let Some(relative) = path.relative.as_deref() else { return false };
+    PROTECTED.iter().any(|folder| {
+        relative.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// Whether a pattern names such a folder itself.
+pub(super) fn names_protected(pattern: &str) -> bool {
+    PROTECTED.iter().any(|folder| pattern.contains(folder))
+}

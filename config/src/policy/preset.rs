@@ -1,0 +1,37 @@
+//! Sets of rules with a name. Pure.
+
+/// The presets, each with the rules that it stands for.
+pub const PRESETS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "read_only",
+        &[
+            ("*", "ask"),
+            ("read", "allow"),
+            ("search", "allow"),
+            ("think", "allow"),
+            ("edit", "deny"),
+            ("delete", "deny"),
+            ("move", "deny"),
+            // They can do nothing but show; what they write with `>` is an edit.
+            ("execute(cat *)", "allow"),
+            ("execute(cd *)", "allow"),
+            ("execute(cut *)", "allow"),
+            ("execute(diff *)", "allow"),
+            ("execute(echo *)", "allow"),
+            ("execute(grep *)", "allow"),
+            ("execute(head *)", "allow"),
+            ("execute(ls *)", "allow"),
+            ("execute(pwd)", "allow"),
+            ("execute(stat *)", "allow"),
+            ("execute(tail *)", "allow"),
+            ("execute(wc *)", "allow"),
+            ("execute(git status *)", "allow"),
+        ],
+    ),
+    ("full", &[("*", "allow")]),
+];
+
+/// The rules of a preset.
+pub(super) fn preset(name: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    PRESETS.iter().find(|(word, _)| *word == name).map(|(_, rules)| *rules)
+}

@@ -1,0 +1,185 @@
+//! What holds for all rules and calls.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn real(path: &Path) -> PathBuf {
+    path.to_owned()
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![Just(Action::Allow), Just(Action::Ask), Just(Action::Deny)]
+}
+
+fn a_rule() -> impl Strategy<Value = Rule> {
+    let texts = proptest::sample::select(vec![
+        "*",
+        "read",
+        "edit",
+        "execute",
+        "task",
+        "Bash(a*)",
+        "execute(a b*)",
+        "execute(*c)",
+        "execute(rm*)",
+        "edit(src/*)",
+        "edit(*.env)",
+        "edit(.agents/*)",
+        "read(~/x)",
+        "Write",
+        "Task(x)",
+        "mcp__a__*",
+        "fetch(http*)",
+        "other",
+    ]);
+    (texts, action()).prop_map(|(text, action)| Rule::parse(text, action).unwrap())
+}
+
+fn a_node() -> impl Strategy<Value = Node> {
+    let layers = proptest::collection::vec(proptest::collection::vec(a_rule(), 0..5), 3);
+    layers.prop_map(|layers| {
+        let kinds = LayerKind::ALL.into_iter().zip(layers);
+        Node::new("n", kinds.map(|(kind, rules)| Layer { kind, source: None, rules }).collect())
+    })
+}
+
+fn a_call() -> impl Strategy<Value = Call> {
+    let commands = proptest::sample::select(vec![
+        "a b c",
+        "a; rm x",
+        "a $(rm x)",
+        "$x",
+        "timeout 5 rm x",
+        "a > src/x",
+        "\"",
+        "c",
+    ]);
+    let paths = proptest::sample::select(vec!["src/a", "b.env", ".agents/x", "../x", "~/x", "/etc/passwd"]);
+    prop_oneof![
+        commands.prop_map(|command| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}))),
+        (paths, proptest::sample::select(vec!["read", "edit", "delete", "search"]))
+            .prop_map(|(path, kind)| Call::of(&json!({"kind": kind, "locations": [{"path": path}]}))),
+        Just(Call::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}))),
+        Just(Call::of(&json!({"kind": "other", "name": "mcp__a__b"}))),
+        Just(Call::of(&json!({"kind": "fetch", "rawInput": {"url": "https://x"}}))),
+        Just(Call::of(&json!({"kind": "edit"}))),
+    ]
+}
+
+fn of(chain: Vec<Node>) -> Policy {
+    let places = Places { workspace: "/ws".into(), cwd: "/ws".into(), home: Some("/home/me".into()) };
+    Policy { places, chain }
+}
+
+fn says(policy: &Policy, call: &Call) -> Action {
+    policy.decide(call, &real).action
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// M2: no node makes an answer of those above it weaker, wherever it stands, unless they abstain.
+    #[test]
+    fn no_answer_is_weaker_than_that_of_an_ancestor(
+        nodes in proptest::collection::vec(a_node(), 1..4), at in 0..4_usize, added in a_node(), call in a_call(),
+    ) {
+        let mut longer = nodes.clone();
+        longer.insert(at.min(nodes.len()), added);
+        let (before, after) = (of(nodes).decide(&call, &real), of(longer).decide(&call, &real));
+        for part in before.judged.iter().filter(|part| part.by.is_some()) {
+            let same = after.judged.iter().filter(|other| (other.kind, &other.subject) == (part.kind, &part.subject));
+            for other in same {
+                prop_assert!(other.action >= part.action, "{part:?} {other:?}");
+            }
+        }
+    }
+
+    /// The order of the chain does not matter.
+    #[test]
+    fn the_chain_has_no_order(nodes in proptest::collection::vec(a_node(), 0..4), call in a_call()) {
+        let mut turned = nodes.clone();
+        turned.reverse();
+        prop_assert_eq!(says(&of(nodes), &call), says(&of(turned), &call));
+    }
+
+    /// M1: what the definition denies stays denied, whatever is added behind it.
+    #[test]
+    fn a_denial_of_the_definition_is_final(
+        own in proptest::collection::vec(a_rule(), 0..5), added in proptest::collection::vec(a_rule(), 0..5), call in a_call(),
+    ) {
+        let definition = Layer { kind: LayerKind::Definition, source: None, rules: own };
+        let owner = Layer { kind: LayerKind::Owner, source: None, rules: added };
+        let alone = of(vec![Node::new("n", vec![definition.clone()])]).decide(&call, &real);
+        let both = of(vec![Node::new("n", vec![owner, definition])]).decide(&call, &real);
+        let denied = |part: &&Judged| part.action == Action::Deny && part.by.is_some();
+        for part in alone.judged.iter().filter(denied) {
+            let still = both.judged.iter().any(|other| other.subject == part.subject && other.action == Action::Deny);
+            prop_assert!(still, "{part:?}");
+        }
+    }
+
+    /// The whole is as strict as its strictest part, and never without one.
+    #[test]
+    fn the_strictest_part_counts(node in a_node(), call in a_call()) {
+        let verdict = of(vec![node]).decide(&call, &real);
+        prop_assert_eq!(Some(verdict.action), verdict.judged.iter().map(|part| part.action).max());
+    }
+
+    /// Another command in a line never makes it weaker.
+    #[test]
+    fn more_commands_are_never_weaker(node in a_node(), more in "[abc ;|&$()]{0,12}") {
+        let policy = of(vec![node]);
+        let execute = |command: &str| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
+        let line = format!("a b c; {more}");
+        prop_assert!(says(&policy, &execute(&line)) >= says(&policy, &execute("a b c")).min(Action::Ask));
+    }
+
+    /// M4: who has no rule for tasks has none.
+    #[test]
+    fn tasks_are_denied_unless_a_rule_names_them(action in action()) {
+        let any = Layer { kind: LayerKind::Owner, source: None, rules: vec![Rule::parse("*", action).unwrap()] };
+        let call = Call::of(&json!({"name": "Task", "rawInput": {"subagent_type": "x"}}));
+        prop_assert_eq!(says(&of(vec![Node::new("n", vec![any])]), &call), Action::Deny);
+    }
+
+    /// M5: no rule that does not name them lets files be changed that say what agents may do.
+    #[test]
+    fn files_with_rules_are_guarded(rules in proptest::collection::vec(a_rule(), 0..6)) {
+        let rules: Vec<Rule> = rules.into_iter().filter(|rule| !rule.text().contains(".agents")).collect();
+        let owner = Layer { kind: LayerKind::Owner, source: None, rules };
+        let policy = of(vec![Node::new("n", vec![owner])]);
+        for path in [".agents/agents/x.md", ".claude/agents/x.md", ".subagent/config.yaml", "src/../.agents/x"] {
+            let edit = Call::of(&json!({"kind": "edit", "locations": [{"path": path}]}));
+            prop_assert!(says(&policy, &edit) > Action::Allow, "{path}");
+            let shell = Call::of(&json!({"kind": "execute", "rawInput": {"command": format!("echo x > {path}")}}));
+            prop_assert!(says(&policy, &shell) > Action::Allow, "{path}");
+        }
+    }
+
+    /// Whatever an agent says.
+    #[test]
+    fn any_words_are_judged(kind in "\\PC{0,8}", title in "\\PC{0,20}", command in "\\PC{0,20}", path in "\\PC{0,20}") {
+        let told = json!({"kind": kind, "title": title, "name": title, "rawInput": {"command": command, "path": path},
+                          "locations": [{"path": path}], "content": [{"type": "diff", "path": path}]});
+        let verdict = of(vec![Node::new("n", vec![])]).decide(&Call::of(&told), &real);
+        prop_assert!(!verdict.judged.is_empty());
+        prop_assert!(verdict.action > Action::Allow);
+    }
+
+    /// A rule that can be written can be read.
+    #[test]
+    fn the_text_of_a_rule_is_the_rule(rule in a_rule()) {
+        prop_assert_eq!(Rule::parse(&rule.text(), rule.action).unwrap(), rule);
+    }
+
+    #[test]
+    fn any_text_is_a_rule_or_a_problem(text in "\\PC{0,40}", action in action()) {
+        if let Err(problem) = Rule::parse(&text, action) {
+            prop_assert!(problem.column >= 1 && problem.column <= text.chars().count() + 2, "{problem:?}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! One rule: what it is about, and its text. Pure.
+//!
+//! A rule is written `TOOL` or `TOOL(PATTERN)`: `edit`, `edit(src/**)`, `execute(git push*)`, `mcp__github__*`,
+//! `task(reviewer)`. The action stands beside it.
+
+use std::fmt;
+
+use super::glob;
+use super::tool::{self, Kind, Tool};
+
+/// A longer rule is none that anybody has written.
+pub const MOST_RULE_CHARS: usize = 1024;
+/// So many rules make up a layer.
+pub const MOST_RULES: usize = 1000;
+
+/// What becomes of a call, from the weakest to the strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// It is done without asking.
+    Allow,
+    /// The owner is asked.
+    Ask,
+    /// It is not done.
+    Deny,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Ask, Self::Deny];
+
+    /// The word that stands for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+
+    /// The action that a word stands for.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == word)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where in a file a rule stands, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: u64,
+}
+
+/// What is wrong with a rule, and at which character of it, counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleProblem {
+    /// What is wrong, and what to write instead.
+    pub problem: String,
+    /// The character.
+    pub column: usize,
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// What it says.
+    pub action: Action,
+    /// Where it stands, if it is from a file.
+    pub at: Option<Position>,
+    tool: Tool,
+    /// The tool as it was written.
+    word: String,
+    pattern: String,
+}
+
+impl Rule {
+    /// Reads `TOOL` or `TOOL(PATTERN)`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str, action: Action) -> Result<Self, RuleProblem> {
+        let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
+        if text.chars().count() > MOST_RULE_CHARS {
+            return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
+        }
+        match text.split_once('(') {
+            None => Self::new(text, None, action),
+            Some((word, rest)) => {
+                let open = word.chars().count() + 1;
+                let Some(pattern) = rest.strip_suffix(')') else {
+                    let column = text.chars().count() + 1;
+                    return problem(format!("the `(` at character {open} has no `)` at the end"), column);
+                };
+                Self::new(word, Some(pattern), action)
+            }
+        }
+    }
+
+    /// A rule from its parts, as a config file has them.
+    ///
+    /// # Errors
+    /// As [`Rule::parse`]; columns are those of `TOOL(PATTERN)`.
+    pub fn new(word: &str, pattern: Option<&str>, action: Action) -> Result<Self, RuleProblem> {
+        let problem = |problem: String, column: usize| Err(RuleProblem { problem, column });
+        let width = word.chars().count();
+        let inside = width + 2;
+        if word.is_empty() {
+            return problem(
+                "names no tool; write TOOL or TOOL(PATTERN), as in execute(git push*)".to_owned(),
+                1,
+            );
+        }
+        if let Some(at) = word.chars().position(|char| !tool::is_name_char(char)) {
+            let what = "a tool's name has letters, digits, `_`, `-`, `.`, `/` and `*` only";
+            return problem(format!("{what}; write TOOL or TOOL(PATTERN)"), at + 1);
+        }
+        let tool = Tool::parse(word).map_err(|problem| RuleProblem { problem, column: 1 })?;
+        if width + pattern.map_or(0, |pattern| pattern.chars().count()) > MOST_RULE_CHARS {
+            return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
+        }
+        match pattern {
+            Some("") => return problem("the pattern is empty; write `*` for everything".to_owned(), inside),
+            Some(pattern) if pattern != "*" && !tool.has_subject() => {
+                return problem(format!("`{word}` takes no pattern; write `{word}` alone"), inside);
+            }
+            Some(pattern) if pattern.contains(['\0', '\n', '\r']) => {
+                let at = pattern.chars().position(|char| matches!(char, '\0' | '\n' | '\r')).unwrap_or(0);
+                return problem("a pattern is one line of text".to_owned(), inside + at);
+            }
+            _ => {}
+        }
+        if action == Action::Deny && !tool.is_known() {
+            // It would silently deny nothing.
+            let what = format!("no tool is known by the name `{word}`, so that it would deny nothing");
+            return problem(format!("{what}; use one of: {}", tool::kinds()), 1);
+        }
+        let pattern = pattern.unwrap_or("*").to_owned();
+        Ok(Self { action, at: None, tool, word: word.to_owned(), pattern })
+    }
+
+    /// The same, standing there.
+    #[must_use]
+    pub fn at(mut self, at: Option<Position>) -> Self {
+        self.at = at;
+        self
+    }
+
+    /// The rule as it is written on one line.
+    #[must_use]
+    pub fn text(&self) -> String {
+        if self.pattern == "*" { self.word.clone() } else { format!("{}({})", self.word, self.pattern) }
+    }
+
+    /// What a person should know of it: that its name is none that is known.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        (!self.tool.is_known()).then(|| {
+            format!(
+                "`{}` is no tool that is known here; it fits only an agent's tool of this very name",
+                self.word
+            )
+        })
+    }
+
+    pub(super) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// Whether it is about calls of this kind, or about this tool.
+    pub(super) fn is_about(&self, kind: Kind, name: Option<&str>) -> bool {
+        match &self.tool {
+            // Only who says `task` allows tasks.
+            Tool::Any => kind != Kind::Task || self.action == Action::Deny,
+            Tool::Kinds(kinds) => kinds.contains(&kind),
+            Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),
+        }
+    }
+
+    /// Whether it is about exactly this tool and nothing else.
+    pub(super) fn is_whole(&self) -> bool {
+        self.pattern == "*"
+    }
+}

@@ -1,0 +1,159 @@
+//! A command line to the commands in it, by a parser of the shell's whole language. Pure; what it does not understand it
+//! says so, and never guesses.
+//!
+//! The text is an agent's: so it is bounded in length and nesting before it is parsed, and parsed on a stack of its own.
+
+mod walk;
+mod words;
+
+pub(super) use words::Text;
+
+/// A longer command line is not parsed.
+pub const MOST_COMMAND_BYTES: usize = 16 * 1024;
+/// So many commands of one line are judged.
+const MOST_PARTS: usize = 256;
+/// So much may begin that can hold something else (braces, brackets, loops), and so many substitutions: the parser calls
+/// itself for each, and reads a substitution more than once.
+const MOST_OPENERS: usize = 48;
+const MOST_SUBSTITUTIONS: usize = 12;
+/// So deep may a shell be given to a shell.
+const MOST_SHELLS: usize = 4;
+/// More than what the deepest text that is let through takes.
+const STACK_BYTES: usize = 32 * 1024 * 1024;
+
+/// A command, as it would be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// How it can be written: its words with one space between them; with and without assignments before it, and with
+    /// the name of the program alone where it is a path. Judged are all of them.
+    pub(super) spellings: Vec<Text>,
+    /// What it hands to another program to start, from each word on where that could begin.
+    pub(super) handed_on: Vec<Text>,
+    /// Whether only what it starts counts, as for `timeout`.
+    pub(super) transparent: bool,
+    /// Whether its name is known only when it runs.
+    pub(super) unknown: bool,
+}
+
+/// A file that the shell itself opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Redirect {
+    /// Whether it is written.
+    pub(super) writes: bool,
+    /// The path, unless it is known only when it runs.
+    pub(super) path: Option<String>,
+}
+
+/// What is in a command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) parts: Vec<Part>,
+    pub(super) redirects: Vec<Redirect>,
+    /// Why there may be more in it than was found.
+    pub(super) opaque: Option<String>,
+}
+
+/// Takes a command line apart.
+pub(super) fn split(text: &str) -> Line {
+    let mut line = Line::default();
+    read(text, 0, &mut line);
+    if line.parts.is_empty() && line.redirects.is_empty() && line.opaque.is_none() {
+        line.opaque = Some("there is no command in it".to_owned());
+    }
+    line
+}
+
+/// Words that need no shell, as a program is started with.
+pub(super) fn of_words(words: &[String]) -> Line {
+    let mut line = Line::default();
+    let texts: Vec<Text> = words.iter().map(|word| Text::literal(word)).collect();
+    if words.iter().map(String::len).sum::<usize>() > MOST_COMMAND_BYTES {
+        line.give_up(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
+    } else {
+        walk::command(&[], &texts, 0, &mut line);
+    }
+    line
+}
+
+fn read(text: &str, depth: usize, line: &mut Line) {
+    if depth > MOST_SHELLS {
+        return line.give_up("a shell in a shell in a shell".to_owned());
+    }
+    if let Some(why) = too_much(text) {
+        return line.give_up(why);
+    }
+    let parsed = std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new().stack_size(STACK_BYTES);
+        parser
+            .spawn_scoped(scope, || {
+                let mut found = Line::default();
+                match rable::parse(text, false) {
+                    Ok(nodes) => walk::nodes(&nodes, depth, &mut found),
+                    Err(error) => {
+                        // The position is counted in characters.
+                        let message = error.message();
+                        found.give_up(format!(
+                            "it cannot be parsed at character {}: {message}",
+                            error.pos() + 1
+                        ));
+                    }
+                }
+                found
+            })
+            .map_err(|error| error.to_string())
+            .and_then(|thread| thread.join().map_err(|_| "the parser failed".to_owned()))
+    });
+    match parsed {
+        Ok(found) => line.take(found),
+        Err(why) => line.give_up(format!("it cannot be parsed: {why}")),
+    }
+}
+
+impl Line {
+    fn take(&mut self, found: Self) {
+        self.parts.extend(found.parts);
+        self.redirects.extend(found.redirects);
+        if self.parts.len() + self.redirects.len() > MOST_PARTS {
+            self.give_up(format!("there are more than {MOST_PARTS} commands in it"));
+            self.parts.truncate(MOST_PARTS);
+            self.redirects.truncate(MOST_PARTS);
+        }
+        if let Some(why) = found.opaque {
+            self.give_up(why);
+        }
+    }
+
+    fn give_up(&mut self, why: String) {
+        self.opaque.get_or_insert(why);
+    }
+}
+
+/// Why a text is not given to the parser.
+fn too_much(text: &str) -> Option<String> {
+    if text.len() > MOST_COMMAND_BYTES {
+        return Some(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
+    }
+    if text.contains('\0') {
+        return Some("there is a NUL character in it".to_owned());
+    }
+    if text.contains("((") || text.contains("$[") {
+        return Some("there is arithmetic in it, which can start commands".to_owned());
+    }
+    // What is quoted counts as well: the count must not depend on an understanding of the quotes.
+    let substitutions =
+        ["$(", "<(", ">(", "`"].iter().map(|opener| text.matches(opener).count()).sum::<usize>();
+    let openers = text.chars().filter(|char| matches!(char, '(' | '{' | '[' | '!')).count();
+    let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let keywords = words.filter(|word| KEYWORDS.contains(word)).count();
+    (substitutions > MOST_SUBSTITUTIONS || openers + keywords > MOST_OPENERS)
+        .then(|| "there is too much nested in it".to_owned())
+}
+
+/// Words after which the parser calls itself.
+const KEYWORDS: &[&str] = &[
+    "if", "then", "elif", "else", "for", "while", "until", "do", "case", "select", "function", "time",
+    "coproc",
+];
+
+#[cfg(test)]
+mod tests;

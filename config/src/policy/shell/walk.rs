@@ -1,0 +1,278 @@
+//! From the parser's tree to the commands in it. Pure.
+//!
+//! Every kind of node is named here, so that one which a newer parser has is an error of the compiler and no command that
+//! nobody judges.
+
+use rable::{CasePattern, Node, NodeKind};
+
+use super::words::{self, Text};
+use super::{Line, Part, Redirect, read};
+
+/// Programs that start another one, whose name stands after options, assignments and numbers. Only that one counts.
+const TRANSPARENT: &[&str] =
+    &["builtin", "command", "env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "time", "timeout"];
+/// Programs that start another one and do something else besides.
+const WRAPPERS: &[&str] = &[
+    "busybox", "chroot", "doas", "entr", "flock", "nsenter", "parallel", "pkexec", "runuser", "script",
+    "ssh", "strace", "su", "sudo", "toybox", "trap", "unshare", "watch", "xargs",
+];
+/// Shells, which take a command line after an option with a `c`.
+const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
+/// Files that are not written by writing to them.
+const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
+/// Options of `find` after which a command stands.
+const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
+
+pub(super) fn nodes(nodes: &[Node], depth: usize, line: &mut Line) {
+    nodes.iter().for_each(|found| node(found, depth, line));
+}
+
+fn node(found: &Node, depth: usize, line: &mut Line) {
+    let all = |list: &[Node], line: &mut Line| nodes(list, depth, line);
+    let one = |inner: &Node, line: &mut Line| node(inner, depth, line);
+    match &found.kind {
+        NodeKind::Command { assignments, words, redirects } => {
+            let assignments: Vec<Text> = assignments.iter().map(|word| text(word, depth, line)).collect();
+            let words: Vec<Text> = words.iter().map(|word| text(word, depth, line)).collect();
+            all(redirects, line);
+            if !assignments.is_empty() || !words.is_empty() {
+                command(&assignments, &words, depth, line);
+            }
+        }
+        NodeKind::Word { .. } | NodeKind::CondTerm { .. } => {
+            text(found, depth, line);
+        }
+        NodeKind::Pipeline { commands, .. } => all(commands, line),
+        NodeKind::List { items } => items.iter().for_each(|item| one(&item.command, line)),
+        NodeKind::If { condition, then_body, else_body, redirects } => {
+            one(condition, line);
+            one(then_body, line);
+            else_body.iter().for_each(|body| one(body, line));
+            all(redirects, line);
+        }
+        NodeKind::While { condition, body, redirects } | NodeKind::Until { condition, body, redirects } => {
+            one(condition, line);
+            one(body, line);
+            all(redirects, line);
+        }
+        NodeKind::For { words, body, redirects, .. } | NodeKind::Select { words, body, redirects, .. } => {
+            words.iter().for_each(|words| all(words, line));
+            one(body, line);
+            all(redirects, line);
+        }
+        NodeKind::Case { word, patterns, redirects } => {
+            one(word, line);
+            for CasePattern { patterns, body, .. } in patterns {
+                all(patterns, line);
+                body.iter().for_each(|body| one(body, line));
+            }
+            all(redirects, line);
+        }
+        NodeKind::Function { body, .. } => one(body, line),
+        NodeKind::Subshell { body, redirects }
+        | NodeKind::BraceGroup { body, redirects }
+        | NodeKind::ConditionalExpr { body, redirects } => {
+            one(body, line);
+            all(redirects, line);
+        }
+        NodeKind::Coproc { command, .. } => one(command, line),
+        NodeKind::Redirect { op, target, .. } => redirect(op, target, depth, line),
+        NodeKind::HereDoc { content, quoted, complete, .. } => {
+            if !complete {
+                line.give_up("a here-document has no end".to_owned());
+            }
+            if !quoted && words::starts_something(content) {
+                line.give_up("a here-document has substitutions in it".to_owned());
+            }
+        }
+        NodeKind::CommandSubstitution { command, .. } | NodeKind::ProcessSubstitution { command, .. } => {
+            one(command, line);
+        }
+        NodeKind::UnaryTest { op, operand } => {
+            if op == "-v" {
+                // The index of an array is an expression.
+                line.give_up("a test of a variable can start commands".to_owned());
+            }
+            one(operand, line);
+        }
+        NodeKind::BinaryTest { op, left, right } => {
+            if op.starts_with('-') && op.len() == 3 && !matches!(op.as_str(), "-nt" | "-ot" | "-ef") {
+                line.give_up("a comparison of numbers can start commands".to_owned());
+            }
+            one(left, line);
+            one(right, line);
+        }
+        NodeKind::CondAnd { left, right } | NodeKind::CondOr { left, right } => {
+            one(left, line);
+            one(right, line);
+        }
+        NodeKind::CondNot { operand } => one(operand, line),
+        NodeKind::CondParen { inner } => one(inner, line),
+        NodeKind::Negation { pipeline } | NodeKind::Time { pipeline, .. } => one(pipeline, line),
+        NodeKind::Array { elements } => all(elements, line),
+        NodeKind::Empty
+        | NodeKind::Comment { .. }
+        | NodeKind::WordLiteral { .. }
+        | NodeKind::AnsiCQuote { .. } => {}
+        // Inside of words these are `text`'s; elsewhere they are not expected.
+        NodeKind::ParamExpansion { .. }
+        | NodeKind::ParamLength { .. }
+        | NodeKind::ParamIndirect { .. }
+        | NodeKind::LocaleString { .. }
+        | NodeKind::BraceExpansion { .. }
+        | NodeKind::ForArith { .. }
+        | NodeKind::ArithmeticExpansion { .. }
+        | NodeKind::ArithmeticCommand { .. }
+        | NodeKind::ArithNumber { .. }
+        | NodeKind::ArithVar { .. }
+        | NodeKind::ArithBinaryOp { .. }
+        | NodeKind::ArithUnaryOp { .. }
+        | NodeKind::ArithPreIncr { .. }
+        | NodeKind::ArithPostIncr { .. }
+        | NodeKind::ArithPreDecr { .. }
+        | NodeKind::ArithPostDecr { .. }
+        | NodeKind::ArithAssign { .. }
+        | NodeKind::ArithTernary { .. }
+        | NodeKind::ArithComma { .. }
+        | NodeKind::ArithSubscript { .. }
+        | NodeKind::ArithEmpty
+        | NodeKind::ArithEscape { .. }
+        | NodeKind::ArithDeprecated { .. }
+        | NodeKind::ArithConcat { .. } => {
+            line.give_up("there is arithmetic in it, which can start commands".to_owned())
+        }
+    }
+}
+
+/// The text of a word; what is substituted in it is judged by itself.
+fn text(word: &Node, depth: usize, line: &mut Line) -> Text {
+    if let NodeKind::Word { parts, .. } = &word.kind {
+        for part in parts {
+            match &part.kind {
+                NodeKind::CommandSubstitution { command, .. }
+                | NodeKind::ProcessSubstitution { command, .. } => {
+                    node(command, depth, line);
+                }
+                NodeKind::Array { elements } => nodes(elements, depth, line),
+                _ => {}
+            }
+        }
+    }
+    let read = words::read(word);
+    if read.hides {
+        line.give_up("there is a substitution in it that was not taken apart".to_owned());
+    }
+    read.text
+}
+
+fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
+    let path = text(target, depth, line);
+    if op.starts_with("<<<") {
+        return;
+    }
+    let number =
+        |path: &str| path == "-" || path.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    if op.contains('&') && !op.starts_with('&') && path.known().is_some_and(number) {
+        return;
+    }
+    if path.known().is_some_and(|path| NO_FILES.contains(&path)) {
+        return;
+    }
+    line.redirects.push(Redirect { writes: op.contains('>'), path: path.known().map(str::to_owned) });
+}
+
+/// A command of these words, and what it starts.
+pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: &mut Line) {
+    let Some(first) = words.first() else {
+        let spellings = vec![Text::joined(assignments)];
+        line.parts.push(Part { spellings, handed_on: Vec::new(), transparent: false, unknown: false });
+        return;
+    };
+    let name = first.shown.rsplit('/').next().unwrap_or_default().to_owned();
+    let written = Text::joined(words);
+    let mut spellings = Vec::new();
+    if !assignments.is_empty() {
+        // They may change what it does: so it must be allowed as it stands there.
+        spellings.push(Text::joined(&[assignments, words].concat()));
+    }
+    if first.known().is_some() && name != first.shown {
+        let mut bare = words.to_vec();
+        bare[0] = Text::literal(&name);
+        spellings.push(Text::joined(&bare));
+    }
+    spellings.push(written);
+    let at = line.parts.len();
+    let transparent = TRANSPARENT.contains(&name.as_str());
+    let wraps = transparent || WRAPPERS.contains(&name.as_str());
+    let handed_on = match wraps {
+        true => (1..words.len()).map(|from| Text::joined(&words[from..])).collect(),
+        false => Vec::new(),
+    };
+    line.parts.push(Part { spellings, handed_on, transparent: false, unknown: first.is_open() });
+    let mut started = false;
+    if transparent && assignments.is_empty() {
+        // `command -v` and `time -p` alone start nothing; what cannot be told apart is judged as it is written.
+        let inner = words[1..].iter().position(|word| !is_setting(&word.shown)).map(|skipped| skipped + 1);
+        let sets = words[1..inner.unwrap_or(words.len())].iter().any(|word| word.shown.contains('='));
+        if let Some(inner) = inner {
+            command(&[], &words[inner..], depth, line);
+            started = !sets;
+        }
+    }
+    let script = match name.as_str() {
+        name if SHELLS.contains(&name) => shell_script(words),
+        "eval" => Some(Text::joined(&words[1..])),
+        _ => None,
+    };
+    if let Some(script) = script {
+        match script.known() {
+            Some(script) => {
+                let script = script.to_owned();
+                read(&script, depth + 1, line);
+                // `su` is somebody else.
+                started = name != "su";
+            }
+            None => line.give_up(format!("what `{name}` is given is known only when it runs")),
+        }
+    }
+    if name == "find" {
+        for (place, _) in
+            words.iter().enumerate().filter(|(_, word)| FIND_STARTS.contains(&word.shown.as_str()))
+        {
+            let inner: Vec<Text> = words[place + 1..]
+                .iter()
+                .take_while(|word| word.shown != ";" && word.shown != "+")
+                .cloned()
+                .collect();
+            if !inner.is_empty() {
+                command(&[], &inner, depth, line);
+            }
+        }
+    }
+    if let Some(part) = line.parts.get_mut(at) {
+        part.transparent = started;
+    }
+}
+
+/// An option, an assignment, a number or a time: what stands between such a program and the one that it starts.
+fn is_setting(word: &str) -> bool {
+    let number = word.trim_end_matches(['s', 'm', 'h', 'd']);
+    word.starts_with('-')
+        || word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+        })
+        || (!number.is_empty() && number.chars().all(|char| char.is_ascii_digit() || char == '.'))
+}
+
+/// What follows the option that gives a shell its command line.
+fn shell_script(words: &[Text]) -> Option<Text> {
+    let gives = |word: &Text| {
+        word.shown.strip_prefix('-').is_some_and(|letters| {
+            !letters.starts_with('-') && letters.chars().all(char::is_alphanumeric) && letters.contains('c')
+        }) || word.shown == "--command"
+    };
+    let option = words.iter().skip(1).position(gives)? + 1;
+    // Options may also follow.
+    let script = words[option + 1..].iter().find(|word| !word.shown.starts_with(['-', '+']))?;
+    Some(script.clone())
+}

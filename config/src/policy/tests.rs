@@ -1,0 +1,231 @@
+//! A table of cases: the rules of a file, a call, and what becomes of it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::syntax;
+
+fn places() -> Places {
+    Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }
+}
+
+fn layer(kind: LayerKind, text: &str) -> Layer {
+    let value = syntax::parse(text).unwrap();
+    Layer { kind, source: None, rules: rules(Some(&value)).unwrap().unwrap_or_default() }
+}
+
+fn policy(layers: &[(LayerKind, &str)]) -> Policy {
+    let layers = layers.iter().map(|(kind, text)| layer(*kind, text)).collect();
+    Policy { places: places(), chain: vec![Node::new("worker", layers)] }
+}
+
+/// A file system in which `/ws/link` leads to `/etc` and `/ws/out` to `/ws/src`.
+fn real(path: &Path) -> PathBuf {
+    let mut found = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::ParentDir => {
+                found.pop();
+            }
+            std::path::Component::CurDir => {}
+            other => found.push(other),
+        }
+        if found == Path::new("/ws/link") {
+            found = "/etc".into();
+        } else if found == Path::new("/ws/out") {
+            found = "/ws/src".into();
+        }
+    }
+    found
+}
+
+fn call(tool: &str, subject: &str) -> Call {
+    let told = match tool {
+        "execute" => json!({"kind": "execute", "rawInput": {"command": subject}}),
+        "fetch" => json!({"kind": "fetch", "rawInput": {"url": subject}}),
+        "task" => json!({"name": "Task", "rawInput": {"subagent_type": subject}}),
+        "read" | "edit" | "delete" | "move" | "search" => {
+            json!({"kind": tool, "locations": [{"path": subject}]})
+        }
+        "think" | "other" => json!({"kind": tool}),
+        name => json!({"kind": "other", "name": name, "rawInput": {}}),
+    };
+    Call::of(&told)
+}
+
+#[test]
+fn the_table_of_cases() {
+    let cases: Value = serde_json::from_str(include_str!("cases.json")).unwrap();
+    let mut count = 0;
+    for group in cases.as_array().unwrap() {
+        let text = |key: &str| group[key].as_str().unwrap_or_default();
+        let layers: Vec<(LayerKind, &str)> = LayerKind::ALL
+            .into_iter()
+            .filter(|kind| !text(kind.as_str()).is_empty())
+            .map(|kind| (kind, text(kind.as_str())))
+            .collect();
+        let policy = policy(&layers);
+        for case in group["cases"].as_array().unwrap() {
+            let [tool, subject, expected] = [0, 1, 2].map(|at| case[at].as_str().unwrap());
+            let verdict = policy.decide(&call(tool, subject), &real);
+            assert_eq!(
+                verdict.action.as_str(),
+                expected,
+                "{layers:?}\n{tool} {subject}\n{:#?}",
+                verdict.judged
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 120, "{count} cases");
+}
+
+#[test]
+fn the_chain_takes_the_strictest_that_answers() {
+    let node = |text: &str| Node::new("n", vec![layer(LayerKind::Definition, text)]);
+    let table: &[(&[&str], Action)] = &[
+        (&["{}", "{}"], Action::Ask),
+        (&["{}", "{read: allow}"], Action::Allow),
+        (&["{read: allow}", "{}"], Action::Allow),
+        (&["{read: ask}", "{read: allow}"], Action::Ask),
+        (&["{read: deny}", "{read: allow}"], Action::Deny),
+        (&["{read: allow}", "{read: deny}", "{read: allow}"], Action::Deny),
+        (&[], Action::Ask),
+    ];
+    for (nodes, expected) in table {
+        let policy = Policy { places: places(), chain: nodes.iter().map(|text| node(text)).collect() };
+        assert_eq!(policy.decide(&call("read", "a"), &real).action, *expected, "{nodes:?}");
+    }
+}
+
+#[test]
+fn who_decided_is_told() {
+    let policy = policy(&[
+        (LayerKind::Config, "{execute: {'*': ask, 'git push*': deny}}"),
+        (LayerKind::Owner, "{'*': ask}"),
+    ]);
+    let verdict = policy.decide(&call("execute", "ls; git push"), &real);
+    let by = verdict.decisive().unwrap().by.clone().unwrap();
+    assert_eq!((by.layer, by.rule.as_str()), (LayerKind::Owner, "*"));
+    let policy = self::policy(&[(LayerKind::Config, "{execute: {'*': ask, 'git push*': deny}}")]);
+    let verdict = policy.decide(&call("execute", "ls; git push -f"), &real);
+    assert_eq!(verdict.action, Action::Deny);
+    assert_eq!(verdict.judged.len(), 2);
+    let decisive = verdict.decisive().unwrap();
+    assert_eq!(decisive.subject.as_deref(), Some("git push -f"));
+    assert_eq!(decisive.by.as_ref().unwrap().rule, "execute(git push*)");
+}
+
+#[test]
+fn what_agents_say_of_a_call_is_understood() {
+    let rules =
+        "{'*': deny, execute: {'ls *': allow}, edit: {'src/*': allow}, read: allow, mcp__a__b: allow}";
+    let policy = policy(&[(LayerKind::Config, rules)]);
+    let table = [
+        // The title alone, as Gemini does it.
+        (json!({"kind": "execute", "title": "ls -l", "content": []}), Action::Allow),
+        (json!({"kind": "execute", "title": "rm x"}), Action::Deny),
+        // A command that is called a read, as Codex does it.
+        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "rm x"}}), Action::Deny),
+        (json!({"kind": "read", "title": "Read", "rawInput": {"command": "ls x"}}), Action::Allow),
+        (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x"]}}), Action::Allow),
+        (json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "ls x; rm x"]}}), Action::Deny),
+        // A change that is called something else.
+        (json!({"kind": "other", "content": [{"type": "diff", "path": "/ws/x"}]}), Action::Deny),
+        (
+            json!({"kind": "read", "locations": [{"path": "/ws/x"}], "content": [{"type": "diff", "path": "/ws/x"}]}),
+            Action::Deny,
+        ),
+        (
+            json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}], "content": [{"type": "diff", "path": "/ws/src/x"}]}),
+            Action::Allow,
+        ),
+        (json!({"kind": "edit", "locations": [{"path": "/ws/src/x"}, {"path": "/ws/y"}]}), Action::Deny),
+        (json!({"kind": "edit", "rawInput": {"file_path": "/ws/src/x"}}), Action::Allow),
+        (json!({"kind": "edit", "title": "Edit files"}), Action::Deny),
+        // Names.
+        (json!({"kind": "other", "name": "Write", "locations": [{"path": "/ws/src/x"}]}), Action::Allow),
+        (json!({"kind": "read", "name": "Bash", "rawInput": {"command": "rm x"}}), Action::Deny),
+        (json!({"kind": "other", "title": "mcp__a__b"}), Action::Allow),
+        (json!({"kind": "other", "_meta": {"x": {"toolName": "mcp__a__c"}}}), Action::Deny),
+        (json!({"kind": "task", "title": "x"}), Action::Deny),
+        (json!({}), Action::Deny),
+        (json!([]), Action::Deny),
+        (json!({"kind": 7, "title": [], "rawInput": "x", "locations": {"path": 1}}), Action::Deny),
+    ];
+    for (told, expected) in table {
+        let verdict = policy.decide(&Call::of(&told), &real);
+        assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+    }
+}
+
+#[test]
+fn rules_that_are_none_are_located() {
+    let table = [
+        ("", 1, "names no tool"),
+        ("exec ute", 5, "a tool's name"),
+        ("execute(git push", 17, "has no `)`"),
+        ("execute()", 9, "the pattern is empty"),
+        ("think(x)", 7, "takes no pattern"),
+        ("mcp__github", 1, "is not whole"),
+        ("execute(a\nb)", 10, "one line"),
+        ("frobnicate", 1, "deny nothing"),
+    ];
+    for (text, column, words) in table {
+        let problem = Rule::parse(text, Action::Deny).unwrap_err();
+        assert_eq!(problem.column, column, "{text}: {problem:?}");
+        assert!(problem.problem.contains(words), "{text}: {problem:?}");
+    }
+    assert!(Rule::parse(&"x".repeat(2000), Action::Allow).is_err());
+    assert!(Rule::parse("frobnicate", Action::Allow).unwrap().note().is_some());
+    for text in ["edit", "edit(src/**)", "Task(x)", "*", "mcp__a__*", "execute(echo (x))"] {
+        assert_eq!(Rule::parse(text, Action::Deny).unwrap().text(), text);
+    }
+}
+
+#[test]
+fn a_file_says_where_its_rules_are() {
+    let text = "launchers: {}\npermissions:\n  \"*\": ask\n  execute:\n    \"*\": ask\n    \"git push*\": deny\n  read: allow\n";
+    let config = crate::file::parse(Path::new("/c.yaml"), text.as_bytes()).unwrap();
+    let found: Vec<(String, u64, u64)> = config
+        .permissions
+        .unwrap()
+        .iter()
+        .map(|rule| (rule.text(), rule.at.unwrap().line, rule.at.unwrap().column))
+        .collect();
+    let expected = [("*", 3, 3), ("execute", 5, 5), ("execute(git push*)", 6, 5), ("read", 7, 3)]
+        .map(|(text, line, column)| (text.to_owned(), line, column));
+    assert_eq!(found, expected);
+    let wrong = text.replace("deny", "forbid");
+    let error = crate::file::parse(Path::new("/c.yaml"), wrong.as_bytes()).unwrap_err();
+    assert_eq!(error.code(), "CONFIG_PARSE_ERROR");
+    assert_eq!(
+        serde_json::Value::Object(error.details()),
+        json!({"path": "/c.yaml", "field": "permissions.execute", "key": "git push*", "line": 6, "column": 5})
+    );
+    assert!(error.message().starts_with("/c.yaml:6:5: "), "{error}");
+}
+
+#[test]
+fn what_is_no_set_of_rules_is_refused() {
+    for text in [
+        "[]",
+        "7",
+        "readonly",
+        "{edit: maybe}",
+        "{edit: 1}",
+        "{edit: {}}",
+        "{edit: {a: [b]}}",
+        "{'': ask}",
+        "{frob: deny}",
+    ] {
+        let value = syntax::parse(text).unwrap();
+        assert!(rules(Some(&value)).is_err(), "{text}");
+    }
+    for (preset, _) in PRESETS {
+        assert!(!rules(Some(&json!(preset))).unwrap().unwrap().is_empty());
+    }
+    assert_eq!(rules(Some(&Value::Null)).unwrap(), None);
+}

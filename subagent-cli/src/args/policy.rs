@@ -1,0 +1,59 @@
+//! Flags about what an agent may do without asking, and `policy test`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{ConfigFlag, JsonFlag, path};
+
+/// `--allow`, `--ask` and `--deny`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RuleFlags {
+    /// What the agent does without asking: TOOL or TOOL(PATTERN); can be repeated
+    #[arg(long, value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// What it asks for, also if the config allows it; can be repeated
+    #[arg(long, value_name = "RULE")]
+    pub ask: Vec<String>,
+    /// What it is denied without asking; can be repeated
+    #[arg(long, value_name = "RULE")]
+    pub deny: Vec<String>,
+}
+
+/// `subagent policy ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    Test(PolicyTest),
+}
+
+/// Say what becomes of a call, and which rule decides
+///
+/// TOOL is read, edit, delete, move, search, execute, think, fetch, other, task, or the name of a tool. SUBJECT is the
+/// command line, path, address or agent. The rules are those of the config file, then those of the flags: what a worker
+/// gets that is started now. No daemon is asked and no command is run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent policy test execute 'git push -f'
+  subagent policy test edit src/main.rs --deny 'edit(*.rs)' --json")]
+pub struct PolicyTest {
+    /// What kind of call, or the name of a tool
+    #[arg(value_name = "TOOL")]
+    pub tool: String,
+    /// What it is about
+    #[arg(value_name = "SUBJECT", allow_hyphen_values = true)]
+    pub subject: Option<String>,
+    /// Rules besides those of the config.
+    #[command(flatten)]
+    pub rules: RuleFlags,
+    /// Where the agent would work, and whose config counts [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub cwd: Option<PathBuf>,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}

@@ -1,0 +1,56 @@
+//! What follows from the rules that the owner wrote: they decide a permission request as he would have, and a call that they
+//! deny and that was made without asking ends its turn. What they say of a call is not known here.
+
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::QuestionKind;
+use subagent_protocol::{Code, Error, Result};
+
+use super::decision::Choice;
+use super::step::Next;
+use super::worker::{Action, Fact, State};
+
+impl Next {
+    /// A rule decides a request that is pending.
+    pub(super) fn decide_by_rule(
+        &mut self,
+        request_id: RequestId,
+        choice: Choice,
+        rule: &Value,
+    ) -> Result<()> {
+        let option_id = choice.option_id.clone();
+        let turn = self.take_decision(&request_id, QuestionKind::Permission, option_id.as_deref())?;
+        let shown = option_id.as_deref().unwrap_or("cancelled");
+        let data = json!({
+            "requestId": request_id, "decision": choice.decision, "optionId": shown, "alias": choice.alias,
+            "note": null, "policy": rule,
+        });
+        self.event(EventType::ApprovalDecided, data, turn);
+        let fact_id = request_id.clone();
+        let option = option_id.clone();
+        self.facts.push(Fact::ApprovalDecided {
+            request_id: fact_id,
+            option_id: option,
+            content: None,
+            by_cancel: false,
+        });
+        self.actions.push(Action::Answer { request_id, option_id });
+        Ok(())
+    }
+
+    /// The agent has done in this turn what a rule denies. The turn is canceled if it is open and nobody wants that yet.
+    pub(super) fn violation(&mut self, turn: Option<u64>, call: Value) -> Result<()> {
+        let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call").to_owned();
+        let rule = call["rule"].as_str().unwrap_or_default();
+        let message = format!("the agent did without asking what the rule {rule} denies: {what}");
+        self.event(EventType::PolicyViolated, call.clone(), turn);
+        self.facts.push(Fact::LastError(Some(Error::new(Code::PolicyViolation, message.clone()))));
+        match &self.worker.state {
+            State::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
+                self.cancel(format!("{}: {message}", Code::PolicyViolation.as_str()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

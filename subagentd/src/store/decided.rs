@@ -1,0 +1,21 @@
+//! Who decided a permission request.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde_json::Value;
+use subagent_protocol::Result;
+
+use super::RowId;
+use super::error::StoreError;
+
+/// Whether a rule decided this request of a worker, and nobody was asked.
+pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
+    let sql = "SELECT e.payload FROM approvals a JOIN events e ON e.seq = a.decided_seq
+               WHERE a.request_id = ?2 AND a.worker = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let decided: Option<String> = statement
+        .query_row(params![worker.0, request_id], |row| row.get(0))
+        .optional()
+        .map_err(StoreError::from)?;
+    let decided = decided.and_then(|payload| serde_json::from_str::<Value>(&payload).ok());
+    Ok(decided.is_some_and(|decided| decided["policy"].is_object()))
+}

@@ -1,0 +1,239 @@
+//! The rules of a worker at work: they answer its permission requests, and look at calls that were made without asking.
+//!
+//! What the rules say is in `subagent_config::policy`; what follows is the core's. Here journal records become calls, and
+//! verdicts become inputs of the core, taken in the transaction of the record itself: so a request has one decision, whoever
+//! dies, and one that was asked without a daemon waits for the next.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use subagent_config::policy::{
+    Action, Call, Judged, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
+    real_path,
+};
+use subagent_protocol::api::StartWorker;
+use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
+use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
+use subagent_protocol::tool_calls::KINDS;
+use subagent_protocol::{Code, Error, Result, surrogates};
+
+use super::Supervisor;
+use crate::core::Input;
+use crate::core::decision::Choice;
+use crate::store::{WorkerRow, decided};
+
+/// So many calls of a turn are remembered; those that come later are not looked at when they are over.
+const MOST_CALLS: usize = 1000;
+/// A longer id is none that an agent would choose.
+const MOST_ID_BYTES: usize = 1024;
+/// So much is told of what was judged.
+const MOST_SUBJECT_CHARS: usize = 1000;
+
+/// Whether a worker can be started with these rules.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field,rule,column}` for what is no rule; `INVALID_INPUT` for too many or a path that is not absolute.
+pub(super) fn check(request: &StartWorker) -> Result<()> {
+    let Some(spec) = &request.policy else { return Ok(()) };
+    if !spec.workspace.is_absolute() || spec.home.as_ref().is_some_and(|home| !home.is_absolute()) {
+        let message = "the workspace and the home of a policy are absolute paths";
+        return Err(Error::new(Code::InvalidInput, message).with("field", "policy"));
+    }
+    if spec.layers.iter().map(|layer| layer.rules.len()).sum::<usize>() > 3 * MOST_RULES {
+        return Err(Error::new(Code::InvalidInput, "there are too many rules").with("field", "policy"));
+    }
+    compiled(spec, &request.cwd).map(drop)
+}
+
+fn compiled(spec: &PolicySpec, cwd: &Path) -> Result<Policy> {
+    let layers = spec.layers.iter().map(layer).collect::<Result<_>>()?;
+    let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
+    Ok(Policy { places, chain: vec![Node::new("worker", layers)] })
+}
+
+fn layer(layer: &PolicyLayer) -> Result<Layer> {
+    let unknown = |what: &str, word: &str| {
+        let message = format!("`{word}` is no {what} of a policy");
+        Error::new(Code::InvalidArgument, message).with("field", "policy")
+    };
+    let kind = LayerKind::parse(&layer.layer).ok_or_else(|| unknown("layer", &layer.layer))?;
+    let rules = layer.rules.iter().map(|PolicyRule { rule, action, line, column }| {
+        let action = Action::parse(action).ok_or_else(|| unknown("action", action))?;
+        let at = line.zip(*column).map(|(line, column)| Position { line, column });
+        Rule::parse(rule, action).map(|rule| rule.at(at)).map_err(|found| {
+            let message = format!("`{rule}` is no rule: character {}: {}", found.column, found.problem);
+            let error = Error::new(Code::InvalidArgument, message).with("field", "policy");
+            error.with("rule", rule.as_str()).with("column", found.column)
+        })
+    });
+    Ok(Layer { kind, source: layer.source.clone(), rules: rules.collect::<Result<_>>()? })
+}
+
+/// What an agent has told of a call in this turn.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    call: Call,
+    /// Whether it was asked for: then somebody has decided.
+    asked: bool,
+    judged: bool,
+}
+
+/// The rules of a worker, and what they have to know of the open turn. A clone costs nothing.
+#[derive(Debug, Clone)]
+pub(super) struct Watch {
+    policy: Arc<Policy>,
+    /// By session, if it is not the worker's own, and id.
+    calls: Arc<HashMap<(Option<String>, String), Seen>>,
+}
+
+impl Watch {
+    /// Of a worker with this stored policy.
+    pub(super) fn of(spec: Option<&PolicySpec>, cwd: &Path) -> Option<Self> {
+        let policy = match compiled(spec?, cwd) {
+            Ok(policy) => policy,
+            // It was checked when it was stored, maybe by a newer version: everything is asked.
+            Err(error) => {
+                tracing::error!(%error, "the stored rules of a worker cannot be read; its requests wait for the owner");
+                return None;
+            }
+        };
+        Some(Self { policy: Arc::new(policy), calls: Arc::default() })
+    }
+
+    /// What the rules make of a record.
+    pub(super) fn see(&mut self, record: &Record<'_>) -> Option<Input> {
+        match record.t {
+            RecordType::ApprovalRequested => self.asked(record),
+            RecordType::Update | RecordType::ChildUpdate
+                if record.k.as_deref().is_some_and(|kind| KINDS.contains(&kind)) =>
+            {
+                self.told(record)
+            }
+            RecordType::TurnEnd if !self.calls.is_empty() => {
+                self.calls = Arc::default();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn asked(&mut self, record: &Record<'_>) -> Option<Input> {
+        let asked: ApprovalRequested = record.body().ok()?;
+        let params: Value = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
+        let mut call = match &asked.tool_call {
+            Some(told) => Call::of(&surrogates::parse(told.get()).unwrap_or(Value::Null)),
+            None => Call::default(),
+        };
+        call.learn(&params["toolCall"]);
+        if let Some(id) = call_id(&params["toolCall"]) {
+            let session = asked.child.session_id.clone();
+            if let Some(seen) = self.seen((session, id)) {
+                seen.asked = true;
+            }
+        }
+        let verdict = self.policy.decide(&call, &real_path);
+        // Without any, the words of people would be made up.
+        params["options"].as_array().filter(|options| !options.is_empty())?;
+        let options = ApprovalView::of_record(&asked).options;
+        let option = option(&options, verdict.action)?;
+        let choice = Choice {
+            option_id: Some(option.id.clone()),
+            alias: Some(option.alias.clone()),
+            decision: verdict.action.as_str().to_owned(),
+        };
+        Some(Input::DecideByRule { request_id: asked.request_id, choice, rule: rule(&verdict) })
+    }
+
+    fn told(&mut self, record: &Record<'_>) -> Option<Input> {
+        let body: Value = surrogates::parse(record.b?.get()).ok()?;
+        let update = &body["update"];
+        let id = call_id(update)?;
+        let session = body["sessionId"].as_str().filter(|_| record.t == RecordType::ChildUpdate);
+        let turn = record.turn;
+        let policy = self.policy.clone();
+        let seen = self.seen((session.map(str::to_owned), id.clone()))?;
+        seen.call.learn(update);
+        // Not before: many agents call a call `in_progress` and ask then.
+        let over = update["status"] == "completed";
+        let known = seen.call.kind.is_some() || seen.call.name.is_some();
+        if !over || !known || seen.asked || seen.judged {
+            return None;
+        }
+        seen.judged = true;
+        let verdict = policy.decide(&seen.call, &real_path);
+        let denied =
+            verdict.action == Action::Deny && verdict.decisive().is_some_and(|part| part.by.is_some());
+        denied.then(|| {
+            let mut call = rule(&verdict);
+            call["toolCallId"] = id.into();
+            Input::Violation { turn, call }
+        })
+    }
+
+    fn seen(&mut self, key: (Option<String>, String)) -> Option<&mut Seen> {
+        let calls = Arc::make_mut(&mut self.calls);
+        if calls.len() >= MOST_CALLS && !calls.contains_key(&key) {
+            return None;
+        }
+        Some(calls.entry(key).or_default())
+    }
+}
+
+impl Supervisor {
+    /// Whether this is a permission request that a rule has decided: nobody has to do anything about it.
+    pub(super) async fn decided_by_rule(&self, row: &WorkerRow, event: &StoredEvent) -> Result<bool> {
+        if event.event_type != EventType::ApprovalRequested {
+            return Ok(false);
+        }
+        let data = event.data();
+        let Some(request) = data["requestId"].as_str().map(str::to_owned) else { return Ok(false) };
+        let worker = row.id;
+        self.shared.store.read(move |connection| decided::by_rule(connection, worker, &request)).await
+    }
+}
+
+fn call_id(call: &Value) -> Option<String> {
+    call["toolCallId"].as_str().filter(|id| id.len() <= MOST_ID_BYTES).map(str::to_owned)
+}
+
+/// The option that says this and nothing more; none if the owner is to be asked.
+fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption> {
+    let kind = match action {
+        Action::Allow => "allow_once",
+        Action::Deny => "reject_once",
+        Action::Ask => return None,
+    };
+    options.iter().find(|option| option.kind.as_deref() == Some(kind))
+}
+
+/// The rule that decided, as events tell of it.
+fn rule(verdict: &Verdict) -> Value {
+    let Some(Judged { kind, subject, action, by, note }) = verdict.decisive() else {
+        return json!({"action": verdict.action.as_str()});
+    };
+    let subject: Option<String> =
+        subject.as_ref().map(|text| text.chars().take(MOST_SUBJECT_CHARS).collect());
+    let mut told = json!({
+        "action": action.as_str(), "kind": kind.as_str(), "subject": subject,
+        "rule": by.as_ref().map(|by| by.rule.as_str()),
+    });
+    if let Some(by) = by {
+        told["layer"] = by.layer.as_str().into();
+        if let Some(source) = &by.source {
+            told["source"] = source.as_str().into();
+        }
+        if let Some(at) = by.at {
+            told["line"] = at.line.into();
+        }
+    }
+    if let Some(note) = note {
+        told["note"] = note.as_str().into();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What becomes of records of a worker with rules.
+
+use serde_json::json;
+
+use super::*;
+
+fn spec(rules: &[(&str, &str)]) -> PolicySpec {
+    let rules = rules
+        .iter()
+        .map(|(rule, action)| PolicyRule {
+            rule: (*rule).to_owned(),
+            action: (*action).to_owned(),
+            line: None,
+            column: None,
+        })
+        .collect();
+    let layer = PolicyLayer { layer: "config".to_owned(), source: Some("/c.yaml".to_owned()), rules };
+    PolicySpec { workspace: "/ws".into(), home: None, layers: vec![layer] }
+}
+
+fn watch(rules: &[(&str, &str)]) -> Watch {
+    Watch::of(Some(&spec(rules)), Path::new("/ws")).unwrap()
+}
+
+fn see(watch: &mut Watch, record: &Value) -> Option<Input> {
+    let text = record.to_string();
+    watch.see(&serde_json::from_str(&text).unwrap())
+}
+
+fn asks(id: &str, command: &str, kinds: &[&str]) -> Value {
+    let options: Vec<Value> = kinds
+        .iter()
+        .map(|kind| json!({"optionId": format!("o-{kind}"), "name": kind, "kind": kind}))
+        .collect();
+    let call = json!({"toolCallId": id, "kind": "execute", "rawInput": {"command": command}});
+    json!({"n": 1, "at": 1, "t": "approvalRequested", "turn": 1,
+           "b": {"requestId": "ap_0123456789", "params": {"toolCall": call, "options": options}}})
+}
+
+fn tells(id: &str, command: &str, status: &str) -> Value {
+    let update =
+        json!({"toolCallId": id, "kind": "execute", "rawInput": {"command": command}, "status": status});
+    json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call", "b": {"sessionId": "s", "update": update}})
+}
+
+const RULES: &[(&str, &str)] = &[("execute(ls *)", "allow"), ("execute(rm *)", "deny")];
+const ALL: &[&str] = &["allow_always", "allow_once", "reject_always", "reject_once"];
+
+#[test]
+fn a_request_is_decided_by_the_rule_that_fits() {
+    let mut watch = watch(RULES);
+    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("1", "ls -l", ALL)) else {
+        panic!("not decided")
+    };
+    assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-allow_once"), "allow"));
+    let expected = json!({"action": "allow", "kind": "execute", "subject": "ls -l", "rule": "execute(ls *)",
+                          "layer": "config", "source": "/c.yaml"});
+    assert_eq!(rule, expected);
+    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asks("2", "ls; rm x", ALL)) else {
+        panic!("not decided")
+    };
+    assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("o-reject_once"), "deny"));
+    assert_eq!(rule["subject"], "rm x");
+}
+
+#[test]
+fn without_a_rule_or_an_option_for_once_the_owner_is_asked() {
+    let mut watch = watch(RULES);
+    assert_eq!(see(&mut watch, &asks("1", "id", ALL)), None);
+    assert_eq!(see(&mut watch, &asks("1", "ls", &["allow_always", "reject_once"])), None);
+    assert_eq!(see(&mut watch, &asks("1", "rm x", &["allow_once", "reject_always"])), None);
+    assert_eq!(see(&mut watch, &asks("1", "ls", &[])), None);
+}
+
+#[test]
+fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
+    let mut watch = watch(RULES);
+    assert_eq!(see(&mut watch, &tells("1", "rm x", "in_progress")), None, "it may be asked yet");
+    let Some(Input::Violation { turn, call }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
+        panic!("not seen")
+    };
+    assert_eq!(
+        (turn, call["toolCallId"].as_str(), call["rule"].as_str()),
+        (Some(1), Some("1"), Some("execute(rm *)"))
+    );
+    assert_eq!(see(&mut watch, &tells("1", "rm x", "completed")), None);
+    for (id, command, status) in [("2", "ls", "completed"), ("3", "id", "completed"), ("4", "rm x", "failed")]
+    {
+        assert_eq!(see(&mut watch, &tells(id, command, status)), None, "{command}");
+    }
+}
+
+#[test]
+fn a_call_that_was_asked_for_is_none() {
+    let mut watch = watch(RULES);
+    see(&mut watch, &asks("1", "rm x", &[]));
+    assert_eq!(see(&mut watch, &tells("1", "rm x", "completed")), None);
+    see(&mut watch, &json!({"n": 2, "at": 1, "t": "turnEnd", "turn": 1, "b": {"end": "answered"}}));
+    assert!(watch.calls.is_empty(), "nothing of a turn is kept behind its end");
+}
+
+#[test]
+fn what_is_hostile_is_bounded() {
+    let mut watch = watch(RULES);
+    for id in 0..2 * MOST_CALLS {
+        see(&mut watch, &tells(&id.to_string(), "rm x", "pending"));
+    }
+    see(&mut watch, &tells(&"x".repeat(2 * MOST_ID_BYTES), "rm x", "completed"));
+    assert_eq!(watch.calls.len(), MOST_CALLS);
+    let long = format!("rm {}", "x".repeat(100_000));
+    assert!(see(&mut watch, &asks("1", &long, ALL)).is_some(), "its text alone is denied");
+    let long = format!("ls {}", "x".repeat(100_000));
+    assert_eq!(see(&mut watch, &asks("1", &long, ALL)), None, "too long to be taken apart");
+    for body in [json!(null), json!([]), json!({"update": 7}), json!({"requestId": 1})] {
+        for t in ["update", "approvalRequested"] {
+            let record = json!({"n": 1, "at": 1, "t": t, "k": "tool_call", "b": body});
+            assert_eq!(see(&mut watch, &record), None);
+        }
+    }
+}
+
+#[test]
+fn rules_that_are_none_are_refused() {
+    for (rule, action) in [("execute(", "allow"), ("", "deny"), ("edit", "maybe"), ("frobnicate", "deny")] {
+        let error = compiled(&spec(&[(rule, action)]), Path::new("/ws")).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument, "{rule}");
+    }
+    assert!(Watch::of(Some(&spec(&[("(", "deny")])), Path::new("/ws")).is_none());
+    assert!(Watch::of(None, Path::new("/ws")).is_none());
+}
