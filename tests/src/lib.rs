@@ -4,8 +4,10 @@
 //! Must not reach into private parts of the product: it starts the executables and reads what they leave.
 
 pub mod bytes;
+pub mod fast_agent;
 pub mod harness;
 pub mod invariants;
+pub mod measure;
 pub mod model_server;
 pub mod real_agent;
 pub mod trees;
