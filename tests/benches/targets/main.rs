@@ -18,6 +18,7 @@
 mod agent_alone;
 mod floor;
 mod follower;
+mod interrupt;
 mod reference;
 mod rows;
 mod world;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    interrupt::handle();
     assert!(harness::as_shipped(), "nothing was built before");
     let bench = Bench { options, reference: Reference::find() };
     if let Err(why) = &bench.reference {

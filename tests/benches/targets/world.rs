@@ -23,6 +23,7 @@ impl World {
     /// Nothing runs, there is no controller.
     pub(crate) fn empty() -> Self {
         let mut sandbox = Sandbox::new();
+        crate::interrupt::remember(sandbox.path().to_owned());
         let agent = sandbox.test_agent("fast-agent", &[]);
         sandbox.launcher("fast", agent);
         Self { sandbox }

@@ -22,8 +22,9 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("stopped", "a follower that is stopped in a flood");
     let (world, workers) = World::with_workers(2);
     let (free_worker, followed) = (&workers[0], &workers[1]);
-    let (seconds, around): (u64, u64) = (bench.pick(60, 2), bench.pick(10, 1));
-    // Events a second of a flood.
+    let (seconds, around): (u64, u64) = (bench.pick(45, 2), bench.pick(10, 1));
+    let stopped_for = Duration::from_secs(bench.pick(60, 3));
+    // Events a second of a flood, until the last one is committed: the agent is some seconds ahead of that.
     let flood = |worker: &str, seconds: u64| {
         let before = world.chunks();
         let took = world.send(worker, &format!("!flood {seconds}"));
@@ -47,16 +48,16 @@ pub(crate) fn run(bench: &Bench) -> Row {
     };
     let others = world.chunks();
     let daemon = world.sandbox.daemon().pid;
-    let (rate, memory) = thread::scope(|scope| {
+    let (rate, memory, stopped) = thread::scope(|scope| {
         let flooding = scope.spawn(|| flood(followed, seconds));
         has_read(FIRST);
         follower.signal(Signal::SIGSTOP);
-        let mut memory = Vec::new();
-        while !flooding.is_finished() {
+        let (begun, mut memory) = (Instant::now(), Vec::new());
+        while !flooding.is_finished() || begun.elapsed() < stopped_for {
             memory.push(private(daemon).expect("a live daemon") as f64 / 1024.0);
             idle_for(Duration::from_secs(1));
         }
-        (flooding.join().unwrap(), memory)
+        (flooding.join().unwrap(), memory, begun.elapsed().as_secs_f64())
     });
     let begun = Instant::now();
     follower.signal(Signal::SIGCONT);
@@ -74,8 +75,9 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.figure(format!("a flood of {seconds} s, its follower stopped"), Unit::PerSecond, &[rate]);
     let half = memory.len() / 2;
     let first =
-        row.figure("memory of the daemon, first half of the flood", Unit::Megabytes, &memory[..half.max(1)]);
+        row.figure("memory of the daemon, first half of that", Unit::Megabytes, &memory[..half.max(1)]);
     let second = row.figure("memory of the daemon, second half", Unit::Megabytes, &memory[half..]);
+    row.figure("the follower was stopped for", Unit::Seconds, &[stopped]);
     row.figure("events that the follower then got", Unit::Count, &[stored]);
     row.figure("until it had them", Unit::Seconds, &[caught_up]);
     row.at_least("at least 95 % of the rate without it", Unit::Percent, 95.0, rate / free.median * 100.0);
