@@ -5,8 +5,10 @@
 
 pub mod bytes;
 pub mod counting;
+pub mod fast_agent;
 pub mod harness;
 pub mod invariants;
+pub mod measure;
 pub mod model_server;
 pub mod real_agent;
 pub mod trees;

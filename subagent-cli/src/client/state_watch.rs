@@ -1,17 +1,22 @@
-//! Notices that something changed in the state dir (`daemon.json` came or went), without looking again and again.
+//! Notices that something changed in the state dir (`daemon.json` came or went), without looking again and again. Where
+//! this user has no inotify left, which workers need too, it is looked again and again.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// Between two looks where nobody tells.
+const PERIOD: Duration = Duration::from_millis(50);
 
 /// A watch on one folder. What happens between its making and [`StateWatch::changed`] is not missed.
 #[derive(Debug)]
-pub(super) struct StateWatch(AsyncFd<Queue>);
+pub(super) struct StateWatch(Option<AsyncFd<Queue>>);
 
 #[derive(Debug)]
 struct Queue(Inotify);
@@ -25,7 +30,12 @@ impl AsRawFd for Queue {
 impl StateWatch {
     /// Begins to watch. Fails if the folder is missing.
     pub(super) fn new(folder: &Path) -> io::Result<Self> {
-        let queue = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let queue = match Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK) {
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOSYS) => {
+                return folder.metadata().map(|_| Self(None));
+            }
+            queue => queue?,
+        };
         let names = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVED_TO
@@ -35,13 +45,17 @@ impl StateWatch {
         // SAFETY: the queue's descriptor is its own from here to its end, and is closed after the AsyncFd's.
         #[allow(unsafe_code)]
         let registered = unsafe { AsyncFd::register(Queue(queue)) };
-        Ok(Self(registered?))
+        Ok(Self(Some(registered?)))
     }
 
-    /// Waits until a name came or went. False after the deadline.
+    /// Waits until a name came or went, or may have. False after the deadline.
     pub(super) async fn changed(&mut self, deadline: Instant) -> io::Result<bool> {
+        let Some(queue) = &self.0 else {
+            sleep_until(deadline.min(Instant::now() + PERIOD)).await;
+            return Ok(Instant::now() < deadline);
+        };
         loop {
-            let Ok(ready) = timeout_at(deadline, self.0.readable()).await else { return Ok(false) };
+            let Ok(ready) = timeout_at(deadline, queue.readable()).await else { return Ok(false) };
             let mut ready = ready?;
             match ready.get_inner().0.read_events() {
                 Ok(_) => return Ok(true),
@@ -65,6 +79,13 @@ mod tests {
         assert!(!watch.changed(Instant::now() + Duration::from_millis(20)).await.unwrap());
         std::fs::write(dir.path().join("daemon.json"), "{}").unwrap();
         assert!(watch.changed(Instant::now() + Duration::from_secs(30)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn without_inotify_it_is_looked_until_the_deadline() {
+        let mut watch = StateWatch(None);
+        assert!(watch.changed(Instant::now() + Duration::from_secs(30)).await.unwrap());
+        assert!(!watch.changed(Instant::now() + Duration::from_millis(1)).await.unwrap());
     }
 
     #[tokio::test]

@@ -89,8 +89,9 @@ impl Command {
         self
     }
 
-    /// The process that is to be started, without its stdin, stdout and stderr.
-    pub(super) fn process(&self) -> std::process::Command {
+    /// The process that is to be started, without its stdin, stdout and stderr, for whoever starts it in another way.
+    #[must_use]
+    pub fn process(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&self.program);
         command.args(&self.args).env_clear().envs(&self.env).current_dir(&self.cwd);
         command

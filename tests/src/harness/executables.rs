@@ -2,7 +2,7 @@
 //!
 //! They are linked into a folder of their own, because a build without failpoints would replace those that cargo
 //! leaves in the profile's folder, in the middle of a run. With `SUBAGENT_TEST_BINARIES=DIR` those in DIR are taken
-//! as they are.
+//! as they are. Whoever measures takes them as they are shipped, without failpoints ([`as_shipped`]).
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,11 @@ use std::{env, fs, io};
 /// A folder of executables to take instead of building some.
 const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
 /// What is needed.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "subagent",
     "subagentd",
     "subagent-runtime",
+    "fast-agent",
     "hostile-agent",
     "mcp-echo",
     "replay-agent",
@@ -46,6 +47,21 @@ impl Executables {
     }
 }
 
+/// From now on the executables are those that users have. Says whether this came in time, before they were built.
+pub fn as_shipped() -> bool {
+    KIND.set(Kind::Shipped).is_ok()
+}
+
+/// What the executables are built for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// With failpoints.
+    Tested,
+    Shipped,
+}
+
+static KIND: OnceLock<Kind> = OnceLock::new();
+
 /// The executables; the first call of a process builds them.
 ///
 /// # Panics
@@ -56,7 +72,7 @@ pub fn executables() -> &'static Executables {
     let found = FOUND.get_or_init(|| {
         let folder = match env::var_os(GIVEN).filter(|folder| !folder.is_empty()) {
             Some(folder) => PathBuf::from(folder),
-            None => build()?,
+            None => build(*KIND.get_or_init(|| Kind::Tested))?,
         };
         let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
         match NAMES.iter().find(|name| !folder.join(name).is_file()) {
@@ -67,18 +83,18 @@ pub fn executables() -> &'static Executables {
     found.as_ref().unwrap_or_else(|why| panic!("no executables to test: {why}"))
 }
 
-fn build() -> Result<PathBuf, String> {
+fn build(kind: Kind) -> Result<PathBuf, String> {
     let test = env::current_exe().unwrap();
     // TARGET/PROFILE/deps/TEST
     let profile_dir = test.ancestors().nth(2).unwrap();
-    let folder = profile_dir.join("e2e");
+    let folder = profile_dir.join(if kind == Kind::Shipped { "shipped" } else { "e2e" });
     // nextest runs every test in a process of its own; all of a run have this variable in common.
     let run = env::var_os("NEXTEST_RUN_ID");
     let stamp = folder.join("run-id");
     if run.as_ref().is_some_and(|run| fs::read(&stamp).is_ok_and(|known| known == run.as_encoded_bytes())) {
         return Ok(folder);
     }
-    cargo_build(profile_dir)?;
+    cargo_build(profile_dir, kind)?;
     fs::create_dir_all(&folder).unwrap();
     for name in NAMES {
         link(&profile_dir.join(name), &folder, name).map_err(|error| format!("{name}: {error}"))?;
@@ -90,7 +106,7 @@ fn build() -> Result<PathBuf, String> {
 }
 
 /// Cargo has a lock of its own: of several processes one builds, the others find everything built.
-fn cargo_build(profile_dir: &Path) -> Result<(), String> {
+fn cargo_build(profile_dir: &Path, kind: Kind) -> Result<(), String> {
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()).unwrap() {
         "debug" => "dev",
         other => other,
@@ -99,7 +115,8 @@ fn cargo_build(profile_dir: &Path) -> Result<(), String> {
     cargo
         .args(["build", "--quiet", "--package", "subagent-cli", "--package", "subagent-tests", "--bins"])
         .args(["--package", "subagent-fault-fs", "--lib"])
-        .args(["--features", "subagent-cli/failpoints", "--profile", profile, "--target-dir"])
+        .args((kind == Kind::Tested).then_some("--features=subagent-cli/failpoints"))
+        .args(["--profile", profile, "--target-dir"])
         .arg(profile_dir.parent().unwrap())
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
     // What cargo told this test about itself must not make it build other packages again.

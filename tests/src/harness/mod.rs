@@ -39,7 +39,7 @@ pub use command::{Command, Running};
 pub use control::Gate;
 pub use crowd::{crowd, say};
 pub use effort::times;
-pub use executables::{Executables, executables};
+pub use executables::{Executables, as_shipped, executables};
 pub use faults::Faults;
 pub use finish::Finished;
 pub use http::{Response, request, try_request};

@@ -1,0 +1,42 @@
+//! Ctrl-C in the middle of a run: what the sandboxes have started outlives this process unless it is killed here.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::{fs, process, thread};
+
+use nix::sys::signal::{SigSet, Signal};
+use subagent_tests::harness::{executables, process::of_sandbox, wait_while};
+
+/// The folders of sandboxes that were made.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A sandbox was made.
+pub(crate) fn remember(folder: PathBuf) {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+}
+
+/// From now on SIGINT and SIGTERM take everything along. To be called before there is a thread; programs that are started
+/// have no signal blocked.
+pub(crate) fn handle() {
+    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+    signals.thread_block().unwrap();
+    thread::spawn(move || {
+        let signal = signals.wait().unwrap();
+        eprintln!("{signal}: everything is ended");
+        let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+        for folder in folders.iter().filter(|folder| folder.exists()) {
+            let id = folder.file_name().unwrap_or_default().to_string_lossy();
+            let left =
+                || Some(of_sandbox(&id, folder, executables().folder())).filter(|left| !left.is_empty());
+            wait_while(std::time::Duration::from_secs(10), || {
+                left().inspect(|left| {
+                    // Stopped first, so that none starts another one while the others are killed.
+                    left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
+                    left.iter().for_each(|process| process.signal(Signal::SIGKILL));
+                })
+            });
+            let _ = fs::remove_dir_all(folder);
+        }
+        process::exit(130);
+    });
+}

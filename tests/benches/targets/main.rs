@@ -1,0 +1,124 @@
+//! Measures the whole product from outside, through the executables as users have them: the rows of the table of targets in
+//! `docs/performance.md`, which a whole run writes.
+//!
+//! `cargo bench -p subagent-tests` runs all of them, `-- list send` some, `-- --quick` all of them for a moment each (which
+//! says only that they work). Nothing else should run on the machine. It needs a C compiler; the reference is measured
+//! beside where `reference.rs` finds it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
+    reason = "a tool for whoever measures: it stops at what is wrong and says what was seen"
+)]
+
+mod agent_alone;
+mod floor;
+mod follower;
+mod interrupt;
+mod reference;
+mod rows;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use subagent_protocol::time::Timestamp;
+use subagent_tests::harness;
+use subagent_tests::measure::{Machine, Options, Report, put, table};
+
+use reference::Reference;
+use rows::ROWS;
+use world::World;
+
+/// What all rows have in common.
+struct Bench {
+    options: Options,
+    reference: Result<Reference, String>,
+}
+
+impl Bench {
+    /// So many, or so many in a short run.
+    fn pick<T>(&self, whole: T, quick: T) -> T {
+        if self.options.quick { quick } else { whole }
+    }
+}
+
+fn main() -> ExitCode {
+    let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
+    let options = match Options::parse(std::env::args().skip(1), &names) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    interrupt::handle();
+    assert!(harness::as_shipped(), "nothing was built before");
+    let bench = Bench { options, reference: Reference::find() };
+    if let Err(why) = &bench.reference {
+        eprintln!("the reference is not measured: {why}");
+    }
+    let mut report = Report { about: about(&bench), rows: Vec::new() };
+    let mut failed = Vec::new();
+    for (name, run) in ROWS.iter().filter(|(name, _)| bench.options.wants(name)) {
+        let begun = Instant::now();
+        match catch_unwind(AssertUnwindSafe(|| run(&bench))) {
+            Ok(row) => report.rows.push(row),
+            Err(_) => failed.push(*name),
+        }
+        eprintln!("{name}: {:.0} s", begun.elapsed().as_secs_f64());
+    }
+    let text = table(&report);
+    println!("{text}");
+    if !failed.is_empty() {
+        eprintln!("failed, so nothing is written: {}", failed.join(", "));
+        return ExitCode::FAILURE;
+    }
+    if bench.options.is_whole() {
+        write(&text);
+    }
+    ExitCode::SUCCESS
+}
+
+fn write(text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
+    let document = std::fs::read_to_string(&path).expect("the document");
+    let document = put(&document, text).expect("the marks in the document");
+    std::fs::write(&path, document).expect("the document");
+    eprintln!("written: docs/performance.md");
+}
+
+fn about(bench: &Bench) -> Vec<(String, String)> {
+    let machine = Machine::look(Path::new("/tmp"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let world = World::empty();
+    let version = world.sandbox.command("subagent").args(["--version"]).run();
+    let reference = match &bench.reference {
+        Ok(found) => found.versions.clone(),
+        Err(why) => format!("not measured: {why}"),
+    };
+    let compiler = Command::new("cc").arg("--version").output();
+    let compiler = compiler.map_or_else(
+        |_| "none".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned(),
+    );
+    let about = vec![
+        ("date", Timestamp(now as i64).to_string()),
+        ("machine", format!("{}, {}", machine.processors, machine.memory)),
+        ("load before", machine.load),
+        ("kernel", machine.kernel),
+        ("disk", machine.file_system),
+        ("measured", version.text().trim().to_owned()),
+        ("reference", reference),
+        ("SQLite", rusqlite::version().to_owned()),
+        ("compilers", format!("{}, {compiler}", machine.rustc)),
+    ];
+    world.finish();
+    about.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}

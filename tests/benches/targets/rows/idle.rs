@@ -1,0 +1,56 @@
+//! What idle workers cost: memory of runtime and guard, and how often they, and the daemon, are woken.
+
+use std::time::Duration;
+
+use subagent_tests::measure::{Row, Switches, Unit, context_switches, memory};
+
+use crate::Bench;
+use crate::follower::Follower;
+use crate::world::{World, idle_for, sync};
+
+pub(crate) fn run(bench: &Bench) -> Row {
+    let mut row = Row::new("idle", "idle workers");
+    let count = bench.pick(50, 5);
+    let (world, workers) = World::with_workers(count);
+    let follower = Follower::start(&world, &workers[0], |_| Some(()));
+    let listed = world.timed(&["worker", "list"]).1;
+    let own: Vec<_> =
+        listed["items"].as_array().unwrap().iter().map(|worker| world.own_processes(worker)).collect();
+    // What the starts and the list have left to do is done; threads that had nothing to do any more have ended.
+    sync();
+    let settle = Duration::from_secs(bench.pick(15, 12));
+    let seconds = bench.pick(30, 2);
+    let daemon = world.sandbox.daemon().pid;
+    let ours: Vec<i32> = own.iter().flatten().map(|process| process.pid).chain([daemon]).collect();
+    let woken = |pids: &[i32]| {
+        idle_for(settle);
+        let before: Vec<Switches> = pids.iter().map(|pid| context_switches(*pid)).collect();
+        idle_for(Duration::from_secs(seconds));
+        let since = |(pid, before): (&i32, &Switches)| context_switches(*pid).since(before);
+        pids.iter().zip(&before).map(since).sum::<u64>() as f64
+    };
+    let followed = woken(&[&ours[..], &[follower.pid()]].concat());
+    drop(follower);
+    let alone = woken(&ours);
+
+    let kilobytes = |pid| memory(pid).expect("a live process");
+    let of = |index: usize| own.iter().map(move |pair| kilobytes(pair[index].pid));
+    let dirty: Vec<f64> =
+        of(0).zip(of(1)).map(|(one, other)| (one.private_dirty + other.private_dirty) as f64).collect();
+    let share = |index: usize| of(index).map(|found| found.proportional as f64).collect::<Vec<f64>>();
+    let (runtimes, guards) = (share(0), share(1));
+    let dirty = row.figure("private dirty, runtime and guard together", Unit::Kilobytes, &dirty);
+    let runtime = row.figure(format!("PSS of a runtime, {count} running"), Unit::Kilobytes, &runtimes);
+    let guard = row.figure("PSS of a guard", Unit::Kilobytes, &guards);
+    row.figure("PSS of the daemon", Unit::Kilobytes, &[kilobytes(daemon).proportional as f64]);
+    let what = format!("context switches in {seconds} s of all runtimes, guards and the daemon");
+    row.figure(what, Unit::Count, &[alone]);
+    row.figure("the same with a follower, it included", Unit::Count, &[followed]);
+    row.at_most("at most 512 kB private dirty", Unit::Kilobytes, 512.0, dirty.median);
+    row.at_most("PSS at most 400 kB each", Unit::Kilobytes, 400.0, runtime.median.max(guard.median));
+    row.at_most(format!("0 context switches in {seconds} s"), Unit::Count, 0.0, alone);
+    row.at_most("0 with a follower", Unit::Count, 0.0, followed);
+    row.note("PSS cannot be below private dirty, so \"each\" is taken for each process, not for runtime and guard together");
+    world.finish();
+    row
+}

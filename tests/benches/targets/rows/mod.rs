@@ -1,0 +1,36 @@
+//! The rows of the table of targets, in its order. Each makes a world of its own and takes it back.
+
+mod commands;
+mod crowd;
+mod events;
+mod flood;
+mod idle;
+mod journal;
+mod latency;
+mod line;
+mod restart;
+mod send;
+mod start;
+mod streaming;
+
+use subagent_tests::measure::Row;
+
+use crate::Bench;
+
+type Run = fn(&Bench) -> Row;
+
+/// All of them, by the name that runs one alone.
+pub(crate) const ROWS: [(&str, Run); 12] = [
+    ("list", commands::run),
+    ("start", start::run),
+    ("send", send::run),
+    ("events", events::run),
+    ("latency", latency::run),
+    ("idle", idle::run),
+    ("crowd", crowd::run),
+    ("streaming", streaming::run),
+    ("stopped", flood::run),
+    ("journal", journal::run),
+    ("restart", restart::run),
+    ("line", line::run),
+];

@@ -1,0 +1,100 @@
+//! What the system says of a process's memory and of how often it was woken.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Memory of a process, in kB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Pages that only it has and that it has changed.
+    pub private_dirty: u64,
+    /// What only it has, and its share of the rest.
+    pub proportional: u64,
+}
+
+/// Memory of a process, unless it is gone.
+#[must_use]
+pub fn memory(pid: i32) -> Option<Memory> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+}
+
+fn parse(rollup: &str) -> Option<Memory> {
+    Some(Memory { private_dirty: number(rollup, "Private_Dirty:")?, proportional: number(rollup, "Pss:")? })
+}
+
+/// Memory that a process has for itself and that is no file's, in kB, unless it is gone.
+#[must_use]
+pub fn private(pid: i32) -> Option<u64> {
+    number(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "RssAnon:")
+}
+
+/// How often each thread of a process was given a processor, by its own will or not.
+#[must_use]
+pub fn context_switches(pid: i32) -> Switches {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let switches = tasks.filter_map(|task| {
+        let thread = task.file_name().to_str()?.parse().ok()?;
+        Some((thread, switches(&fs::read_to_string(task.path().join("status")).ok()?)))
+    });
+    Switches(switches.collect())
+}
+
+/// Of each thread, by its number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Switches(BTreeMap<i32, u64>);
+
+impl Switches {
+    /// How many there were between two looks: of threads that are new all, of those that have ended their end at least.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> u64 {
+        let of = |thread| before.0.get(thread).copied().unwrap_or(0);
+        let live: u64 = self.0.iter().map(|(thread, now)| now.saturating_sub(of(thread))).sum();
+        let ended = before.0.keys().filter(|thread| !self.0.contains_key(thread)).count();
+        live + ended as u64
+    }
+}
+
+fn switches(status: &str) -> u64 {
+    let of = |name| number(status, name).unwrap_or(0);
+    of("voluntary_ctxt_switches:") + of("nonvoluntary_ctxt_switches:")
+}
+
+fn number(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollup_is_read() {
+        let text =
+            "5500-7ffe [rollup]\nRss:  9 kB\nPss:     1204 kB\nPss_Dirty: 3 kB\nPrivate_Dirty:   276 kB\n";
+        assert_eq!(parse(text), Some(Memory { private_dirty: 276, proportional: 1204 }));
+        assert_eq!(parse("Rss: 9 kB\n"), None);
+    }
+
+    #[test]
+    fn both_kinds_of_switches_count() {
+        assert_eq!(switches("Threads:\t1\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n"), 7);
+    }
+
+    #[test]
+    fn threads_that_come_and_go_count() {
+        let at = |threads: &[(i32, u64)]| Switches(threads.iter().copied().collect());
+        let before = at(&[(1, 10), (2, 5)]);
+        assert_eq!(before.since(&before), 0);
+        assert_eq!(at(&[(1, 12), (2, 5)]).since(&before), 2);
+        assert_eq!(at(&[(1, 10), (2, 5), (3, 4)]).since(&before), 4, "a new one");
+        assert_eq!(at(&[(1, 10)]).since(&before), 1, "one has ended");
+    }
+
+    #[test]
+    fn this_process_has_memory_and_was_woken() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert!(memory(me).unwrap().proportional > 0 && private(me).unwrap() > 0);
+        assert!(context_switches(me).since(&Switches::default()) > 0);
+    }
+}
