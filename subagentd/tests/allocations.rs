@@ -9,7 +9,7 @@ mod inner;
 use std::path::Path;
 
 use inner::{Client, Place};
-use subagent_tests::counting::{Counting, allocations};
+use subagent_tests::counting::{Counting, allocations, alone};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -32,6 +32,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn an_event_is_taken_in_stored_and_followed_with_few_allocations() {
+    let _alone = alone();
     let place = block_on(Place::new(1, EVENTS));
     let (count, bytes) = allocations(1, || {
         block_on(async {
@@ -46,6 +47,7 @@ fn an_event_is_taken_in_stored_and_followed_with_few_allocations() {
 
 #[test]
 fn a_list_of_workers_is_answered_with_few_allocations() {
+    let _alone = alone();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (place, supervisor, socket) = runtime.block_on(async {
         let place = Place::new(10, 1).await;

@@ -1,12 +1,11 @@
 //! An allocator that counts, for test executables that want to know how often something allocates:
 //! `#[global_allocator] static ALLOCATOR: Counting = Counting;`
 //!
-//! It counts for the whole process, so [`allocations`] lets one measurement run at a time. What other threads allocate
-//! meanwhile is counted too.
+//! It counts for the whole process, what other threads allocate meanwhile too: a test that measures begins with [`alone`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
@@ -44,9 +43,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// The first thing of each test of such an executable: what another one prepares is not counted then.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Does something `times` times; how many allocations, and how many bytes of them, that took each time, in whole numbers.
 pub fn allocations(times: u64, mut something: impl FnMut()) -> (u64, u64) {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = (COUNT.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
     for _ in 0..times {
         something();

@@ -6,7 +6,7 @@
 
 use serde_json::value::RawValue;
 use subagent_runtime::measured::{Appender, in_turn};
-use subagent_tests::counting::{Counting, allocations};
+use subagent_tests::counting::{Counting, allocations, alone};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -18,6 +18,7 @@ const CALL: &str = r#"{"sessionId":"s","update":{"sessionUpdate":"tool_call_upda
 
 #[test]
 fn a_line_becomes_a_record_with_few_allocations() {
+    let _alone = alone();
     // Name, params, allocations for a chunk of 256 lines: then, and at most.
     let limits =
         [("message", MESSAGE, 518, 600), ("thought", THOUGHT, 518, 600), ("tool call", CALL, 262, 400)];
@@ -36,6 +37,7 @@ fn a_line_becomes_a_record_with_few_allocations() {
 
 #[test]
 fn an_append_allocates_next_to_nothing() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut appender = Appender::begin(folder.path()).unwrap();
     let body = RawValue::from_string(MESSAGE.to_owned()).unwrap();

@@ -41,7 +41,10 @@ impl StateWatch {
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_ONLYDIR;
-        queue.add_watch(folder, names)?;
+        match queue.add_watch(folder, names) {
+            Err(Errno::ENOSPC | Errno::ENOMEM) => return Ok(Self(None)),
+            added => added?,
+        };
         // SAFETY: the queue's descriptor is its own from here to its end, and is closed after the AsyncFd's.
         #[allow(unsafe_code)]
         let registered = unsafe { AsyncFd::register(Queue(queue)) };

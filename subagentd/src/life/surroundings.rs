@@ -40,11 +40,14 @@ impl Surroundings {
         replace: mpsc::Sender<UnixListener>,
     ) -> Self {
         let inotify = Inotify::new()
+            .and_then(|inotify| {
+                inotify.watch(lock.path())?;
+                inotify.watch(socket.path())?;
+                Ok(inotify)
+            })
             .inspect_err(|error| tracing::warn!(%error, "no inotify: a lost lock or socket is noticed late"))
             .ok();
         let surroundings = Self { lock, socket, announcement, inotify, replace };
-        surroundings.watch(surroundings.lock.path());
-        surroundings.watch(surroundings.socket.path());
         surroundings.watch(&surroundings.announcement.path());
         if let Some(inotify) = &surroundings.inotify {
             inotify.watch_folders_of(surroundings.lock.path());

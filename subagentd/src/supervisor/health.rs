@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::link::Link;
 use super::worker::{Demand, Handle, Message, Revival, Snapshot};
 use super::{Supervisor, entropy, views};
-use crate::core::worker::State;
+use crate::core::worker::{Hibernation, State};
 
 /// A runtime has this long to give a sign of life.
 const PING: Duration = Duration::from_millis(500);
@@ -68,10 +68,11 @@ impl Supervisor {
         json!({ "checkedAt": entropy::now(), "summary": summary, "items": items })
     }
 
-    /// `None` for a worker that needs no runtime now: new, in error, being stopped, or one that never had any.
+    /// `None` for a worker that needs no runtime now: new, in error, being stopped, hibernating, or one that never had any.
     async fn look_at(&self, handle: &Handle, look: Look) -> Option<Item> {
         let before = views::settled(handle).await;
         if !before.had_runtime
+            || before.worker.hibernation != Hibernation::None
             || !matches!(before.worker.state, State::Idle | State::Turn(_) | State::Local(_))
         {
             return None;

@@ -11,7 +11,7 @@ use crate::store::WorkerRow;
 /// be the same by accident.
 ///
 /// # Errors
-/// `SESSION_IN_USE{sessionId,workerId,state}`.
+/// `SESSION_IN_USE{sessionId,workerId}`.
 pub(super) fn check(workers: &[WorkerRow], session: &str, launcher: &LauncherSpec) -> Result<()> {
     let holds = |row: &&WorkerRow| {
         if row.state == "stopped" {
@@ -31,7 +31,6 @@ pub(super) fn check(workers: &[WorkerRow], session: &str, launcher: &LauncherSpe
     Err(Error::new(Code::SessionInUse, message)
         .with("sessionId", session)
         .with("workerId", id)
-        .with("state", holder.state.as_str())
         .with("recommendedCommand", format!("subagent worker show {id}"))
         .recommend(format!("send to that worker, or stop it first with `subagent worker stop {id}`")))
 }

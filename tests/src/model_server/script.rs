@@ -9,6 +9,7 @@
 //! | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
 //! | `WRITE: path=text` | the same with the agent's tool for writing a file |
 //! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
+//! | `DELEGATE: text` | the same with the agent's tool for a subagent, which is told the text |
 //! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
 //! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened` |
 //! | `FAIL: status` | answers with this HTTP status, however often it is asked |
@@ -74,6 +75,7 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
                 None => chunks("WRITE: needs path=text"),
             },
             Some(("MCP", call)) => mcp(call),
+            Some(("DELEGATE", text)) => vec![Step::Call(Tool::Delegate(text.to_owned()))],
             Some(("FAIL", status)) => vec![Step::Fail(status.parse().unwrap_or(500))],
             Some(("CUT", text)) => chunks(text).into_iter().chain([Step::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
@@ -89,7 +91,7 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
 fn directive(text: &str) -> Option<(&'static str, &str)> {
     let mut rest = text;
     loop {
-        for name in ["SAY", "RUN", "WRITE", "MCP", "SLOW", "GATE", "FAIL", "CUT"] {
+        for name in ["SAY", "RUN", "WRITE", "MCP", "DELEGATE", "SLOW", "GATE", "FAIL", "CUT"] {
             if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
                 return Some((name, argument.trim()));
             }

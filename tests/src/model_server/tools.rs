@@ -10,6 +10,8 @@ pub(super) enum Tool {
     Shell(String),
     /// A file with this path and these contents.
     Write(String, String),
+    /// A subagent that is told this.
+    Delegate(String),
     /// A tool of this name, of whatever MCP server, with these arguments.
     Mcp(String, Map<String, Value>),
 }
@@ -59,6 +61,16 @@ pub(super) fn choose(tool: &Tool, offered: &[String]) -> Result<Call, String> {
             }
             name @ "write" => (name, Input::Args(json!({"filePath": path, "content": text}))),
             name => (name, Input::Args(json!({"file_path": path, "content": text}))),
+        },
+        Tool::Delegate(prompt) => match first(&["Agent", "Task", "task", "invoke_agent"])? {
+            name @ "invoke_agent" => {
+                (name, Input::Args(json!({"agent_name": "generalist", "prompt": prompt})))
+            }
+            name => {
+                let kind = if name == "task" { "general" } else { "general-purpose" };
+                let args = json!({"description": "A child", "prompt": prompt, "subagent_type": kind});
+                (name, Input::Args(args))
+            }
         },
         Tool::Mcp(name, args) => return mcp(name, args, offered),
     };

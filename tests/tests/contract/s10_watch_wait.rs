@@ -18,6 +18,7 @@ const KNOWN: &[&str] = &[
     "elicitation.requested",
     "journal.gap",
     "message.sent",
+    "policy.violated",
     "progress.message",
     "progress.update",
     "turn.canceled",

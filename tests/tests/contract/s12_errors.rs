@@ -20,6 +20,7 @@ const NOT_HERE: &[(Code, &str)] = &[
         Code::ControllerHintUnwritable,
         "the ownership is stored all the same, so this is only a warning; tested below",
     ),
+    (Code::PolicyViolation, "no command fails with it: it is why a turn was canceled; tested in policy.rs"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
 ];

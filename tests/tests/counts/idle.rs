@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use subagent_tests::harness::{Sandbox, wait_until, wait_while};
 
-use crate::limits::Counts;
 use crate::tools::context_switches;
 
 /// How long nobody may do anything.
@@ -25,13 +24,9 @@ fn an_idle_worker_its_daemon_and_its_follower_do_nothing() {
     // Whatever is still to be done is done, or this does not end.
     let quiet = || {
         let before = switches();
-        wait_while(QUIET, || (switches() == before).then_some(())).is_some().then_some(before)
+        wait_while(QUIET, || (switches() == before).then_some(()))
     };
-    let before = wait_until("two seconds without anything done", SETTLES, quiet);
-    let mut counts = Counts::default();
-    let done = switches().iter().zip(before).map(|(after, before)| after - before).sum::<u64>();
-    counts.add("idle: context switches", f64::from(u32::try_from(done).unwrap()));
+    wait_until("two seconds without anything done", SETTLES, quiet);
     let _ = follower.kill();
     sandbox.finish();
-    counts.check("daemon, runtime, guard and follower");
 }

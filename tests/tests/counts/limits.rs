@@ -15,9 +15,10 @@ const LIMITS: &[Limit] = &[
     ("list: files opened by the command", 6.0, 7.0),
     ("list: connections", 1.0, 1.0),
     ("list: threads", 0.0, 0.0),
-    ("list: system calls of the daemon, without /proc", 20.0, 26.0),
-    ("list: files opened by the daemon, without /proc", 0.0, 0.4),
-    ("list: files opened in /proc for each ancestor", 1.7, 2.3),
+    // Once a second the daemon looks at its own files, with 14 calls and one file: on a slow machine for each list.
+    ("list: system calls of the daemon, without /proc", 20.0, 38.0),
+    ("list: files opened by the daemon, without /proc", 0.0, 1.1),
+    ("list: files opened in /proc for each ancestor", 1.3, 1.9),
     ("list: million instructions of the command", 3.9, 5.0),
     ("list: allocations of the command", 1818.0, 2200.0),
     // `send --json`, until the end of the turn of an agent that answers at once.
@@ -38,7 +39,6 @@ const LIMITS: &[Limit] = &[
     ("stream: writes of the runtime for 1,000 events", 3.1, 12.0),
     ("stream: full commits for 1,000 events", 0.3, 1.0),
     // Two seconds of nothing to do, with a follower.
-    ("idle: context switches", 0.0, 0.0),
 ];
 
 /// What a test has counted.

@@ -75,6 +75,8 @@ const CASES: [(&str, &[Case]); 3] = [
             ("the provider answers 429", turns::too_many),
             ("the provider answers 500", turns::server_error),
             ("the stream breaks off", turns::cut),
+            // The last: an agent may say nothing more when it was canceled in it.
+            ("a subagent of the agent asks", turns::subagent_asks),
         ],
     ),
 ];

@@ -4,13 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::json;
 use subagent_tests::harness::{wait_until, wait_while};
 
-use super::world::{DEADLINE, World};
+use super::world::{DEADLINE, NEXT, World};
 
 const YES: &str = "yes";
 /// What is still there after a further turn and this time is left alone by its agent.
 const ENDED: Duration = Duration::from_secs(5);
+/// How long a subagent may take to ask, in seconds; one that asks does it within two.
+const ASKS_WITHIN: &str = "20";
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
 pub(crate) fn text(world: &World) -> String {
@@ -71,6 +74,53 @@ fn denied(world: &World, prompt: &str, about: &str, untouched: impl Fn() -> bool
     };
     world.say("after the refusal");
     cell
+}
+
+/// A subagent of the agent asks for a command.
+pub(crate) fn subagent_asks(world: &World) -> String {
+    let command = "touch 'made by a subagent'";
+    let made = world.sandbox.workspace().join("made by a subagent");
+    let accepted = world.sandbox.send_no_wait(&world.worker, &format!("DELEGATE: RUN: {command}"));
+    let cursor = accepted["acceptedEventId"].as_str().unwrap();
+    let waited = world.run(&[
+        "wait",
+        "--worker-id",
+        &world.worker,
+        "--from-event-id",
+        cursor,
+        "--until",
+        NEXT,
+        "--timeout-seconds",
+        ASKS_WITHIN,
+    ]);
+    if !waited.status.success() {
+        waited.error("WAIT_TIMEOUT");
+        assert!(world.asked(command) >= 2, "the subagent was never told");
+        world.run(&["cancel", "--worker-id", &world.worker]).data_of("turn.canceled");
+        return "never asks: the turn waits until it is canceled".into();
+    }
+    let event = waited.data_of("event.matched");
+    if event["type"] != "approval.requested" {
+        let said = world.said(&accepted["turnId"]);
+        if said.contains("denied by policy") {
+            return "never starts it: denied by its own policy".into();
+        }
+        assert!(said.starts_with("no tool for Delegate"), "{event}: {said}");
+        return "its model is offered no tool for it".into();
+    }
+    let question = &event["data"];
+    assert!(question.to_string().contains(command), "nobody can know what is asked: {question}");
+    assert!(!made.exists(), "nothing may run before it was allowed");
+    let end = world.decide(&json!({"matchedEvent": event}), "allow");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    assert!(made.exists());
+    if question["sessionId"].is_null() {
+        return "yes, as the agent itself".into();
+    }
+    let shown = world.run(&["worker", "show", &world.worker]).data_of("worker.shown");
+    let children = shown["childSessions"].as_array().unwrap();
+    assert!(children.iter().any(|child| child["sessionId"] == question["sessionId"]), "{shown}");
+    "yes, in a session of its own".into()
 }
 
 pub(crate) fn mcp(world: &World) -> String {

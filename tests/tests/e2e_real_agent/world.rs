@@ -13,7 +13,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
 /// How long a command of ours waits for the agent, below [`DEADLINE`].
 const WAIT: &str = "120";
 /// What a turn that goes on may come to.
-const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
+pub(crate) const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
 
 /// The world of one agent.
 pub(crate) struct World {

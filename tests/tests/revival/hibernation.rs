@@ -79,18 +79,19 @@ fn is_told_to_end(sandbox: &Sandbox, worker: &str) {
 #[test]
 fn an_idle_agent_is_ended_and_the_next_message_goes_on_in_its_session() {
     let mut sandbox = Sandbox::new();
-    sandbox.launcher("sleepy", sandbox.demo_agent(&[]).key("idleTimeout", json!(0.4)));
+    sandbox.launcher("sleepy", sandbox.demo_agent(&[]).key("idleTimeout", json!("1h")));
     sandbox.init();
     let worker = sandbox.start("sleepy");
+    assert_eq!(sandbox.show(&worker)["idleTimeoutMs"], 3_600_000);
     let _ = set_timeout(&sandbox, &worker, "never");
     let _ = sandbox.send(&worker, "remember me");
     let shown = sandbox.show(&worker);
     assert!(shown["agent"]["memoryBytes"].as_u64() > Some(0), "{shown}");
     assert!(shown["hibernated"].is_null() && shown["idleTimeoutMs"].is_null(), "{shown}");
-    let runtime = sandbox.runtime(&worker);
-    let guard = sandbox.guard(&runtime);
-    let agent = sandbox.agent(&guard);
     for round in 1..=2 {
+        let runtime = sandbox.runtime(&worker);
+        let guard = sandbox.guard(&runtime);
+        let agent = sandbox.agent(&guard);
         assert_eq!(set_timeout(&sandbox, &worker, SOON)["idleTimeoutMs"], 400);
         let asleep = asleep(&sandbox, &worker);
         assert!(!runtime.lives() && !guard.lives() && !agent.lives(), "{:?}", sandbox.processes());
@@ -125,8 +126,9 @@ fn an_idle_agent_is_ended_and_the_next_message_goes_on_in_its_session() {
 #[test]
 fn what_is_open_keeps_the_agent() {
     let sandbox = sandbox("load");
-    let worker = start(&sandbox, "words", SOON);
+    let worker = start(&sandbox, "words", "never");
     let _ = sandbox.send_no_wait(&worker, "turn: wait");
+    let _ = set_timeout(&sandbox, &worker, SOON);
     stays_awake(&sandbox, &worker, "words");
     let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
 
@@ -314,7 +316,8 @@ fn a_daemon_that_watches_over_the_workers_lets_them_sleep() {
     let sandbox = sandbox("load");
     let worker = start(&sandbox, "words", SOON);
     let _ = asleep(&sandbox, &worker);
-    let _ = sandbox.command("subagentd").args(["run", "--once"]).run();
+    let once = sandbox.command("subagentd").args(["run", "--once", "--json"]).run().document();
+    assert_eq!(once["workerHealth"]["summary"]["unhealthy"], 0, "{once}");
     assert_eq!(sandbox.show(&worker)["hibernated"], true);
     let error = sandbox.run(&["worker", "set", "--worker-id", &worker, "--idle-timeout", "soon"]);
     assert_eq!(error.status.code(), Some(2), "{error}");

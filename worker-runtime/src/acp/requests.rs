@@ -56,6 +56,9 @@ pub(crate) fn initialize(id: u64, reads_files: bool) -> Vec<u8> {
     let params = InitializeRequest::new(ProtocolVersion::V1)
         .client_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
         .client_capabilities(capabilities.elicitation(elicitations()));
+    let mut params = json!(params);
+    // Stable in the protocol, not yet in the crate. Agents show the sessions of their subagents only to those who say it.
+    params["clientCapabilities"]["subagents"] = json!({});
     request(id, "initialize", params)
 }
 
@@ -246,6 +249,7 @@ mod tests {
                 json!({"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}})
             );
             assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
+            assert_eq!(capabilities["subagents"], json!({}));
         }
     }
 

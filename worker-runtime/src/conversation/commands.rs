@@ -83,10 +83,14 @@ impl Conversation {
         if self.storage == Storage::Full {
             return Err(Refusal::StorageFull);
         }
-        let works = !self.calls.is_quiet() || !self.settings.is_quiet();
-        if turn.is_some() || !self.approvals.is_empty() || works {
+        if turn.is_some() || !self.is_quiet() {
             return Err(Refusal::Busy);
         }
         Ok(())
+    }
+
+    /// Whether nothing beside a turn is open: no question, nothing that the agent asked its client for, no option to be set.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.approvals.is_empty() && self.calls.is_quiet() && self.settings.is_quiet()
     }
 }

@@ -207,7 +207,7 @@ pub(super) fn auth_required(
 
 /// The agent refused a prompt until it was logged in, which it is now.
 pub(super) fn logged_in(error: Error) -> Error {
-    let action = "The agent is logged in now: send the message again.";
+    let action = "The agent is logged in now: look at what was done (`subagent worker inspect`), then send the message again.";
     let mut error = error.with("loggedIn", true).retryable().recommend(action);
     error.details.remove("recommendedCommand");
     error

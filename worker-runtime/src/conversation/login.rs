@@ -159,7 +159,7 @@ impl Conversation {
             .agent
             .as_ref()
             .is_some_and(|agent| agent.capabilities.resume || agent.capabilities.load == Some(true));
-        if restores && !canceled && matches!(self.state, State::Ready { .. }) {
+        if restores && !canceled && self.is_quiet() && matches!(self.state, State::Ready { .. }) {
             self.begin_end(ENDED, cx);
         }
     }

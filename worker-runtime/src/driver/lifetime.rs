@@ -39,7 +39,10 @@ impl Driver {
     /// is removed while no daemon lives, and a command socket that is.
     pub(super) fn watch_files(&mut self) {
         match self.begin_watch() {
-            Ok(watch) => self.watch = Some(watch),
+            Ok(watch) => {
+                self.watch = Some(watch);
+                self.look_after = FIRST_LOOK;
+            }
             Err(error) => {
                 if self.look_after == FIRST_LOOK {
                     self.log.note(&format!("nothing tells when files of this worker go away: {error}"));

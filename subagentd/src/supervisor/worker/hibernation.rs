@@ -14,7 +14,7 @@ use super::setting::SetOrder;
 use crate::core::Input;
 use crate::core::worker::{Hibernation, Link, State};
 use crate::store::{Durability, Tx};
-use crate::supervisor::environment;
+use crate::supervisor::{entropy, environment};
 
 /// What agents tell while they do nothing.
 const IDLE_KINDS: [&str; 6] =
@@ -65,8 +65,21 @@ impl Actor {
 
     pub(super) async fn hibernate(&mut self) {
         let idle_seconds = self.active_at.elapsed().as_secs();
+        let Ok(step) = self.worker.step(Input::Hibernate { idle_seconds }) else { return };
+        let (id, cursor, now, worker) = (self.id, self.cursor, entropy::now(), step.worker.clone());
         subagent_failpoint::hit("hibernate.before_commit");
-        self.apply(Input::Hibernate { idle_seconds }).await;
+        let write = move |tx: &mut Tx<'_>| tx.update_worker(id, &worker, cursor, now);
+        match self.shared.store.write(Durability::Full, 1, write).await {
+            Ok(()) => {
+                self.adopt(step.worker, &step.facts, None);
+                self.todo.extend(step.actions);
+            }
+            // Nothing has happened yet, and nobody waits for it: once more when the agent was idle for as long again.
+            Err(error) => {
+                tracing::warn!(worker = %self.worker_id, %error, "a hibernation cannot be stored");
+                self.is_active();
+            }
+        }
         subagent_failpoint::hit("hibernate.after_commit");
     }
 
@@ -101,7 +114,11 @@ impl Actor {
         let stopping = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
         match self.worker.link {
             Link::None if self.sleeps() && environment::read(&self.environment).is_ok() => {
-                self.apply(Input::Wake).await;
+                // Only the link changes, which is not stored.
+                if let Ok(step) = self.worker.step(Input::Wake) {
+                    self.worker = step.worker;
+                    self.todo.extend(step.actions);
+                }
             }
             Link::Starting | Link::Adopted | Link::Ending if !stopping => {}
             Link::Ready if self.runtime.as_ref().is_some_and(|runtime| !runtime.is_greeted()) => {}

@@ -385,8 +385,10 @@ pub(crate) fn input(
         RecordType::StartFailed => {
             let error = body::<StartFailed>(record)?.error;
             let phase = error.details.get("phase").and_then(|phase| phase.as_str());
-            aside.restore_failure =
-                matches!(phase, Some("session/load" | "session/resume")).then(|| error.message.clone());
+            // A login that is missing says nothing of the session.
+            let login = error.details.get("reasonCategory").is_some_and(|category| category == "auth");
+            let restoring = !login && matches!(phase, Some("session/load" | "session/resume"));
+            aside.restore_failure = restoring.then(|| error.message.clone());
             Some(Input::StartFailed { error: located(error) })
         }
         RecordType::Dispatching if turn > known_turn => {

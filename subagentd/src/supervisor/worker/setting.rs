@@ -116,9 +116,8 @@ impl Actor {
         key: Option<(String, String)>,
         request: &SetOptions,
     ) -> Result<Begun> {
-        let tells = self.tells();
-        let only_forgets = request.options.is_empty();
-        let stores = only_forgets || matches!(tells, Ok(false));
+        let tells = self.tells(request);
+        let stores = matches!(tells, Ok(false));
         let mut spec = self.spec.clone();
         if stores {
             Rest::of(request).apply(&mut spec);
@@ -166,9 +165,13 @@ impl Actor {
     ///
     /// # Errors
     /// Neither is certain now.
-    fn tells(&self) -> Result<bool> {
+    fn tells(&self, request: &SetOptions) -> Result<bool> {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return Err(stopped_for_good(self.worker.public_state()));
+        }
+        if request.options.is_empty() {
+            // Nothing of the rest is told to it.
+            return Ok(false);
         }
         match self.worker.link {
             Link::None | Link::Ending => Ok(false),

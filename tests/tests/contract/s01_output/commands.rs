@@ -14,6 +14,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "launcher logout",
     "session list",
     "session delete",
+    "policy test",
 ];
 
 /// A command that does something.

@@ -19,7 +19,7 @@ fn post(sandbox: &Sandbox, path: &str, key: &str) -> Value {
 #[test]
 fn a_message_in_between_is_answered_by_the_new_runtime_and_an_old_error_is_not_the_restarts() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let _ = sandbox.send_fails(&worker, "!error -32000 old", "BACKEND_RPC_ERROR");
+    let _ = sandbox.send_fails(&worker, "!error -32603 old", "BACKEND_RPC_ERROR");
     assert!(text(&sandbox.show(&worker)["lastError"]).starts_with("BACKEND_RPC_ERROR"));
     let runtime = sandbox.runtime(&worker);
     runtime.signal(Signal::SIGSTOP);
