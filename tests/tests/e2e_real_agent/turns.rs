@@ -11,7 +11,7 @@ use super::world::{DEADLINE, NEXT, World};
 
 const YES: &str = "yes";
 /// What is still there after a further turn and this time is left alone by its agent.
-const ENDED: Duration = Duration::from_secs(5);
+const ENDED: Duration = Duration::from_secs(20);
 /// How long a subagent may take to ask, in seconds; one that asks does it within two.
 const ASKS_WITHIN: &str = "20";
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";

@@ -263,10 +263,12 @@ impl Conversation {
         let (attempt, logged_in) = (opening.attempt, opening.logged_in);
         let rest = std::mem::take(&mut opening.rest);
         let mut lost = std::mem::take(&mut opening.lost);
+        // Agents without any login say the same of whatever fails.
+        let may_want_login = rest.is_empty() || self.offers_login();
         match outcome {
             Outcome::Error(error) => {
                 let error = results::value(error);
-                if results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
+                if may_want_login && results::error_code(&error) == Some(requests::AUTH_REQUIRED) {
                     let opening = Opening { rpc: 0, attempt, rest, lost, logged_in };
                     return self.session_wants_login(opening, &error, cx);
                 }

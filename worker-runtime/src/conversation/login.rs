@@ -41,6 +41,11 @@ impl Conversation {
         errors::auth_required(method, error, offered, &self.config.login, again)
     }
 
+    /// Whether the agent knows of any way to log in.
+    pub(super) fn offers_login(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| !agent.auth_methods.is_empty())
+    }
+
     /// The way that the launcher names, if this agent can go it by itself.
     fn way_to_log_in(&self) -> Option<String> {
         let named = self.config.login.method.as_ref()?;

@@ -67,6 +67,16 @@ fn without_a_way_that_the_agent_can_go_the_start_fails_with_what_to_do() {
 }
 
 #[test]
+fn an_agent_without_any_login_fails_in_its_own_words() {
+    let mut talk = offering(Some("old"), None, json!([]));
+    talk.line(refused(2));
+    talk.line(refused(3));
+    assert_eq!(talk.methods(), ["session/load", "session/new"], "the session is not there, it seems");
+    talk.line(refused(4));
+    assert_eq!(body(&talk, T::StartFailed)["error"]["details"]["method"], "session/new");
+}
+
+#[test]
 fn a_login_that_fails_or_hangs_is_the_error_of_the_start() {
     let mut talk = offering(None, Some("key"), one_way());
     talk.line(refused(2));
