@@ -1,7 +1,7 @@
 //! The sessions that an agent runs below its own, as far as it has told of them (`subagent_update`).
 //!
-//! Agents do that whether or not a client offers to take it, so nothing of it is asked of them. What is known here
-//! serves to name who asks, and to cancel who may be canceled.
+//! Agents show them to a client that says `subagents` in its capabilities, as ours does. What is known here serves to name
+//! who asks, and to cancel who may be canceled.
 
 use serde::Deserialize;
 use serde_json::Value;
