@@ -113,6 +113,43 @@ fn a_denied_call_that_was_made_without_asking_cancels_the_turn() {
     sandbox.finish();
 }
 
+/// The directive by which the agent tells of a call.
+fn tells(update: &Value) -> String {
+    let params = json!({"sessionId": "SESSION", "update": update});
+    format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+}
+
+#[test]
+fn a_call_that_was_told_of_before_the_daemon_died_is_known_to_the_next() {
+    let (sandbox, worker) = with_rules(RULES);
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
+                      "status": "pending", "rawInput": {"command": "rm x"}});
+    let over = tells(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}));
+    let gate = sandbox.gate("denied");
+    let script = format!("{}\n{}\n{over}\n!sleep 60000", tells(&call), gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &script);
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.update");
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.canceled");
+    assert_eq!(of_type(&sandbox, &worker, "policy.violated").len(), 1);
+
+    // Nothing but to allow it is offered: so the owner has decided, and it is no violation.
+    let gate = sandbox.gate("asked");
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
+    let params = json!({"sessionId": "SESSION", "toolCall": call, "options": options});
+    let ask = json!({"jsonrpc": "2.0", "id": 4242, "method": "session/request_permission", "params": params});
+    let script = format!("!raw {ask}\n{}\n{over}", gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &script);
+    let asked = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "approval.requested");
+    sandbox.approve(&worker, &asked["data"]["requestId"], "allow").data_of("approval.decided");
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(of_type(&sandbox, &worker, "policy.violated").len(), 1);
+    sandbox.finish();
+}
+
 #[test]
 fn a_worker_keeps_the_rules_that_it_was_started_with() {
     let sandbox = Sandbox::new();

@@ -81,7 +81,11 @@ impl Call {
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let runs = self.kind == Some(Kind::Execute) || by_name == Some(Kind::Execute);
         match command(&input["command"]).or_else(|| command(&input["cmd"])) {
-            Some(command) => self.command = Some(command),
+            Some(command) => {
+                let (command, whole) = with_args(command, &input["args"]);
+                self.command = Some(command);
+                self.more |= !whole;
+            }
             // Some agents say it in the title alone.
             None if runs && self.command.is_none() && input["command"].is_null() => {
                 self.command = title.map(Command::Line);
@@ -153,6 +157,25 @@ fn command(value: &Value) -> Option<Command> {
         }
         _ => None,
     }
+}
+
+/// A program with the words that stand beside it, as ACP's terminals are started; and whether that is all.
+fn with_args(command: Command, args: &Value) -> (Command, bool) {
+    let Some(args) = args.as_array() else { return (command, args.is_null()) };
+    let words: Option<Vec<String>> = args.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+    match (command, words) {
+        (command, Some(words)) if words.is_empty() => (command, true),
+        (Command::Line(program), Some(words)) if program.chars().all(is_of_a_program) => {
+            (Command::Words([vec![program], words].concat()), true)
+        }
+        (Command::Words(program), Some(words)) => (Command::Words([program, words].concat()), true),
+        // Whether a shell takes the line apart is not told.
+        (command, _) => (command, false),
+    }
+}
+
+fn is_of_a_program(char: char) -> bool {
+    char.is_alphanumeric() || "_-+./".contains(char)
 }
 
 fn add(paths: &mut Vec<String>, path: String, more: &mut bool) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::call::{Call, Command};
 use super::glob::{self, Fits};
-use super::paths::{Places, Spelling, is_protected, names_protected};
+use super::paths::{Places, Spelling, names_protected};
 use super::rule::{Action, Rule};
 use super::shell::{self, Line, Part, Text};
 use super::tool::Kind;
@@ -98,7 +98,13 @@ impl Policy {
         for kind in call.kinds() {
             match kind {
                 Kind::Execute => match &call.command {
-                    Some(command) => self.execute(command, real, &mut judged),
+                    Some(command) => {
+                        self.execute(command, name, real, &mut judged);
+                        if call.more {
+                            let what = self.unknown(kind, name, "what it runs is not told in full");
+                            judged.push(Judged { action: what.action.max(Action::Ask), ..what });
+                        }
+                    }
                     None => judged.push(self.unknown(kind, name, "what it runs is not told")),
                 },
                 Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
@@ -121,6 +127,8 @@ impl Policy {
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
         let answer = self.answer(&Query { kind, name, subject: Subject::Unknown });
+        // It may be one of the files that say what agents may do.
+        let answer = if kind.changes_files() { answer.at_least_ask() } else { answer };
         Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
     }
 
@@ -134,7 +142,7 @@ impl Policy {
         let spellings = self.places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
             let answer = self.answer(&Query { kind, name, subject: Subject::Path(spelling) });
-            let guarded = kind.changes_files() && is_protected(spelling) && !names_protected(&answer.pattern);
+            let guarded = self.places.is_protected(kind, spelling) && !names_protected(&answer.pattern);
             if guarded && answer.action == Action::Allow {
                 let note = "files that say what agents may do are changed only with a rule that names them";
                 return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
@@ -144,28 +152,33 @@ impl Policy {
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
 
-    fn execute(&self, command: &Command, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+    /// A command; a rule for the very tool that runs it is about all of it.
+    fn execute(
+        &self,
+        command: &Command,
+        name: Option<&str>,
+        real: &dyn Fn(&Path) -> PathBuf,
+        judged: &mut Vec<Judged>,
+    ) {
         let (line, whole) = match command {
             Command::Line(text) => (shell::split(text), text.clone()),
             Command::Words(words) => (shell::of_words(words), words.join(" ")),
         };
-        judged.extend(line.parts.iter().filter_map(|part| self.part(part)));
+        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name)));
         self.redirects(&line, real, judged);
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = Text { shown: whole.clone(), units: Some(vec![glob::Unit::Open]) };
-            let answer =
-                self.answer(&Query { kind: Kind::Execute, name: None, subject: Subject::Text(&text) });
+            let answer = self.answer(&Query { kind: Kind::Execute, name, subject: Subject::Text(&text) });
             let judged_whole = answer.at_least_ask().judged(Kind::Execute, Some(whole));
             judged.push(Judged { note: Some(why), ..judged_whole });
         }
     }
 
     /// A command of a line; none if only what it starts counts and no rule denies it itself.
-    fn part(&self, part: &Part) -> Option<Judged> {
-        let ask = |text: &Text| {
-            self.answer(&Query { kind: Kind::Execute, name: None, subject: Subject::Text(text) })
-        };
+    fn part(&self, part: &Part, name: Option<&str>) -> Option<Judged> {
+        let ask =
+            |text: &Text| self.answer(&Query { kind: Kind::Execute, name, subject: Subject::Text(text) });
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
         // Where what it starts begins cannot always be told: so what is denied is denied from every word on.
@@ -188,7 +201,7 @@ impl Policy {
     fn redirects(&self, line: &Line, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
         let moves = |part: &Part| {
             let name = part.spellings.last().and_then(|text| text.shown.split(' ').next());
-            matches!(name, Some("cd" | "pushd" | "popd"))
+            matches!(name, Some("cd" | "chdir" | "pushd" | "popd"))
         };
         let moved = line.parts.iter().any(moves);
         for redirect in &line.redirects {
@@ -224,8 +237,13 @@ impl Node {
     fn answer(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
         let own = self.last(places, query, definition);
+        let denies = |own: &Answer| own.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         match own {
             Some(denied) if denied.action == Action::Deny => Some(denied),
+            // It may deny it: then no later rule allows it.
+            Some(own) if denies(&own) => {
+                Some(strictest(self.last(places, query, |_| true).into_iter().chain([own])))
+            }
             _ => self.last(places, query, |_| true),
         }
     }
@@ -253,9 +271,11 @@ impl Node {
             match fits {
                 Fits::Yes => return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)]))),
                 Fits::Could if rule.action > Action::Allow => {
-                    let found =
-                        || answer(Action::Ask, Some("this rule may be about it: not all of it is known yet"));
-                    doubt.get_or_insert_with(found);
+                    let held = doubt.as_ref().and_then(|held| held.by.as_ref()).map(|by| by.action);
+                    if held.is_none_or(|held| rule.action > held) {
+                        let why = "this rule may be about it: not all of it is known yet";
+                        doubt = Some(answer(Action::Ask, Some(why)));
+                    }
                 }
                 Fits::Could | Fits::No => {}
             }

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::glob::{self, Fits};
+use super::tool::Kind;
 
 /// What paths in rules are about, all absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,7 +31,8 @@ const PROTECTED: [&str; 3] = [".agents", ".claude/agents", ".subagent"];
 /// A path without symbolic links, as far as it exists.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
-    crate::paths::resolve_absolute(path)
+    // A link that leads nowhere leads to what is written there.
+    crate::paths::end_of_links(path).unwrap_or_else(|_| crate::paths::resolve_absolute(path))
 }
 
 /// A path without `.` and `..`, as it is written.
@@ -67,6 +69,22 @@ impl Places {
         found
     }
 
+    /// Whether what is done there changes files that say what agents may do. With a folder all in it is moved and removed.
+    pub(super) fn is_protected(&self, kind: Kind, path: &Spelling) -> bool {
+        let below = |path: &str, folder: &str| {
+            path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let takes_along = matches!(kind, Kind::Delete | Kind::Move);
+        match path.relative.as_deref() {
+            _ if !kind.changes_files() => false,
+            Some("") => takes_along,
+            Some(path) => {
+                PROTECTED.iter().any(|folder| below(path, folder) || (takes_along && below(folder, path)))
+            }
+            None => takes_along && self.workspace.starts_with(&path.absolute),
+        }
+    }
+
     fn spelling(&self, path: &Path, workspace: &Path) -> Spelling {
         let relative = path.strip_prefix(workspace).ok().map(|rest| rest.to_string_lossy().into_owned());
         Spelling { relative, absolute: path.to_string_lossy().into_owned() }
@@ -89,14 +107,6 @@ impl Places {
         };
         if yes { Fits::Yes } else { Fits::No }
     }
-}
-
-/// Whether a path is one of those that say what agents may do.
-pub(super) fn is_protected(path: &Spelling) -> bool {
-    let Some(relative) = path.relative.as_deref() else { return false };
-    PROTECTED.iter().any(|folder| {
-        relative.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
 }
 
 /// Whether a pattern names such a folder itself.

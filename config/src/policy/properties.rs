@@ -79,6 +79,30 @@ fn says(policy: &Policy, call: &Call) -> Action {
     policy.decide(call, &real).action
 }
 
+/// What a command can stand in.
+const AROUND: &[&str] = &[
+    "@; ls",
+    "ls; @",
+    "ls && @",
+    "ls | @",
+    "@ & ls",
+    "( @ )",
+    "{ @; }",
+    "! { @; }",
+    "echo $(@)",
+    "echo \"$(@)\"",
+    "if @; then ls; fi",
+    "if ls; then @; fi",
+    "for x in 1; do @; done",
+    "while ls; do @; done",
+    "case x in y) @;; esac",
+    "f() { @; }; ls",
+    "ls <(@)",
+    "timeout 5 bash -c \"@\"",
+    "X=1 eval \"@\"",
+    "find . -exec bash -c \"@\" \\;",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -136,6 +160,29 @@ proptest! {
         let execute = |command: &str| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
         let line = format!("a b c; {more}");
         prop_assert!(says(&policy, &execute(&line)) >= says(&policy, &execute("a b c")).min(Action::Ask));
+    }
+
+    /// No command line is allowed of which a part is not, whatever stands around it.
+    #[test]
+    fn a_part_that_is_not_allowed_is_not_allowed_inside(
+        part in proptest::sample::select(vec![
+            "rm x", "PATH=./evil ls", "ls > f", "ls ${a[x]}", "$X", "exec -a ls rm x", "env -u ls rm x", "./ls",
+        ]),
+        around in proptest::collection::vec(proptest::sample::select(AROUND.to_vec()), 0..6), shells in 0..2_usize,
+    ) {
+        let mut line = part.to_owned();
+        for around in around {
+            line = around.replace("@", &line);
+        }
+        if shells > 0 {
+            line = format!("bash -c '{line}'");
+        }
+        let rules = ["execute(ls *)", "execute(echo *)", "execute(find *)"].map(|rule| Rule::parse(rule, Action::Allow).unwrap());
+        let node = Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules: rules.to_vec() }]);
+        let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
+        // By its path it is the same program.
+        let expected = if part == "./ls" { Action::Allow } else { Action::Ask };
+        prop_assert!(says(&of(vec![node]), &call) >= expected, "{line}");
     }
 
     /// M4: who has no rule for tasks has none.

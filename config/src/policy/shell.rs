@@ -3,6 +3,8 @@
 //!
 //! The text is an agent's: so it is bounded in length and nesting before it is parsed, and parsed on a stack of its own.
 
+mod carries_out;
+mod starts;
 mod walk;
 mod words;
 
@@ -12,6 +14,8 @@ pub(super) use words::Text;
 pub const MOST_COMMAND_BYTES: usize = 16 * 1024;
 /// So many commands of one line are judged.
 const MOST_PARTS: usize = 256;
+/// So long may all the ways be together in which they can be written: what is handed on begins at every word again.
+const MOST_SPELLED_BYTES: usize = 1024 * 1024;
 /// So much may begin that can hold something else (braces, brackets, loops), and so many substitutions: the parser calls
 /// itself for each, and reads a substitution more than once.
 const MOST_OPENERS: usize = 48;
@@ -51,6 +55,14 @@ pub(super) struct Line {
     pub(super) redirects: Vec<Redirect>,
     /// Why there may be more in it than was found.
     pub(super) opaque: Option<String>,
+    /// What was made so far, also by the shells that this one is given to.
+    spent: Spent,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Spent {
+    parts: usize,
+    bytes: usize,
 }
 
 /// Takes a command line apart.
@@ -66,12 +78,13 @@ pub(super) fn split(text: &str) -> Line {
 /// Words that need no shell, as a program is started with.
 pub(super) fn of_words(words: &[String]) -> Line {
     let mut line = Line::default();
-    let texts: Vec<Text> = words.iter().map(|word| Text::literal(word)).collect();
-    if words.iter().map(String::len).sum::<usize>() > MOST_COMMAND_BYTES {
+    // Words may be empty: each counts.
+    if words.iter().map(|word| word.len() + 1).sum::<usize>() > MOST_COMMAND_BYTES {
         line.give_up(format!("the command is longer than {MOST_COMMAND_BYTES} bytes"));
-    } else {
-        walk::command(&[], &texts, 0, &mut line);
+        return line;
     }
+    let texts: Vec<Text> = words.iter().map(|word| Text::literal(word)).collect();
+    with_stack(&mut line, |line| walk::command(&[], &texts, 0, line));
     line
 }
 
@@ -82,22 +95,25 @@ fn read(text: &str, depth: usize, line: &mut Line) {
     if let Some(why) = too_much(text) {
         return line.give_up(why);
     }
+    with_stack(line, |line| match rable::parse(text, false) {
+        Ok(nodes) => walk::nodes(&nodes, depth, line),
+        Err(error) => {
+            // The position is counted in characters.
+            let message = error.message();
+            line.give_up(format!("it cannot be parsed at character {}: {message}", error.pos() + 1));
+        }
+    });
+}
+
+/// Looks for commands on a stack that is large enough.
+fn with_stack(line: &mut Line, look: impl FnOnce(&mut Line) + Send) {
+    let spent = line.spent;
     let parsed = std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().stack_size(STACK_BYTES);
         parser
             .spawn_scoped(scope, || {
-                let mut found = Line::default();
-                match rable::parse(text, false) {
-                    Ok(nodes) => walk::nodes(&nodes, depth, &mut found),
-                    Err(error) => {
-                        // The position is counted in characters.
-                        let message = error.message();
-                        found.give_up(format!(
-                            "it cannot be parsed at character {}: {message}",
-                            error.pos() + 1
-                        ));
-                    }
-                }
+                let mut found = Line { spent, ..Line::default() };
+                look(&mut found);
                 found
             })
             .map_err(|error| error.to_string())
@@ -113,14 +129,21 @@ impl Line {
     fn take(&mut self, found: Self) {
         self.parts.extend(found.parts);
         self.redirects.extend(found.redirects);
-        if self.parts.len() + self.redirects.len() > MOST_PARTS {
-            self.give_up(format!("there are more than {MOST_PARTS} commands in it"));
-            self.parts.truncate(MOST_PARTS);
-            self.redirects.truncate(MOST_PARTS);
-        }
+        self.spent = found.spent;
         if let Some(why) = found.opaque {
             self.give_up(why);
         }
+    }
+
+    /// Whether there may be one more command or redirect, which takes so many bytes.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.spent.parts += 1;
+        self.spent.bytes = self.spent.bytes.saturating_add(bytes);
+        let left = self.spent.parts <= MOST_PARTS && self.spent.bytes <= MOST_SPELLED_BYTES;
+        if !left {
+            self.give_up(format!("there are more than {MOST_PARTS} commands in it, or too long ones"));
+        }
+        left
     }
 
     fn give_up(&mut self, why: String) {
@@ -136,7 +159,8 @@ fn too_much(text: &str) -> Option<String> {
     if text.contains('\0') {
         return Some("there is a NUL character in it".to_owned());
     }
-    if text.contains("((") || text.contains("$[") {
+    // The last two: a number of a file that is kept in an array.
+    if ["((", "$[", "]}<", "]}>"].iter().any(|opener| text.contains(opener)) {
         return Some("there is arithmetic in it, which can start commands".to_owned());
     }
     // What is quoted counts as well: the count must not depend on an understanding of the quotes.

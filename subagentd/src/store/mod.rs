@@ -24,7 +24,7 @@ mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
-mod tool_calls;
+pub(crate) mod tool_calls;
 mod tx;
 mod unfinished;
 pub(crate) mod workers;

@@ -1,6 +1,7 @@
-//! The tool calls of a turn, which its end closes. What an open one is, is decided in `protocol`.
+//! The tool calls of a turn: its end closes them, and a new daemon has its rules know them. What an open one is, is decided
+//! in `protocol`.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::RecordType;
@@ -39,27 +40,42 @@ impl Tx<'_> {
     }
 
     fn open_tool_calls(&self, id: RowId, turn: u64) -> Result<Vec<String>> {
-        let asked = "SELECT e.record, e.payload FROM turns t JOIN approvals a ON a.turn = t.id JOIN events e ON e.seq = a.asked_seq
-                     WHERE t.worker = ?1 AND t.no = ?2 AND a.worker = ?1 AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
-        let updates =
-            "SELECT e.record, e.payload FROM turns t JOIN events e INDEXED BY tool_calls ON e.turn = t.id
-                       WHERE t.worker = ?1 AND t.no = ?2 AND e.kind IN ('tool_call', 'tool_call_update')
-                         AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
-        let (mut calls, mut bytes) = (Calls::default(), 0);
-        for sql in [asked, updates] {
-            let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
-            let mut found =
-                statement.query(params![id.0, signed(turn), MOST_RECORDS]).map_err(StoreError::from)?;
-            while let Some(row) = found.next().map_err(StoreError::from)? {
-                let record = rows::word(row, 0, RecordType::parse).map_err(StoreError::from)?;
-                let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
-                bytes += body.len();
-                if bytes > MOST_BYTES {
-                    break;
-                }
-                calls.see(record, body);
-            }
-        }
+        let mut calls = Calls::default();
+        told(self.connection, id, turn, |record, body| calls.see(record, body))?;
         Ok(calls.closings().iter().map(ToString::to_string).collect())
     }
+}
+
+/// Shows what an agent has told of its calls in this turn: first what it has asked for, then all the rest in its order.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn told(
+    connection: &Connection,
+    id: RowId,
+    turn: u64,
+    mut see: impl FnMut(RecordType, &str),
+) -> Result<()> {
+    let asked = "SELECT e.record, e.payload FROM turns t JOIN approvals a ON a.turn = t.id JOIN events e ON e.seq = a.asked_seq
+                 WHERE t.worker = ?1 AND t.no = ?2 AND a.worker = ?1 AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
+    let updates =
+        "SELECT e.record, e.payload FROM turns t JOIN events e INDEXED BY tool_calls ON e.turn = t.id
+                   WHERE t.worker = ?1 AND t.no = ?2 AND e.kind IN ('tool_call', 'tool_call_update')
+                     AND e.record IS NOT NULL ORDER BY e.seq LIMIT ?3";
+    let mut bytes = 0;
+    for sql in [asked, updates] {
+        let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let mut found =
+            statement.query(params![id.0, signed(turn), MOST_RECORDS]).map_err(StoreError::from)?;
+        while let Some(row) = found.next().map_err(StoreError::from)? {
+            let record = rows::word(row, 0, RecordType::parse).map_err(StoreError::from)?;
+            let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
+            bytes += body.len();
+            if bytes > MOST_BYTES {
+                break;
+            }
+            see(record, body);
+        }
+    }
+    Ok(())
 }

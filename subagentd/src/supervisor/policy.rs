@@ -110,13 +110,32 @@ impl Watch {
             RecordType::Update | RecordType::ChildUpdate
                 if record.k.as_deref().is_some_and(|kind| KINDS.contains(&kind)) =>
             {
-                self.told(record)
+                self.told(record.t, record.turn, record.b?.get())
             }
             RecordType::TurnEnd if !self.calls.is_empty() => {
                 self.calls = Arc::default();
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Takes in what a daemon before this one has seen of the open turn, and answered.
+    pub(super) fn recall(&mut self, record: RecordType, body: &str) {
+        match record {
+            RecordType::ApprovalRequested => {
+                let Ok(asked) = serde_json::from_str::<ApprovalRequested>(body) else { return };
+                self.is_asked(&asked, &surrogates::parse(asked.params.get()).unwrap_or(Value::Null));
+            }
+            _ => drop(self.told(record, None, body)),
+        }
+    }
+
+    fn is_asked(&mut self, asked: &ApprovalRequested, params: &Value) {
+        if let Some(id) = call_id(&params["toolCall"])
+            && let Some(seen) = self.seen((asked.child.session_id.clone(), id))
+        {
+            seen.asked = true;
         }
     }
 
@@ -128,12 +147,7 @@ impl Watch {
             None => Call::default(),
         };
         call.learn(&params["toolCall"]);
-        if let Some(id) = call_id(&params["toolCall"]) {
-            let session = asked.child.session_id.clone();
-            if let Some(seen) = self.seen((session, id)) {
-                seen.asked = true;
-            }
-        }
+        self.is_asked(&asked, &params);
         let verdict = self.policy.decide(&call, &real_path);
         // Without any, the words of people would be made up.
         params["options"].as_array().filter(|options| !options.is_empty())?;
@@ -147,12 +161,11 @@ impl Watch {
         Some(Input::DecideByRule { request_id: asked.request_id, choice, rule: rule(&verdict) })
     }
 
-    fn told(&mut self, record: &Record<'_>) -> Option<Input> {
-        let body: Value = surrogates::parse(record.b?.get()).ok()?;
+    fn told(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<Input> {
+        let body: Value = surrogates::parse(body).ok()?;
         let update = &body["update"];
         let id = call_id(update)?;
-        let session = body["sessionId"].as_str().filter(|_| record.t == RecordType::ChildUpdate);
-        let turn = record.turn;
+        let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
         let seen = self.seen((session.map(str::to_owned), id.clone()))?;
         seen.call.learn(update);

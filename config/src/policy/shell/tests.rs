@@ -93,6 +93,37 @@ fn what_is_not_understood_is_said() {
     assert!(commands(&format!("{}a{}", "( ".repeat(100), ")".repeat(100))).1);
 }
 
+/// What programs are handed is looked at from many places: that must not become more than there is time and memory for.
+#[test]
+fn programs_that_start_programs_do_not_multiply() {
+    let bounded = |line: Line| {
+        assert!(line.opaque.is_some());
+        assert!(line.parts.len() <= MOST_PARTS);
+        let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
+        assert!(texts.map(|text| text.shown.len()).sum::<usize>() <= MOST_SPELLED_BYTES);
+    };
+    let find = "find -exec ".repeat(40);
+    for text in [
+        find.clone(),
+        "find -exec ".repeat(1000),
+        "env ".repeat(4000),
+        "sudo ".repeat(3000),
+        format!("{find} bash -c '{find} bash -c \"{find}\"'"),
+        "a >x;".repeat(MOST_PARTS / 2 + 1),
+    ] {
+        bounded(split(&text));
+    }
+    for program in ["xargs", "env", "find"] {
+        let mut words = vec![String::new(); 1_000_000];
+        words[0] = program.to_owned();
+        bounded(of_words(&words));
+    }
+    for words in [["env", "env"], ["find", "-exec"], ["time", "-p"]] {
+        let words: Vec<String> = words.iter().cycle().take(2800).map(|&word| word.to_owned()).collect();
+        bounded(of_words(&words));
+    }
+}
+
 #[test]
 fn files_that_the_shell_opens_are_found() {
     type Opened = (bool, Option<&'static str>);
@@ -182,6 +213,11 @@ fn piece() -> impl Strategy<Value = &'static str> {
         "bash -c ",
         "eval ",
         "find -exec ",
+        "env ",
+        "sudo -u ",
+        "timeout 5 ",
+        "[",
+        "~",
         "\0",
         "$'",
         "..",

@@ -6,7 +6,7 @@
 use rable::{CasePattern, Node, NodeKind};
 
 use super::words::{self, Text};
-use super::{Line, Part, Redirect, read};
+use super::{Line, Part, Redirect, carries_out, read, starts};
 
 /// Programs that start another one, whose name stands after options, assignments and numbers. Only that one counts.
 const TRANSPARENT: &[&str] =
@@ -18,6 +18,8 @@ const WRAPPERS: &[&str] = &[
 ];
 /// Shells, which take a command line after an option with a `c`.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
+/// Settings of shells that change nothing of which commands a line has.
+const HARMLESS_SETTINGS: &[&str] = &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
 /// Files that are not written by writing to them.
 const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
 /// Options of `find` after which a command stands.
@@ -55,7 +57,10 @@ fn node(found: &Node, depth: usize, line: &mut Line) {
             one(body, line);
             all(redirects, line);
         }
-        NodeKind::For { words, body, redirects, .. } | NodeKind::Select { words, body, redirects, .. } => {
+        NodeKind::For { var, words, body, redirects } | NodeKind::Select { var, words, body, redirects } => {
+            if changes_programs(var) {
+                line.give_up(format!("the loop sets `{var}`, which may change what programs do"));
+            }
             words.iter().for_each(|words| all(words, line));
             one(body, line);
             all(redirects, line);
@@ -178,59 +183,80 @@ fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
     if path.known().is_some_and(|path| NO_FILES.contains(&path)) {
         return;
     }
-    line.redirects.push(Redirect { writes: op.contains('>'), path: path.known().map(str::to_owned) });
+    if line.has_room(path.shown.len()) {
+        line.redirects.push(Redirect { writes: op.contains('>'), path: path.as_path() });
+    }
 }
 
 /// A command of these words, and what it starts.
 pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: &mut Line) {
     let Some(first) = words.first() else {
         let spellings = vec![Text::joined(assignments)];
-        line.parts.push(Part { spellings, handed_on: Vec::new(), transparent: false, unknown: false });
+        if line.has_room(spellings[0].shown.len()) {
+            line.parts.push(Part { spellings, handed_on: Vec::new(), transparent: false, unknown: false });
+        }
         return;
     };
     let name = first.shown.rsplit('/').next().unwrap_or_default().to_owned();
+    let transparent = TRANSPARENT.contains(&name.as_str());
+    let plain_script = plain_script(&name, words);
+    let script = match name.as_str() {
+        name if SHELLS.contains(&name) => plain_script.cloned().or_else(|| shell_script(words)),
+        "eval" => Some(Text::joined(&words[1..])),
+        _ => None,
+    };
+    // Which word is a shell's command line is then a guess.
+    let guessed = script.is_some() && plain_script.is_none() && name != "eval";
+    let wraps = transparent || guessed || WRAPPERS.contains(&name.as_str());
+    // The word with this number is in so many of the texts below.
+    let copies = |at: usize| 3 + if wraps { at } else { 0 };
+    let sizes = words.iter().enumerate().map(|(at, word)| (word.shown.len() + 1).saturating_mul(copies(at)));
+    if !line.has_room(sizes.sum()) {
+        return;
+    }
     let written = Text::joined(words);
     let mut spellings = Vec::new();
     if !assignments.is_empty() {
         // They may change what it does: so it must be allowed as it stands there.
         spellings.push(Text::joined(&[assignments, words].concat()));
     }
-    if first.known().is_some() && name != first.shown {
+    if !first.is_unknown() && name != first.shown {
         let mut bare = words.to_vec();
         bare[0] = Text::literal(&name);
         spellings.push(Text::joined(&bare));
     }
     spellings.push(written);
     let at = line.parts.len();
-    let transparent = TRANSPARENT.contains(&name.as_str());
-    let wraps = transparent || WRAPPERS.contains(&name.as_str());
     let handed_on = match wraps {
         true => (1..words.len()).map(|from| Text::joined(&words[from..])).collect(),
         false => Vec::new(),
     };
-    line.parts.push(Part { spellings, handed_on, transparent: false, unknown: first.is_open() });
+    line.parts.push(Part { spellings, handed_on, transparent: false, unknown: first.is_unknown() });
+    if carries_out::an_index(&name, &words[1..]) {
+        line.give_up(format!("`{name}` may carry out what is in the index of an array"));
+    }
     let mut started = false;
     if transparent && assignments.is_empty() {
         // `command -v` and `time -p` alone start nothing; what cannot be told apart is judged as it is written.
-        let inner = words[1..].iter().position(|word| !is_setting(&word.shown)).map(|skipped| skipped + 1);
-        let sets = words[1..inner.unwrap_or(words.len())].iter().any(|word| word.shown.contains('='));
-        if let Some(inner) = inner {
+        let (inner, exact) = starts::program(&name, words);
+        if inner < words.len() {
             command(&[], &words[inner..], depth, line);
-            started = !sets;
+            started = exact;
+        }
+        if name == "env" && words[1..inner.min(words.len())].iter().any(|word| starts::splits(&word.shown)) {
+            line.give_up("`env` splits a text into words".to_owned());
         }
     }
-    let script = match name.as_str() {
-        name if SHELLS.contains(&name) => shell_script(words),
-        "eval" => Some(Text::joined(&words[1..])),
-        _ => None,
-    };
+    if guessed && name != "su" {
+        line.give_up(format!("`{name}` has more than a command line"));
+    }
     if let Some(script) = script {
         match script.known() {
             Some(script) => {
                 let script = script.to_owned();
                 read(&script, depth + 1, line);
                 // `su` is somebody else.
-                started = name != "su";
+                started = name != "su" && assignments.is_empty();
             }
             None => line.give_up(format!("what `{name}` is given is known only when it runs")),
         }
@@ -239,6 +265,9 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         for (place, _) in
             words.iter().enumerate().filter(|(_, word)| FIND_STARTS.contains(&word.shown.as_str()))
         {
+            if line.spent.parts > super::MOST_PARTS {
+                break;
+            }
             let inner: Vec<Text> = words[place + 1..]
                 .iter()
                 .take_while(|word| word.shown != ";" && word.shown != "+")
@@ -254,14 +283,39 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     }
 }
 
-/// An option, an assignment, a number or a time: what stands between such a program and the one that it starts.
-fn is_setting(word: &str) -> bool {
-    let number = word.trim_end_matches(['s', 'm', 'h', 'd']);
-    word.starts_with('-')
-        || word.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
-        })
-        || (!number.is_empty() && number.chars().all(|char| char.is_ascii_digit() || char == '.'))
+/// Whether a variable may be one that programs or the shell go by: such names are written in capitals, but for zsh's lists
+/// of folders and what programs that get something of the web look at.
+fn changes_programs(variable: &str) -> bool {
+    !variable.chars().any(|char| char.is_ascii_lowercase())
+        || variable.ends_with("path")
+        || variable.ends_with("_proxy")
+        || variable.starts_with("npm_")
+}
+
+/// The command line of a shell that gets it at once behind options which change nothing of what it does.
+fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
+    if !SHELLS.contains(&name) {
+        return None;
+    }
+    let mut rest = words[1..].iter();
+    loop {
+        let option = rest.next()?.known()?;
+        if matches!(option, "--norc" | "--noprofile" | "--login") {
+            continue;
+        }
+        let letters = option.strip_prefix('-').filter(|letters| !letters.is_empty())?;
+        if !letters.chars().all(|char| "celuxo".contains(char)) {
+            return None;
+        }
+        match (letters.contains('o'), letters.contains('c')) {
+            (true, true) => return None,
+            (true, false) => {
+                rest.next()?.known().filter(|setting| HARMLESS_SETTINGS.contains(setting))?;
+            }
+            (false, true) => return rest.next().filter(|script| !script.shown.starts_with(['-', '+'])),
+            (false, false) => {}
+        }
+    }
 }
 
 /// What follows the option that gives a shell its command line.

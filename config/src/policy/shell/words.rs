@@ -27,6 +27,27 @@ impl Text {
         if self.is_open() { None } else { Some(&self.shown) }
     }
 
+    /// Whether it begins with the home, and the rest is known.
+    fn is_at_home(&self) -> bool {
+        let rest = self.units.as_deref().and_then(|units| units.strip_prefix(HOME));
+        self.shown.starts_with("~/") && rest.is_some_and(|rest| !rest.contains(&Unit::Open))
+    }
+
+    /// Whether it is not known as a program.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.is_open() && !self.is_at_home()
+    }
+
+    /// As a path that the shell opens, unless it is known only when it runs.
+    pub(super) fn as_path(&self) -> Option<String> {
+        if self.is_at_home() {
+            return Some(self.shown.clone());
+        }
+        // What looks like a home or an address is neither, as it was quoted.
+        let looks = |path: &str| ["~/", "$HOME/", "file://"].iter().any(|start| path.starts_with(start));
+        self.known().map(|path| if looks(path) { format!("./{path}") } else { path.to_owned() })
+    }
+
     /// Words with one space between them.
     pub(super) fn joined(words: &[Self]) -> Self {
         let shown = words.iter().map(|word| word.shown.as_str()).collect::<Vec<_>>().join(" ");
@@ -47,6 +68,9 @@ impl Text {
     }
 }
 
+/// What `~` in front of a slash becomes.
+const HOME: &[Unit] = &[Unit::Char('/'), Unit::Open];
+
 /// What a word holds besides its text.
 pub(super) struct Read {
     pub(super) text: Text,
@@ -65,15 +89,28 @@ struct Reader {
     shown: String,
     units: Vec<Unit>,
     open: bool,
+    /// Whether the rest of the word belongs to what began open.
+    rest: bool,
+    /// Whether anything of the word was read.
+    begun: bool,
     hides: bool,
     quote: Quote,
 }
 
 /// Reads a word that the parser has found.
 pub(super) fn read(node: &Node) -> Read {
-    let mut reader =
-        Reader { shown: String::new(), units: Vec::new(), open: false, hides: false, quote: Quote::None };
+    let mut reader = Reader {
+        shown: String::new(),
+        units: Vec::new(),
+        open: false,
+        rest: false,
+        begun: false,
+        hides: false,
+        quote: Quote::None,
+    };
     match &node.kind {
+        // The command.
+        NodeKind::Word { value, .. } if value == "[" => reader.char('['),
         NodeKind::Word { value, parts, .. } if parts.is_empty() => reader.literal(value),
         NodeKind::Word { parts, .. } => parts.iter().for_each(|part| reader.part(part)),
         NodeKind::CondTerm { value, .. } => reader.literal(value),
@@ -88,7 +125,9 @@ pub(super) fn read(node: &Node) -> Read {
 impl Reader {
     fn char(&mut self, char: char) {
         self.shown.push(char);
-        self.units.push(Unit::Char(char));
+        if !self.rest {
+            self.units.push(Unit::Char(char));
+        }
     }
 
     fn open(&mut self, written: &str) {
@@ -98,6 +137,11 @@ impl Reader {
     }
 
     fn part(&mut self, part: &Node) {
+        self.read_part(part);
+        self.begun = true;
+    }
+
+    fn read_part(&mut self, part: &Node) {
         match &part.kind {
             NodeKind::WordLiteral { value } => self.literal(value),
             NodeKind::AnsiCQuote { decoded, .. } if self.quote == Quote::None => {
@@ -105,12 +149,16 @@ impl Reader {
             }
             NodeKind::ParamExpansion { param, op, arg } | NodeKind::ParamIndirect { param, op, arg } => {
                 let (op, arg) = (op.as_deref().unwrap_or(""), arg.as_deref().unwrap_or(""));
-                // `${x@P}` carries out what is in a prompt; an argument is a word of its own.
-                self.hides |= op.contains('@') || starts_something(arg) || starts_something(param);
+                // `${x@P}` carries out what is in a prompt; an argument is a word of its own. `${x=a}` sets a variable, and
+                // `${x:a}` has an expression, as the index of an array is one; `${!x}` may be any of these.
+                self.hides |= op.contains('@') || op.ends_with('=');
+                self.hides |= op == ":" && !arg.split(':').all(is_number);
+                self.hides |= matches!(part.kind, NodeKind::ParamIndirect { .. });
+                self.hides |= starts_something(arg) || starts_something(param) || has_expression(param);
                 self.open(&format!("${{{param}{op}{arg}}}"));
             }
             NodeKind::ParamLength { param } => {
-                self.hides |= starts_something(param);
+                self.hides |= starts_something(param) || has_expression(param);
                 self.open(&format!("${{#{param}}}"));
             }
             NodeKind::CommandSubstitution { .. } => self.open("$(…)"),
@@ -134,6 +182,7 @@ impl Reader {
     fn literal(&mut self, text: &str) {
         let mut chars = text.chars().peekable();
         while let Some(char) = chars.next() {
+            let first = !std::mem::replace(&mut self.begun, true);
             match (self.quote, char) {
                 (Quote::None, '\'') => self.quote = Quote::Single,
                 (Quote::Single, '\'') | (Quote::Double, '"') => self.quote = Quote::None,
@@ -174,7 +223,17 @@ impl Reader {
                     self.open(char.encode_utf8(&mut [0; 4]));
                 }
                 // Names of files, or several words.
-                (Quote::None, '*' | '?' | '[' | '{') => self.open(char.encode_utf8(&mut [0; 4])),
+                (Quote::None, '*' | '?') => self.open(char.encode_utf8(&mut [0; 4])),
+                (Quote::None, '[' | '{') => {
+                    self.open(char.encode_utf8(&mut [0; 4]));
+                    self.rest = true;
+                }
+                (Quote::None, '~') if first && chars.peek() == Some(&'/') => {
+                    self.shown.push('~');
+                    self.units.extend(HOME);
+                    self.open = true;
+                }
+                (Quote::None, '~') if first => self.open("~"),
                 _ => self.char(char),
             }
         }
@@ -183,5 +242,22 @@ impl Reader {
 
 /// Whether a text that was not taken apart could start a command.
 pub(super) fn starts_something(text: &str) -> bool {
+    let expands = |rest: &str| {
+        let end = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        end.is_none_or(|end| end == 0 || !rest[end..].starts_with('}'))
+    };
     ["$(", "`", "<(", ">(", "@P", "$["].iter().any(|opener| text.contains(opener))
+        || text.split("${").skip(1).any(expands)
+}
+
+/// Whether what stands in `${...}` for a variable has an index which is more than a number.
+fn has_expression(param: &str) -> bool {
+    param.split_once('[').is_some_and(|(_, index)| {
+        let index = index.trim_end_matches(']');
+        !matches!(index, "@" | "*") && !is_number(index)
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    text.chars().all(|char| char.is_ascii_digit() || char == ' ' || char == '-')
 }

@@ -128,3 +128,22 @@ fn rules_that_are_none_are_refused() {
     assert!(Watch::of(Some(&spec(&[("(", "deny")])), Path::new("/ws")).is_none());
     assert!(Watch::of(None, Path::new("/ws")).is_none());
 }
+
+#[test]
+fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
+    let recall = |record: &Value| {
+        let mut watch = watch(RULES);
+        let text = record.to_string();
+        let record: Record<'_> = serde_json::from_str(&text).unwrap();
+        watch.recall(record.t, record.b.unwrap().get());
+        watch
+    };
+    // What follows says no more than that it is over.
+    let over = json!({"n": 2, "at": 1, "t": "update", "turn": 1, "k": "tool_call_update",
+                      "b": {"sessionId": "s", "update": {"toolCallId": "1", "status": "completed"}}});
+    assert!(see(&mut recall(&tells("1", "rm x", "pending")), &over).is_some());
+    assert_eq!(see(&mut recall(&tells("1", "ls", "pending")), &over), None);
+    assert_eq!(see(&mut recall(&tells("1", "rm x", "completed")), &over), None, "it was a violation before");
+    let mut asked = recall(&asks("1", "rm x", &[]));
+    assert_eq!(see(&mut asked, &tells("1", "rm x", "completed")), None, "somebody has decided");
+}

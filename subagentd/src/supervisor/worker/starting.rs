@@ -10,7 +10,7 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
-use crate::store::{Cursor, Durability, details, workers};
+use crate::store::{Cursor, Durability, details, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::{environment, journal, locks, program, strays};
 
@@ -29,6 +29,7 @@ impl Actor {
             return;
         }
         self.recall().await;
+        self.recall_calls().await;
         let lock = locks::try_lock(&self.directory, locks::RUNTIME);
         if lock.is_ok() {
             self.blocked = None;
@@ -63,6 +64,25 @@ impl Actor {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
                 self.retry = Some(Instant::now() + Duration::from_secs(1));
                 self.is_blocked(error);
+            }
+        }
+    }
+
+    /// Has the rules know what the agent has told of its calls in the open turn.
+    async fn recall_calls(&mut self) {
+        let (Some(mut watch), Some(turn)) = (self.watch.clone(), self.worker.turn().map(|open| open.no))
+        else {
+            return;
+        };
+        let id = self.id;
+        let recalled = self.shared.store.read(move |connection| {
+            tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
+            Ok(watch)
+        });
+        match recalled.await {
+            Ok(watch) => self.watch = Some(watch),
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules do not know the calls of the open turn");
             }
         }
     }

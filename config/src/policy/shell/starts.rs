@@ -1,0 +1,88 @@
+//! Where the program stands that another program starts. Pure.
+//!
+//! Only what is known of an option counts: a word behind an unknown one may be its value.
+
+use super::words::Text;
+
+/// Where the program begins that `name` starts, and whether that is sure. With an assignment before it, it is not sure what
+/// it does.
+pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
+    let (mut at, mut sure) = (1, true);
+    // `timeout` has a time before the program.
+    let mut time = name == "timeout";
+    while let Some(word) = words.get(at) {
+        let text = word.shown.as_str();
+        if text.starts_with('-') {
+            match option(name, text) {
+                Kind::Bare => {}
+                Kind::Number => {
+                    at += 1;
+                    sure &= words.get(at).is_some_and(|word| word.known().is_some_and(is_number));
+                }
+                Kind::Unknown => {
+                    sure = false;
+                    // More likely its value than a program.
+                    if words.get(at + 1).is_some_and(|word| is_number(&word.shown)) {
+                        at += 1;
+                    }
+                }
+            }
+        } else if is_assignment(text) {
+            sure = false;
+        } else if time && is_number(text) {
+            time = false;
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    (at, sure)
+}
+
+enum Kind {
+    Bare,
+    Number,
+    Unknown,
+}
+
+fn option(name: &str, text: &str) -> Kind {
+    let letter_and_number = |letters: &str| {
+        text.strip_prefix('-')
+            .and_then(|text| text.strip_prefix(|char| letters.contains(char)))
+            .is_some_and(is_number)
+    };
+    match (name, text) {
+        ("env", "-" | "-i" | "--ignore-environment")
+        | ("command", "--" | "-p" | "-v" | "-V")
+        | ("exec", "--" | "-c")
+        | ("setsid", "-c" | "-f" | "-w" | "--ctty" | "--fork" | "--wait")
+        | ("time", "-p" | "-v")
+        | ("timeout", "-v" | "--foreground" | "--preserve-status" | "--verbose")
+        | ("builtin" | "nohup", "--") => Kind::Bare,
+        ("nice", _) if text.strip_prefix('-').is_some_and(is_number) || letter_and_number("n") => Kind::Bare,
+        ("ionice", _) if letter_and_number("cn") => Kind::Bare,
+        ("timeout", _) if letter_and_number("k") => Kind::Bare,
+        ("stdbuf", _) if letter_and_number("ioe") || matches!(text, "-iL" | "-oL" | "-eL") => Kind::Bare,
+        ("nice", "-n") | ("ionice", "-c" | "-n") | ("timeout", "-k") | ("stdbuf", "-i" | "-o" | "-e") => {
+            Kind::Number
+        }
+        _ => Kind::Unknown,
+    }
+}
+
+/// Whether an option of `env` is about a text of several words.
+pub(super) fn splits(text: &str) -> bool {
+    text.starts_with("--s") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
+}
+
+fn is_assignment(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+    })
+}
+
+/// A number or a time.
+fn is_number(text: &str) -> bool {
+    let number = text.trim_end_matches(['s', 'm', 'h', 'd']);
+    !number.is_empty() && number.chars().all(|char| char.is_ascii_digit() || char == '.')
+}
