@@ -128,9 +128,12 @@ fn told(data: &Value, went: Went, timeout: Option<u64>) {
         }
         Went::Canceled => vec!["run: the turn was canceled by somebody else".to_owned()],
         Went::PermissionDenied => {
-            let asked = data["denied"].as_array().into_iter().flatten();
-            let asked = asked.map(|denied| format!("run: permission denied: {}", word(&denied["message"])));
-            asked.collect()
+            let line = |denied: &Value| {
+                let rule = denied["policy"]["rule"].as_str();
+                let by = rule.map(|rule| format!(" (by the rule `{rule}`)")).unwrap_or_default();
+                format!("run: permission denied: {}{by}", word(&denied["message"]))
+            };
+            data["denied"].as_array().into_iter().flatten().map(line).collect()
         }
         Went::Timeout => vec![format!("run: not done within {} s", timeout.unwrap_or_default())],
         Went::SchemaNotMet => {
@@ -167,6 +170,8 @@ mod tests {
         let failed = json!({"type": "turn.failed", "data": {"error": {"code": "X"}}});
         let canceled = json!({"type": "turn.canceled", "data": {}});
         let denied = json!({"type": "approval.decided", "data": {"requestId": "a", "optionId": "reject"}});
+        let violated =
+            json!({"type": "policy.violated", "data": {"subject": "rm x", "rule": "execute(rm *)"}});
         let signal = nix::sys::signal::Signal::SIGINT;
         let table = [
             (Ending::Turn, vec![completed.clone()], "completed", 0),
@@ -176,6 +181,7 @@ mod tests {
             (Ending::Unread, vec![canceled.clone()], "canceled", 11),
             (Ending::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
             (Ending::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
+            (Ending::Turn, vec![violated, canceled.clone()], "permission_denied", 12),
             (Ending::Timeout, vec![canceled.clone()], "timeout", 13),
             (Ending::Timeout, vec![completed.clone()], "timeout", 13),
             (Ending::Signal(signal), vec![canceled], "interrupted", 130),
