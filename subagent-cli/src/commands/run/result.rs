@@ -10,6 +10,9 @@ use super::transcript::End;
 use crate::args::run::Form;
 use crate::output::{Outcome, complain};
 
+/// The exit code of a run whose time is over.
+pub(super) const TIMEOUT: u8 = 13;
+
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Went {
@@ -42,7 +45,7 @@ impl Went {
             Self::Failed => 10,
             Self::Canceled => 11,
             Self::PermissionDenied => 12,
-            Self::Timeout => 13,
+            Self::Timeout => TIMEOUT,
             Self::SchemaNotMet => 14,
             Self::Interrupted => match ending {
                 Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
@@ -60,7 +63,7 @@ pub(super) fn outcome(
     took: Duration,
     form: Form,
 ) -> Outcome {
-    let Driven { ending, worker, turn_id, transcript } = driven;
+    let Driven { ending, worker, turn_id, transcript, .. } = driven;
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
     let checked = match (&ending, end, schema) {
@@ -157,7 +160,7 @@ mod tests {
     fn of(ending: Ending, events: &[Value], schema: Option<&Schema>) -> (Value, u8) {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
-        let driven = Driven { ending, worker: None, turn_id: None, transcript };
+        let driven = Driven { ending, worker: None, turn_id: None, transcript, printed_by: None };
         match outcome(driven, schema, Some(1), Duration::from_millis(1500), Form::Json) {
             Outcome::Judged { data, code, .. } => (data, code),
             other => panic!("{other:?}"),
