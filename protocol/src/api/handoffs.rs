@@ -11,6 +11,7 @@ use crate::bytes64::Bytes64;
 use crate::event::EventType;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
 use crate::mcp::McpServers;
+use crate::policy::PolicySpec;
 use crate::time::Timestamp;
 
 /// Data of `worker.inspected`.
@@ -24,6 +25,9 @@ pub struct Inspected {
     pub pending_approvals: Vec<PendingApproval>,
     /// The snapshot that speaks up to the newest event.
     pub latest_handoff: Option<LatestHandoff>,
+    /// The rules that it was started with; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
     /// The last events that the filters let through, in order.
     pub events: Vec<InspectedEvent>,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::policy::RuleFlags;
 use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 
 /// Write down what a worker did, for another one to go on
@@ -35,6 +36,10 @@ pub struct WorkerHandoff {
 /// Makes a handoff of the worker (or takes the last one, if nothing happened
 /// since), starts a worker like it, and tells that one to read the handoff. The
 /// launcher may be another one: a different agent goes on.
+///
+/// The rules of --allow, --ask and --deny that the worker was started with
+/// are the new one's too, unless any is given here; those of the config are
+/// read anew. A handoff file names no rules.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -66,6 +71,9 @@ pub struct WorkerContinue {
     /// Below which folder to write a handoff [default: the state directory]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub handoffs_dir: Option<PathBuf>,
+    /// What it may do, besides what the config says, instead of what the worker before might.
+    #[command(flatten)]
+    pub rules: RuleFlags,
     /// Let a simulation take the first turn instead of the agent
     #[arg(id = "debug_mode", long = "debug-mode", overrides_with = "no_debug_mode")]
     pub debug_mode: bool,

@@ -20,6 +20,15 @@ pub struct RuleFlags {
     pub deny: Vec<String>,
 }
 
+impl RuleFlags {
+    /// Whether none was given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { allow, ask, deny } = self;
+        [allow, ask, deny].iter().all(|rules| rules.is_empty())
+    }
+}
+
 /// `subagent policy ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]

@@ -25,8 +25,10 @@ pub enum Form {
 /// run; Ctrl-C (and SIGTERM, SIGHUP) cancels the turn first, a second one does not wait for that. If this command is
 /// killed by SIGKILL the worker goes on: `worker list -l subagent/run` shows it, `worker stop -l subagent/run` ends it.
 ///
-/// There is nobody to ask: a permission request is rejected, a form or a link is turned away, and the turn goes on. The
-/// exit code tells that something was denied, also if the agent found another way.
+/// What the agent may do is in the rules: `permissions` of the config, then --allow, --ask and --deny. There is nobody to
+/// ask: a permission request that no rule allows is rejected, a form or a link is turned away, and the turn goes on. The
+/// exit code tells that something was denied, also if the agent found another way. A turn in which the agent does without
+/// asking what a rule denies is canceled.
 ///
 /// The final message is what the agent says after its last tool call. With --result-schema it has to hold JSON: as a
 /// whole, or in its only fenced code block, or in the only one that is marked `json`.
@@ -38,7 +40,7 @@ Exit codes:
   2    wrong usage
   10   the turn failed
   11   the turn was canceled by somebody else
-  12   a permission was denied
+  12   a permission was denied, or the agent did what a rule denies
   13   the time of --timeout is over
   14   the final message does not meet --result-schema
   A run that is interrupted ends by the signal (130 or 143 in a shell).
@@ -46,6 +48,7 @@ Exit codes:
 Examples:
   subagent run --launcher codex --text-file task.md --timeout 10m
   subagent run --text 'List the open questions.' --output json
+  subagent run --text 'Fix the tests.' --allow edit --allow 'execute(make *)'
   git diff | subagent run --text-stdin --result-schema review.schema.json")]
 pub struct Run {
     /// The text (for complex text use --text-file or --text-stdin)

@@ -48,18 +48,19 @@ fn layers(loaded: &LoadedConfig, flags: &RuleFlags) -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// What a worker is started with, as it travels.
+/// What a worker is started with, as it travels; `inherited` are rules of its owner, from before the flags.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
 pub(super) fn spec(
     loaded: &LoadedConfig,
     flags: &RuleFlags,
+    inherited: Vec<PolicyRule>,
     workspace: &Path,
     context: &Context,
 ) -> Result<Option<PolicySpec>> {
     let layers = layers(loaded, flags)?;
-    if layers.is_empty() {
+    if layers.is_empty() && inherited.is_empty() {
         return Ok(None);
     }
     let travels = |rule: &Rule| PolicyRule {
@@ -73,9 +74,11 @@ pub(super) fn spec(
         source: layer.source,
         rules: layer.rules.iter().map(travels).collect(),
     });
+    let before = PolicyLayer { layer: LayerKind::Owner.as_str().to_owned(), source: None, rules: inherited };
+    let before = Some(before).filter(|layer| !layer.rules.is_empty());
     // Paths that are no text match no rule.
     let home = context.env.home.clone().filter(|home| home.to_str().is_some());
-    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers: layers.collect() }))
+    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers: layers.chain(before).collect() }))
 }
 
 pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {

@@ -71,7 +71,7 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     }
     watched?;
     Ok(match sink {
-        Sink::Lines => Outcome::Printed,
+        Sink::Lines => Outcome::Printed(std::process::ExitCode::SUCCESS),
         Sink::Person(mut stream, _) => Outcome::Lines(stream.finish()),
         Sink::Document(items) => {
             let data = json!({"workerId": worker_id, "count": items.len(), "items": items});

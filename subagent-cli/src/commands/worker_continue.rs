@@ -13,7 +13,6 @@ use subagent_protocol::mcp::McpServers;
 use super::attachments;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
-use crate::args::policy::RuleFlags;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
@@ -75,7 +74,7 @@ async fn go_on(
         }
         From::Worker(worker, handoffs_dir) => {
             let seen = Seen::of(client, &worker).await?;
-            let source = seen.source();
+            let source = seen.source()?;
             let prepared = prepare(client, args, &source, config, workspace, context).await?;
             prepared.check_controller(client).await?;
             (source, prepared, seen.hand_off(client, handoffs_dir, context).await?)
@@ -116,7 +115,8 @@ async fn prepare(
         mcp_config: None,
         add_dirs: Vec::new(),
         tags: subagent_protocol::tags::Tags::default(),
-        rules: RuleFlags::default(),
+        inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
+        rules: args.rules.clone(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

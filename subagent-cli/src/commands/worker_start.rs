@@ -17,6 +17,7 @@ use subagent_config::{LoadedConfig, Workspace, controller_hint, inherited_enviro
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
@@ -49,6 +50,8 @@ pub(super) struct Wanted {
     pub(super) tags: Tags,
     /// What the agent may do, besides what the config says.
     pub(super) rules: RuleFlags,
+    /// The same, of the worker that this one goes on from.
+    pub(super) inherited: Vec<PolicyRule>,
 }
 
 impl Wanted {
@@ -79,6 +82,7 @@ impl Wanted {
                 ask: rules(args.rules.ask, "ask"),
                 deny: rules(args.rules.deny, "deny"),
             },
+            inherited: Vec::new(),
         })
     }
 }
@@ -190,7 +194,7 @@ pub(super) async fn prepare(
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
         tags: wanted.tags,
-        policy: policy::spec(loaded, &wanted.rules, &workspace.root, context)?,
+        policy: policy::spec(loaded, &wanted.rules, wanted.inherited, &workspace.root, context)?,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })

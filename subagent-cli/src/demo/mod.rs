@@ -43,7 +43,7 @@ pub fn run() -> Result<Outcome> {
     }
     result?;
     said(&format!("\nDone in {:.1} s. Nothing is left.", begun.elapsed().as_secs_f64()));
-    Ok(Outcome::Printed)
+    Ok(Outcome::Printed(std::process::ExitCode::SUCCESS))
 }
 
 fn show(shell: &Shell, folder: &Path) -> Result<()> {

@@ -75,8 +75,8 @@ pub enum Outcome {
         /// The exit code.
         code: u8,
     },
-    /// Everything was printed while it happened.
-    Printed,
+    /// Everything was printed while it happened; how to exit.
+    Printed(ExitCode),
 }
 
 impl Outcome {
@@ -98,7 +98,7 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
             Format::Json => (self::document(document), code),
             Format::Text => (harmless(text), code),
         },
-        Ok(Outcome::Printed) => return ExitCode::SUCCESS,
+        Ok(Outcome::Printed(code)) => return code,
         Err(failure) => match format {
             Format::Json => (document(errors::envelope(&failure)), 1),
             Format::Text => {

@@ -6,7 +6,7 @@ use subagent_protocol::ids::EventId;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::{Supervisor, views};
+use super::{Supervisor, spec, views};
 use crate::store::{WorkerRow, handoffs, history, workers};
 
 /// The most events of one look.
@@ -53,6 +53,7 @@ impl Supervisor {
         };
         Ok(Inspected {
             worker: self.view(&row).await,
+            policy: spec::policy(&row),
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

@@ -53,6 +53,11 @@ pub(super) fn tags(row: &WorkerRow) -> Tags {
     serde_json::from_str::<Spec>(&row.spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
 }
 
+/// The rules of a worker.
+pub(super) fn policy(row: &WorkerRow) -> Option<PolicySpec> {
+    serde_json::from_str::<Spec>(&row.spec).ok()?.policy
+}
+
 /// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
     serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {

@@ -111,6 +111,37 @@ fn what_the_agent_asks_is_refused_as_nobody_can_be_asked() {
 }
 
 #[test]
+fn rules_say_what_the_agent_of_a_run_may_do() {
+    let sandbox = Sandbox::new();
+    let rules = ["--json", "--allow", "execute(make *)", "--deny", "execute(make install*)"];
+    let run = |text: &str| running(&sandbox, text).args(rules).run();
+    let data = result(&run("!ask execute make all"), "completed", 0);
+    assert_eq!((&data["message"], &data["deniedCount"]), (&json!("permission: allow-once"), &json!(0)));
+
+    let data = result(&run("!ask execute make install"), "permission_denied", 12);
+    let denied = &data["denied"][0];
+    assert_eq!((&denied["note"], &denied["optionId"]), (&Value::Null, &json!("reject-once")));
+    assert_eq!(denied["policy"]["rule"], "execute(make install*)");
+
+    let data = result(&run("!tool execute make install\n!sleep 60000"), "permission_denied", 12);
+    assert_shape(
+        &data["denied"],
+        &json!([{
+            "requestId": null, "message": "=done without asking: make install", "optionId": null, "note": null,
+            "toolKind": "=execute",
+            "policy": {"action": "=deny", "kind": "=execute", "subject": "=make install",
+                       "rule": "=execute(make install*)", "layer": "=owner"},
+        }]),
+    );
+    let output = running(&sandbox, "!tool execute make install\n!sleep 60000").args(&rules[1..]).run();
+    let told =
+        "run: permission denied: done without asking: make install (by the rule `execute(make install*)`)";
+    assert!(output.status.code() == Some(12) && output.stderr.contains(told), "{output}");
+    all_stopped(&sandbox, 4);
+    sandbox.finish();
+}
+
+#[test]
 fn what_is_wrong_before_the_start_starts_nothing() {
     let sandbox = Sandbox::new();
     let wrong = |args: &[&str], code: &str| {

@@ -1,9 +1,13 @@
 //! Ctrl-C and its like, in each phase of a run.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe, write};
 use serde_json::Value;
 use subagent_tests::harness::{Sandbox, wait_until};
 
@@ -117,5 +121,47 @@ fn a_run_whose_output_nobody_reads_ends() {
     let output = sandbox.command("bash").args(["-c", script]).env("PATH", path).stdin(prompt).run();
     assert_eq!(output.lines().len(), 1, "{output}");
     all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
+
+/// A run whose stdout is a pipe that is full and that nobody reads; the pipe's end must be kept.
+fn into_a_full_pipe(sandbox: &Sandbox, args: &[&str]) -> (Child, OwnedFd) {
+    let (reader, writer) = pipe().unwrap();
+    let stdout = writer.try_clone().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while write(&writer, &[b'\n'; 4096]).is_ok() {}
+    // It is one for both: what the run does with it must block.
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let command =
+        sandbox.command("subagent").args(["run", "--text", "begun\n!sleep 600000", "--output", "ndjson"]);
+    let child =
+        command.args(args).process().stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null()).spawn();
+    (child.unwrap(), reader)
+}
+
+fn end_of(mut run: Child) -> ExitStatus {
+    wait_until("the end of the run", Duration::from_secs(40), || run.try_wait().unwrap())
+}
+
+#[test]
+fn a_run_whose_output_stands_still_ends_when_its_time_is_over() {
+    let sandbox = Sandbox::new();
+    let (run, _reader) = into_a_full_pipe(&sandbox, &["--timeout", "1s"]);
+    assert_eq!(end_of(run).code(), Some(13));
+    all_stopped(&sandbox, 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_run_whose_output_stands_still_is_interrupted() {
+    let sandbox = Sandbox::new();
+    let (run, _reader) = into_a_full_pipe(&sandbox, &[]);
+    let signal = |signal: Signal| kill(Pid::from_raw(run.id().try_into().unwrap()), signal).unwrap();
+    wait_state(&sandbox, "running");
+    signal(Signal::SIGINT);
+    wait_state(&sandbox, "stopped");
+    // Nothing is left to do but to print.
+    signal(Signal::SIGTERM);
+    assert!(matches!(end_of(run).signal(), Some(2 | 15)));
     sandbox.finish();
 }

@@ -27,7 +27,7 @@ use crate::output::tell;
 const LOOK: Duration = Duration::from_millis(50);
 /// An agent has its own time to end a turn before it is ended itself.
 const CANCEL_LIMIT: Duration = Duration::from_secs(120);
-/// For the last events of a worker that is stopped.
+/// For the last events of a worker that is stopped, and for whoever reads them if the run was not to go on.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 /// For the order to stop the worker, when somebody does not want to wait for its end.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -71,6 +71,8 @@ pub(super) struct Driven {
     pub(super) worker: Option<Value>,
     pub(super) turn_id: Option<String>,
     pub(super) transcript: Transcript,
+    /// See [`printed_by`].
+    pub(super) printed_by: Option<Instant>,
 }
 
 /// Does everything. The worker is stopped also if this gives an error.
@@ -82,8 +84,13 @@ pub(super) async fn drive(
 ) -> Result<Driven> {
     let Clients { mut work, mut follow, mut control, mut last } = clients;
     let Order { prepared, turn, deadline, choice } = order;
-    let mut driven =
-        Driven { ending: Ending::Turn, worker: None, turn_id: None, transcript: Transcript::default() };
+    let mut driven = Driven {
+        ending: Ending::Turn,
+        worker: None,
+        turn_id: None,
+        transcript: Transcript::default(),
+        printed_by: None,
+    };
     let worker = {
         let mut start = pin!(prepared.start(&mut work));
         let ending = tokio::select! {
@@ -102,7 +109,8 @@ pub(super) async fn drive(
             Ok(ending) => {
                 guarded(signals, &mut last, &choice, end_start(start.as_mut(), &mut control, &choice))
                     .await?;
-                return Ok(Driven { ending, ..driven });
+                let printed_by = printed_by(Some(&ending), deadline);
+                return Ok(Driven { ending, printed_by, ..driven });
             }
         }
     };
@@ -140,14 +148,20 @@ pub(super) async fn drive(
     };
     let stopped = guarded(signals, &mut last, &choice, ended).await;
     // How the turn has ended after all, and that the worker is stopped.
-    let rest = drain(&mut events, &mut driven.transcript, sink);
-    let _ = timeout(LAST_EVENTS, rest).await;
+    let printed_by = printed_by(worked.as_ref().ok(), deadline);
+    tokio::select! {
+        biased;
+        () = drain(&mut events, &mut driven.transcript, sink) => {}
+        // Nothing is left that would have to be ended.
+        signal = signals.next() => end_by(signal),
+        () = until(printed_by) => {}
+    }
     let ending = match (worked, stopped) {
         (Err(failure), Ok(_)) => return Err(failure.with("workerId", worker_id)),
         (_, Err(failure)) => return Err(failure.with("workerId", worker_id)),
         (Ok(ending), Ok(_)) => ending,
     };
-    Ok(Driven { ending, worker: Some(worker), ..driven })
+    Ok(Driven { ending, worker: Some(worker), printed_by, ..driven })
 }
 
 /// Sends and follows the turn to its end.
@@ -168,7 +182,7 @@ async fn work_on(
             return Err(Failure::new(Code::WorkerStopped, "somebody stopped the worker of the run"));
         };
         let asked: Vec<_> = found.iter().filter_map(|event| transcript.see(event)).collect();
-        if !sink.write(found)? {
+        if !sink.write(found).await? {
             return Ok(Ending::Unread);
         }
         if transcript.end().is_some() {
@@ -182,11 +196,20 @@ async fn work_on(
 
 /// The events until there are no more.
 async fn drain(events: &mut Events<'_>, transcript: &mut Transcript, sink: &mut Sink) {
-    while let Ok(Batch::Events(found)) = events.next().await {
+    while let Ok(Ok(Batch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {
         found.iter().for_each(|event| drop(transcript.see(event)));
-        if !sink.write(found).unwrap_or(false) {
+        if !sink.write(found).await.unwrap_or(false) {
             return;
         }
+    }
+}
+
+/// Until when somebody may take to read what the run has to say: as long as they like if it went as it was to go.
+pub(super) fn printed_by(ending: Option<&Ending>, deadline: Option<Instant>) -> Option<Instant> {
+    let soon = Instant::now() + LAST_EVENTS;
+    match ending {
+        Some(Ending::Timeout | Ending::Signal(_)) => Some(soon),
+        Some(Ending::Turn | Ending::Unread) | None => deadline.map(|deadline| deadline.max(soon)),
     }
 }
 
@@ -249,9 +272,13 @@ async fn guarded<T>(
     let selector = choice.selector.as_deref().unwrap_or_default();
     match ordered.await {
         Ok(Ok(())) => {}
-        _ => tell(&format!(
-            "\nNot waiting for the end of the worker.\nTry:  subagent worker stop -l {selector}\n"
-        )),
+        _ => {
+            let advice = format!(
+                "\nNot waiting for the end of the worker.\nTry:  subagent worker stop -l {selector}\n"
+            );
+            // Stderr may be what nobody reads.
+            let _ = timeout(AT_ONCE, tokio::task::spawn_blocking(move || tell(&advice))).await;
+        }
     }
     end_by(signal)
 }

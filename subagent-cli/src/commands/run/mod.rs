@@ -10,6 +10,7 @@ mod signals;
 mod sink;
 mod transcript;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use subagent_config::Workspace;
@@ -17,7 +18,7 @@ use subagent_protocol::api::SendTurn;
 use subagent_protocol::mcp::McpServers;
 use tokio::time::Instant;
 
-use self::drive::{Clients, Ending, Order};
+use self::drive::{Clients, Driven, Ending, Order};
 use self::schema::Schema;
 use self::signals::Interruptions;
 use self::sink::Sink;
@@ -72,7 +73,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     };
     let begun = Instant::now();
     let deadline = args.timeout.and_then(|seconds| begun.checked_add(Duration::from_secs(seconds)));
-    let mut sink = Sink::of(form);
+    let mut sink = Sink::of(form)?;
     let driven = block_on(async {
         let mut signals = Interruptions::new()?;
         let mut clients = Clients::new(context, &workspace);
@@ -90,20 +91,28 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let order = Order { prepared, turn, deadline, choice };
         Box::pin(drive::drive(order, clients, &mut sink, &mut signals)).await
     });
-    sink.finish();
-    let driven = driven?;
-    let signal = match driven.ending {
-        Ending::Signal(signal) => Some(signal),
+    // All that was started has ended; what is left to do is to print, for which a signal need not wait.
+    signals::not_heard();
+    let limit = match &driven {
+        Ok(driven) => driven.printed_by,
+        Err(_) => drive::printed_by(None, deadline),
+    };
+    let signal = match &driven {
+        Ok(Driven { ending: Ending::Signal(signal), .. }) => Some(*signal),
         _ => None,
     };
-    let outcome = result::outcome(driven, schema.as_ref(), args.timeout, begun.elapsed(), form);
-    match signal {
-        Some(signal) => {
-            let _ = finish(context.format, Ok(outcome));
-            signals::end_by(signal)
-        }
-        None => Ok(outcome),
+    let (took, format) = (begun.elapsed(), context.format);
+    let printed = sink.finish(limit, move || {
+        finish(
+            format,
+            driven.map(|driven| result::outcome(driven, schema.as_ref(), args.timeout, took, form)),
+        )
+    });
+    if let Some(signal) = signal {
+        signals::end_by(signal);
     }
+    // Whoever is to read it has let the time pass.
+    Ok(Outcome::Printed(printed.unwrap_or(ExitCode::from(result::TIMEOUT))))
 }
 
 impl Clients {

@@ -10,6 +10,9 @@ use super::transcript::End;
 use crate::args::run::Form;
 use crate::output::{Outcome, complain};
 
+/// The exit code of a run whose time is over.
+pub(super) const TIMEOUT: u8 = 13;
+
 /// How a run went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Went {
@@ -42,7 +45,7 @@ impl Went {
             Self::Failed => 10,
             Self::Canceled => 11,
             Self::PermissionDenied => 12,
-            Self::Timeout => 13,
+            Self::Timeout => TIMEOUT,
             Self::SchemaNotMet => 14,
             Self::Interrupted => match ending {
                 Ending::Signal(signal) => u8::try_from(128 + *signal as i32).unwrap_or(1),
@@ -60,7 +63,7 @@ pub(super) fn outcome(
     took: Duration,
     form: Form,
 ) -> Outcome {
-    let Driven { ending, worker, turn_id, transcript } = driven;
+    let Driven { ending, worker, turn_id, transcript, .. } = driven;
     let end = transcript.end();
     // A turn that did not come to its end has no final message that a schema could be about.
     let checked = match (&ending, end, schema) {
@@ -128,9 +131,12 @@ fn told(data: &Value, went: Went, timeout: Option<u64>) {
         }
         Went::Canceled => vec!["run: the turn was canceled by somebody else".to_owned()],
         Went::PermissionDenied => {
-            let asked = data["denied"].as_array().into_iter().flatten();
-            let asked = asked.map(|denied| format!("run: permission denied: {}", word(&denied["message"])));
-            asked.collect()
+            let line = |denied: &Value| {
+                let rule = denied["policy"]["rule"].as_str();
+                let by = rule.map(|rule| format!(" (by the rule `{rule}`)")).unwrap_or_default();
+                format!("run: permission denied: {}{by}", word(&denied["message"]))
+            };
+            data["denied"].as_array().into_iter().flatten().map(line).collect()
         }
         Went::Timeout => vec![format!("run: not done within {} s", timeout.unwrap_or_default())],
         Went::SchemaNotMet => {
@@ -154,7 +160,7 @@ mod tests {
     fn of(ending: Ending, events: &[Value], schema: Option<&Schema>) -> (Value, u8) {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
-        let driven = Driven { ending, worker: None, turn_id: None, transcript };
+        let driven = Driven { ending, worker: None, turn_id: None, transcript, printed_by: None };
         match outcome(driven, schema, Some(1), Duration::from_millis(1500), Form::Json) {
             Outcome::Judged { data, code, .. } => (data, code),
             other => panic!("{other:?}"),
@@ -167,6 +173,8 @@ mod tests {
         let failed = json!({"type": "turn.failed", "data": {"error": {"code": "X"}}});
         let canceled = json!({"type": "turn.canceled", "data": {}});
         let denied = json!({"type": "approval.decided", "data": {"requestId": "a", "optionId": "reject"}});
+        let violated =
+            json!({"type": "policy.violated", "data": {"subject": "rm x", "rule": "execute(rm *)"}});
         let signal = nix::sys::signal::Signal::SIGINT;
         let table = [
             (Ending::Turn, vec![completed.clone()], "completed", 0),
@@ -176,6 +184,7 @@ mod tests {
             (Ending::Unread, vec![canceled.clone()], "canceled", 11),
             (Ending::Turn, vec![denied.clone(), completed.clone()], "permission_denied", 12),
             (Ending::Turn, vec![denied, canceled.clone()], "permission_denied", 12),
+            (Ending::Turn, vec![violated, canceled.clone()], "permission_denied", 12),
             (Ending::Timeout, vec![canceled.clone()], "timeout", 13),
             (Ending::Timeout, vec![completed.clone()], "timeout", 13),
             (Ending::Signal(signal), vec![canceled], "interrupted", 130),

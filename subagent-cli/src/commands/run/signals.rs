@@ -35,12 +35,23 @@ impl Interruptions {
     }
 }
 
+/// From now on the signals end this process by themselves, when nothing is left to clean up.
+pub(super) fn not_heard() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        by_default(signal);
+    }
+}
+
 /// Ends this process as the signal would have: whoever started it sees that.
 pub(super) fn end_by(came: Signal) -> ! {
-    // SAFETY: the default disposition is no function of ours that could do anything unsafe.
-    #[allow(unsafe_code)]
-    let restored = unsafe { signal(came, SigHandler::SigDfl) };
-    let _ = restored.and_then(|_| raise(came));
+    by_default(came);
+    let _ = raise(came);
     // It is blocked: the shell's word for it.
     std::process::exit(128 + came as i32);
+}
+
+fn by_default(which: Signal) {
+    // SAFETY: the default disposition is no function of ours that could do anything unsafe.
+    #[allow(unsafe_code)]
+    let _ = unsafe { signal(which, SigHandler::SigDfl) };
 }

@@ -1,8 +1,16 @@
-//! Where the events of a run go while it goes on.
+//! Where a run prints.
+//!
+//! A pipe that nobody reads holds up whoever writes into it, for as long as it likes. So a thread of its own writes, one
+//! thing after the other, and the run only waits for it: the deadline and the signals count all the while.
 
 use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::args::run::Form;
 use crate::failure::{Failure, Result};
@@ -13,8 +21,19 @@ use crate::output::{document, tell, write};
 /// Without a terminal: no colours.
 const PLAIN: Terminal = Terminal { width: 80, colour: false };
 
-/// The place for events.
-pub(super) enum Sink {
+/// The result gets so much time also if the last events have taken all that there was.
+const LEAST: Duration = Duration::from_secs(1);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The place for what a run prints.
+pub(super) struct Sink {
+    events: Place,
+    jobs: mpsc::Sender<Job>,
+}
+
+/// Where events go.
+enum Place {
     /// To stderr, for people.
     Progress(Box<Stream>),
     /// To stdout, one line each.
@@ -24,46 +43,78 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    pub(super) fn of(form: Form) -> Self {
-        match form {
-            Form::Text => Self::Progress(Box::new(Stream::new(Terminal::of_stderr().unwrap_or(PLAIN)))),
-            Form::Ndjson => Self::Lines,
-            Form::Json => Self::Nowhere,
-        }
+    /// The place for this form.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if the system gives no thread.
+    pub(super) fn of(form: Form) -> Result<Self> {
+        let events = match form {
+            Form::Text => Place::Progress(Box::new(Stream::new(Terminal::of_stderr().unwrap_or(PLAIN)))),
+            Form::Ndjson => Place::Lines,
+            Form::Json => Place::Nowhere,
+        };
+        let (jobs, todo) = mpsc::channel::<Job>();
+        // Nobody joins it: it may stand still for ever.
+        thread::Builder::new()
+            .name("printer".to_owned())
+            .spawn(move || todo.into_iter().for_each(|job| job()))
+            .map_err(|error| Failure::internal(format!("the system gives no thread: {error}")))?;
+        Ok(Self { events, jobs })
     }
 
-    /// Takes events; false if nobody reads them any more.
+    /// Takes events; false if nobody reads them any more. Whoever does not wait for the end of this loses no event.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if stdout cannot be written.
-    pub(super) fn write(&mut self, events: Vec<Value>) -> Result<bool> {
-        match self {
-            Self::Nowhere => Ok(true),
-            Self::Progress(stream) => {
+    pub(super) async fn write(&mut self, events: Vec<Value>) -> Result<bool> {
+        let (said, written) = oneshot::channel();
+        let job: Job = match &mut self.events {
+            Place::Nowhere => return Ok(true),
+            Place::Progress(stream) => {
                 // Nobody is asked: how the question was answered is an event too.
                 let asks = |event: &Value| {
                     event["type"] == "approval.requested" || event["type"] == "elicitation.requested"
                 };
                 let shown: Vec<Value> = events.into_iter().filter(|event| !asks(event)).collect();
-                tell(&stream.write(&shown));
-                Ok(true)
+                let text = stream.write(&shown);
+                Box::new(move || {
+                    tell(&text);
+                    let _ = said.send(Ok(()));
+                })
             }
-            Self::Lines => {
+            Place::Lines => {
                 let lines =
                     events.into_iter().fold(String::new(), |text, event| text + &document(event) + "\n");
-                match write(&lines) {
-                    Ok(()) => Ok(true),
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-                    Err(error) => Err(Failure::internal(format!("cannot write to stdout: {error}"))),
-                }
+                Box::new(move || drop(said.send(write(&lines))))
             }
+        };
+        let _ = self.jobs.send(job);
+        match written.await {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Ok(Err(error)) => Err(Failure::internal(format!("cannot write to stdout: {error}"))),
+            Err(_) => Err(Failure::internal("the thread that prints has ended")),
         }
     }
 
-    /// The end: a line of progress that is not over ends.
-    pub(super) fn finish(&mut self) {
-        if let Self::Progress(stream) = self {
-            tell(&stream.finish());
-        }
+    /// The end: a line of progress that is not over ends, then this prints the result. Gives what it gives, or nothing if
+    /// it is not done by `limit`.
+    pub(super) fn finish<T: Send + 'static>(
+        mut self,
+        limit: Option<Instant>,
+        print: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let rest = match &mut self.events {
+            Place::Progress(stream) => stream.finish(),
+            _ => String::new(),
+        };
+        let (said, printed) = mpsc::sync_channel(1);
+        let _ = self.jobs.send(Box::new(move || {
+            tell(&rest);
+            let _ = said.send(print());
+        }));
+        let Some(limit) = limit else { return printed.recv().ok() };
+        let left = limit.saturating_duration_since(Instant::now());
+        printed.recv_timeout(left.max(LEAST)).ok()
     }
 }

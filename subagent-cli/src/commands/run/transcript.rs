@@ -62,6 +62,7 @@ impl Transcript {
             "elicitation.requested" => return Some(Question::Elicitation(request())),
             "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
             "approval.decided" => self.decided(&request(), data),
+            "policy.violated" => self.violated(data),
             "turn.completed" => self.end = Some((End::Completed, data.clone())),
             "turn.failed" => self.end = Some((End::Failed, data.clone())),
             "turn.canceled" => self.end = Some((End::Canceled, data.clone())),
@@ -100,16 +101,33 @@ impl Transcript {
         if allowed {
             return;
         }
+        let mut denied = json!({
+            "requestId": request_id, "message": asked["message"], "optionId": data["optionId"], "note": data["note"],
+        });
+        for (key, of) in [("toolKind", &asked), ("title", &asked), ("command", &asked), ("policy", data)] {
+            if let Some(found) = of.get(key) {
+                denied[key] = found.clone();
+            }
+        }
+        self.deny(denied);
+    }
+
+    /// The agent did what a rule denies, and did not ask.
+    fn violated(&mut self, data: &Value) {
+        let mut policy = data.clone();
+        if let Some(policy) = policy.as_object_mut() {
+            policy.remove("toolCallId");
+        }
+        let what = data["subject"].as_str().or_else(|| data["kind"].as_str()).unwrap_or("a tool call");
+        self.deny(json!({
+            "requestId": null, "message": format!("done without asking: {what}"), "optionId": null, "note": null,
+            "toolKind": data["kind"], "policy": policy,
+        }));
+    }
+
+    fn deny(&mut self, denied: Value) {
         self.denied_count += 1;
         if self.denied.len() < MOST_DENIED {
-            let mut denied = json!({
-                "requestId": request_id, "message": asked["message"], "optionId": data["optionId"], "note": data["note"],
-            });
-            for key in ["toolKind", "title", "command"] {
-                if let Some(found) = asked.get(key) {
-                    denied[key] = found.clone();
-                }
-            }
             self.denied.push(denied);
         }
     }
@@ -188,6 +206,23 @@ mod tests {
                 assert_eq!(transcript.denied[0]["toolKind"], "execute");
             }
         }
+    }
+
+    #[test]
+    fn what_was_done_against_a_rule_is_denied() {
+        let violated = json!({"toolCallId": "t", "action": "deny", "kind": "execute", "subject": "rm x", "rule": "execute(rm *)"});
+        let transcript = of(&[json!({"type": "policy.violated", "data": violated})]);
+        let denied = &transcript.denied[0];
+        assert_eq!((transcript.denied_count, &denied["requestId"]), (1, &Value::Null));
+        assert_eq!(denied["message"], "done without asking: rm x");
+        assert_eq!(
+            denied["policy"],
+            json!({"action": "deny", "kind": "execute", "subject": "rm x", "rule": "execute(rm *)"})
+        );
+        let unnamed = of(&[
+            json!({"type": "policy.violated", "data": {"action": "deny", "kind": null, "subject": null}}),
+        ]);
+        assert_eq!(unnamed.denied[0]["message"], "done without asking: a tool call");
     }
 
     #[test]

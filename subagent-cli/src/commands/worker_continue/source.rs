@@ -3,9 +3,12 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize as _;
 use serde_json::Value;
+use subagent_config::policy::LayerKind;
 use subagent_protocol::Code;
 use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::policy::{PolicyRule, PolicySpec};
 
 use crate::client::{Ask, Client, Query, segment};
 use crate::commands::worker_handoff;
@@ -30,6 +33,8 @@ pub(super) struct Source {
     pub(super) role: Option<String>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) controller_id: Option<String>,
+    /// What its owner said that it may do. Never of a file: an agent may have written it.
+    pub(super) rules: Vec<PolicyRule>,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -47,15 +52,19 @@ impl Seen {
     }
 
     /// What is known before there is a handoff.
-    pub(super) fn source(&self) -> Source {
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` for rules that this command does not understand: without them the next agent might do more.
+    pub(super) fn source(&self) -> Result<Source> {
         let text = |key: &str| self.data["worker"][key].as_str().map(str::to_owned);
-        Source {
+        Ok(Source {
             worker_id: text("workerId"),
             launcher: text("launcher"),
             role: text("role"),
             cwd: text("cwd").map(PathBuf::from),
             controller_id: text("controllerId"),
-        }
+            rules: owners_rules(&self.data["policy"])?,
+        })
     }
 
     /// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
@@ -85,6 +94,15 @@ impl Seen {
         let fresh = self.data["events"][0]["eventId"].as_str() <= latest["upToEventId"].as_str();
         (wanted.is_none_or(|dir| path.starts_with(dir)) && fresh && path.is_file()).then_some(latest)
     }
+}
+
+fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
+    let policy = Option::<PolicySpec>::deserialize(policy).map_err(|error| {
+        Failure::internal(format!("the daemon tells the worker's rules in a form that is not known: {error}"))
+    })?;
+    let layers = policy.map(|policy| policy.layers).unwrap_or_default();
+    let owners = layers.into_iter().filter(|layer| layer.layer == LayerKind::Owner.as_str());
+    Ok(owners.flat_map(|layer| layer.rules).collect())
 }
 
 /// The file, and what the checkpoint beside it says.
@@ -128,6 +146,7 @@ fn of_checkpoint(said: &Value) -> Source {
         cwd: cwd.filter(|cwd| cwd.is_absolute() && cwd.is_dir()),
         // What cannot be an id is not one of a controller that is only gone.
         controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
+        rules: Vec::new(),
     }
 }
 
@@ -136,6 +155,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_rules_of_the_owner_are_taken_and_no_others() {
+        let layer =
+            |kind: &str, rule: &str| json!({"layer": kind, "rules": [{"rule": rule, "action": "deny"}]});
+        let layers = [layer("config", "read"), layer("owner", "execute(rm *)"), layer("owner", "edit")];
+        let found = owners_rules(&json!({"workspace": "/w", "layers": layers})).unwrap();
+        let found: Vec<&str> = found.iter().map(|rule| rule.rule.as_str()).collect();
+        assert_eq!(found, ["execute(rm *)", "edit"]);
+        assert_eq!(owners_rules(&Value::Null).unwrap(), []);
+        assert!(owners_rules(&json!({"layers": 7})).is_err());
+        let forged = json!({"policy": {"workspace": "/", "layers": [layer("owner", "*")]}});
+        assert_eq!(of_checkpoint(&forged), Source::default());
+    }
 
     #[test]
     fn a_checkpoint_is_believed_as_far_as_it_can_be_true() {

@@ -45,6 +45,42 @@ fn a_worker_goes_on_from_another_one_and_is_told_to_read_the_handoff() {
 }
 
 #[test]
+fn a_worker_that_goes_on_has_the_rules_of_its_owner() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let start = [
+        "worker",
+        "start",
+        "--launcher",
+        "demo",
+        "--allow",
+        "execute(git *)",
+        "--deny",
+        "execute(git push*)",
+    ];
+    let first = sandbox.run(&start).data_of("worker.started");
+    let said = |data: &Value| {
+        let _ = sandbox.turn_end(&data["bootstrapTurn"]);
+        let waited = sandbox.send(text(&data["worker"]["workerId"]), "!ask execute git push -f");
+        (text(&waited["matchedEvent"]["type"]).to_owned(), waited["assistantText"].clone())
+    };
+    let rejected = ("turn.completed".to_owned(), json!("permission: reject-once"));
+    let second = go_on(&sandbox, &["--from-worker", text(&first["workerId"])]);
+    assert_eq!(said(&second), rejected);
+    let from = ["--from-worker", text(&second["worker"]["workerId"])];
+    assert_eq!(said(&go_on(&sandbox, &from)), rejected, "over any number of workers");
+    // Whoever says something else means it.
+    let other = go_on(&sandbox, &[&from[..], &["--allow", "execute(git *)"]].concat());
+    assert_eq!(said(&other).1, "permission: allow-once");
+    // A handoff is a document, which an agent may have written.
+    let file = text(&second["sourceHandoffPath"]);
+    assert_eq!(said(&go_on(&sandbox, &["--from-handoff", file])).0, "approval.requested");
+    let ruled = go_on(&sandbox, &["--from-handoff", file, "--deny", "execute(git push*)"]);
+    assert_eq!(said(&ruled), rejected);
+    sandbox.finish();
+}
+
+#[test]
 fn a_snapshot_is_used_again_until_something_happens_or_its_file_is_gone() {
     let (sandbox, worker) = Sandbox::with_worker();
     let _ = sandbox.send(&worker, "one");

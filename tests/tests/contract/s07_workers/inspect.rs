@@ -34,6 +34,13 @@ fn a_look_has_exactly_its_keys() {
     );
     assert_eq!(data["pendingApprovals"][0]["requestId"], asked["requestId"]);
     assert_eq!(data["worker"]["state"], "waiting_approval");
+    let started = ["worker", "start", "--launcher", "demo", "--deny", "execute(rm *)"];
+    let ruled = sandbox.run(&started).data_of("worker.started");
+    assert_shape(
+        &inspect(&sandbox, text(&ruled["workerId"]), &[])["policy"],
+        &json!({"workspace": "str", "home!": "str",
+                "layers": [{"layer": "=owner", "rules": [{"rule": "=execute(rm *)", "action": "=deny"}]}]}),
+    );
     let _ = sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     assert_eq!(inspect(&sandbox, &worker, &[])["pendingApprovals"], json!([]));
     sandbox.finish();
