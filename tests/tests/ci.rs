@@ -40,7 +40,7 @@ fn the_step_of_the_workflow_judges_the_review() {
     for (task, code, said) in [
         (APPROVES, 0, ""),
         (REJECTS, 1, ""),
-        (forbidden.as_str(), 1, "::error::the agent asked for what nobody can allow here\n"),
+        (forbidden.as_str(), 1, "::error::the agent wanted what no rule allows\n"),
         ("I like it.", 1, "::error::the agent's answer is no review\n"),
         ("!error -32000 no luck", 10, ""),
     ] {
