@@ -66,8 +66,8 @@ pub fn is_stopped(pid: i32) -> bool {
 
 /// The process itself, its parent, and so on up to the first one that is visible.
 ///
-/// A parent that ends while we read makes its children somebody else's; then the walk begins again, so that the
-/// answer is a chain that was true at one moment. Ancestors that are hidden from us (`hidepid`) end the chain.
+/// A parent that ends while we read makes its children somebody else's; then the walk begins again, so that each link
+/// of the answer was true while it was read. Ancestors that are hidden from us (`hidepid`) end the chain.
 ///
 /// # Errors
 /// As [`process`] for `pid` itself; `Interrupted` if the chain never stood still.

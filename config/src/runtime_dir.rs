@@ -90,11 +90,7 @@ impl RuntimeDir {
     /// daemon, the one that would be chosen here and now, and the one in `/tmp` if such files are there. Looks only; none is made or verified.
     pub fn existing(env: &Environment, announced: Option<&Path>, state_dir: &Path) -> Vec<Self> {
         let uid = nix::unistd::geteuid().as_raw();
-        let in_xdg = env
-            .var("XDG_RUNTIME_DIR")
-            .map(Path::new)
-            .filter(|xdg| is_own_folder(xdg, uid))
-            .map(|xdg| xdg.join("subagent"));
+        let in_xdg = in_xdg(env, uid);
         let of = |folder| Self { folder, hash: hash(state_dir) };
         let in_tmp = of(PathBuf::from(format!("/tmp/subagent-{uid}")));
         let uses_tmp = in_xdg.is_none()
@@ -118,11 +114,7 @@ impl RuntimeDir {
     /// Looks only; whether somebody listens is not known.
     pub fn daemon_sockets(env: &Environment) -> Vec<PathBuf> {
         let uid = nix::unistd::geteuid().as_raw();
-        let in_xdg = env
-            .var("XDG_RUNTIME_DIR")
-            .map(Path::new)
-            .filter(|xdg| is_own_folder(xdg, uid))
-            .map(|xdg| xdg.join("subagent"));
+        let in_xdg = in_xdg(env, uid);
         let folders = in_xdg.into_iter().chain([PathBuf::from(format!("/tmp/subagent-{uid}"))]);
         let mut found: Vec<PathBuf> = folders
             .filter(|folder| verify(folder, uid).is_ok())
@@ -214,6 +206,12 @@ fn make(folder: &Path) -> Result<(), ConfigError> {
         }
         _ => Ok(()),
     }
+}
+
+/// The folder in `XDG_RUNTIME_DIR`, if that is this user's own.
+fn in_xdg(env: &Environment, uid: u32) -> Option<PathBuf> {
+    let xdg = env.var("XDG_RUNTIME_DIR").map(Path::new).filter(|xdg| is_own_folder(xdg, uid))?;
+    Some(xdg.join("subagent"))
 }
 
 fn verify(folder: &Path, uid: u32) -> Result<(), ConfigError> {

@@ -1,5 +1,6 @@
 //! Waiting for an event: by notification, with the deadlines that the caller set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,11 +10,13 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::orders::brief;
 use super::shared::is_ending;
-use super::{Supervisor, follow, worker};
+use super::worker::{self, Snapshot};
+use super::{Supervisor, follow};
 use crate::store::WorkerRow;
 
 /// The agent's text of one turn, as far as it was seen.
@@ -97,14 +100,8 @@ impl Supervisor {
                     return Err(self.nothing_can_come(&row, is_stopped).await?);
                 }
             }
-            let changed = async {
-                match &mut news {
-                    Some(news) => news.changed().await.is_ok(),
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                changed = changed => if !changed {
+                changed = changed(news.as_mut()) => if !changed {
                     news = None;
                 },
                 () = is_ending(&mut ending) => return Err(worker::ending()),
@@ -249,6 +246,14 @@ pub(super) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
             .with("field", name));
     }
     Ok((value > 0.0).then(|| Duration::from_secs_f64(value.min(LONGEST))))
+}
+
+/// Waits for news of a worker; false when there will be none. Nothing comes of one that has no actor.
+pub(super) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
+    match news {
+        Some(news) => news.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
 }
 
 /// Ends when the time is over; without a limit never.

@@ -15,7 +15,7 @@ use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
 
 use super::shared::is_ending;
-use super::wait::{seconds, sleep_for};
+use super::wait::{changed, seconds, sleep_for};
 use super::{Supervisor, worker};
 use crate::store::{WorkerRow, rest};
 
@@ -140,14 +140,8 @@ impl Supervisor {
             if *ending.borrow() {
                 return Err(worker::ending());
             }
-            let changed = async {
-                match &mut news {
-                    Some(news) => news.changed().await.is_ok(),
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                changed = changed => if !changed {
+                changed = changed(news.as_mut()) => if !changed {
                     news = None;
                 },
                 () = is_ending(&mut ending) => return Err(worker::ending()),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::page::Page;
-use super::turns::pasted;
+use super::turns::{answered_with, pasted};
 use super::{Style, View, shown, word};
 
 /// More fields of a form are not shown, nor more values of one.
@@ -69,15 +69,7 @@ fn kind_of(field: &Value) -> String {
 }
 
 pub(super) fn answered(view: &mut View, data: &Value) -> Option<()> {
-    view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
-    view.page.word(Style::Good, word(data, "action")).plain("  ");
-    view.state(word(data, "state"));
-    view.page.end();
-    let (worker, cursor) = (word(data, "workerId"), word(data, "eventId"));
-    if matches!(word(data, "state"), "running" | "waiting_approval") {
-        view.next("Wait:", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
-    }
-    Some(())
+    answered_with(view, data, "action")
 }
 
 /// What `worker show` has of open questions and of sessions below the worker's.

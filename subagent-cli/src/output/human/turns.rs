@@ -59,8 +59,13 @@ pub(super) fn matched(view: &mut View, event: &Value) -> Option<()> {
 }
 
 pub(super) fn decided(view: &mut View, data: &Value) -> Option<()> {
+    answered_with(view, data, "optionId")
+}
+
+/// A question that was answered, with the value of this key, and how to go on.
+pub(super) fn answered_with(view: &mut View, data: &Value, key: &str) -> Option<()> {
     view.page.word(Style::Strong, data["requestId"].as_str()?).plain("  answered with ");
-    view.page.word(Style::Good, word(data, "optionId")).plain("  ");
+    view.page.word(Style::Good, word(data, key)).plain("  ");
     view.state(word(data, "state"));
     view.page.end();
     let (worker, cursor) = (word(data, "workerId"), word(data, "eventId"));
