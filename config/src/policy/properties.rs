@@ -79,6 +79,12 @@ fn says(policy: &Policy, call: &Call) -> Action {
     policy.decide(call, &real).action
 }
 
+/// A text as it stands between double quotes, so that the shell that takes them off has the same text.
+fn quoted(text: &str) -> String {
+    let special = |letter: char| ['\\', '"', '$', '`'].contains(&letter);
+    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+}
+
 /// What a command can stand in.
 const AROUND: &[&str] = &[
     "@; ls",
@@ -172,10 +178,11 @@ proptest! {
     ) {
         let mut line = part.to_owned();
         for around in around {
-            line = around.replace("@", &line);
+            let inside = if around.contains("\"@\"") { quoted(&line) } else { line };
+            line = around.replace("@", &inside);
         }
         if shells > 0 {
-            line = format!("bash -c '{line}'");
+            line = format!("bash -c '{}'", line.replace('\'', r"'\''"));
         }
         let rules = ["execute(ls *)", "execute(echo *)", "execute(find *)"].map(|rule| Rule::parse(rule, Action::Allow).unwrap());
         let node = Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules: rules.to_vec() }]);
