@@ -2,7 +2,7 @@
 //!
 //! Clients read `<stateDir>/daemon.json` and never compute a path. A command that is repeated after a lost connection
 //! is the same command: mutating requests keep their idempotency key, waits and streams their cursor. Nothing here
-//! waits without a deadline, or without making sure every few seconds that the daemon still answers.
+//! waits without a deadline, or without making sure now and then that the daemon still answers.
 
 mod autostart;
 mod connect;
@@ -45,8 +45,11 @@ pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a daemon that must not be started is waited for.
 pub(crate) const APPEAR_LIMIT: Duration = Duration::from_secs(10);
-/// How often the daemon is asked for a sign of life during a long request, and how long that may take.
-pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// How long the daemon may say nothing during a request before it is asked for a sign of life. After each one that it
+/// gives it may be silent for twice as long, up to the second: who follows an idle worker for days wakes nobody.
+pub(crate) const PROBE_FIRST: Duration = Duration::from_secs(15);
+pub(crate) const PROBE_LAST: Duration = Duration::from_secs(300);
+/// How long a sign of life may take.
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A client of the daemon of one state dir. Connects when it is first used.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connect::{Link, attempt, unresponsive};
 use super::exchange::{Exchange, Lost, answer, exchange, send};
 use super::losses::Losses;
-use super::{Ask, Client, PROBE_EVERY, PROBE_LIMIT, START_LIMIT, autostart};
+use super::{Ask, Client, PROBE_FIRST, PROBE_LAST, PROBE_LIMIT, START_LIMIT, autostart};
 use crate::failure::{Failure, Result};
 
 impl Client {
@@ -107,8 +107,9 @@ pub(super) async fn patiently<T>(
     answer: impl Future<Output = T>,
 ) -> Result<T> {
     let mut answer = pin!(answer);
-    let mut next_probe = Instant::now() + PROBE_EVERY;
+    let mut silence = PROBE_FIRST;
     loop {
+        let next_probe = Instant::now() + silence;
         let wake = deadline.map_or(next_probe, |deadline| deadline.min(next_probe));
         if let Ok(done) = timeout_at(wake, &mut answer).await {
             return Ok(done);
@@ -121,8 +122,13 @@ pub(super) async fn patiently<T>(
             done = &mut answer => return Ok(done),
             alive = probe(info, PROBE_LIMIT) => alive?,
         }
-        next_probe = Instant::now() + PROBE_EVERY;
+        silence = longer(silence);
     }
+}
+
+/// How long the daemon may say nothing after it gave a sign of life.
+fn longer(silence: Duration) -> Duration {
+    (silence * 2).min(PROBE_LAST)
 }
 
 /// Asks the daemon for a sign of life on a connection of its own. A daemon that is gone is no error here: the
@@ -139,4 +145,16 @@ async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
     timeout(limit, asked)
         .await
         .unwrap_or_else(|_| Err::<(), Failure>(unresponsive(info, "it gives no sign of life")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_gives_signs_of_life_is_asked_for_them_ever_less_often_but_always_again() {
+        let silences = std::iter::successors(Some(PROBE_FIRST), |silence| Some(longer(*silence)));
+        let seconds: Vec<u64> = silences.take(7).map(|silence| silence.as_secs()).collect();
+        assert_eq!(seconds, [15, 30, 60, 120, 240, 300, 300]);
+    }
 }
