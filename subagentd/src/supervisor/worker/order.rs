@@ -52,7 +52,13 @@ impl Actor {
     ) -> Result<Value> {
         let (before, after) = points(&input);
         subagent_failpoint::hit(before);
-        let starts = matches!(input, Input::Restart { .. } | Input::Send { by: By::Runtime, .. });
+        let starts = matches!(
+            input,
+            Input::Restart { .. }
+                | Input::Send { by: By::Runtime, .. }
+                | Input::Enqueue { .. }
+                | Input::ResumeQueue
+        );
         let step = self.worker.step(input);
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
@@ -129,6 +135,9 @@ const fn points(input: &Input) -> (&'static str, &'static str) {
         Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
+        Input::Enqueue { .. } | Input::DropQueued { .. } | Input::MoveQueued { .. } | Input::ResumeQueue => {
+            ("queue.before_commit", "queue.after_commit")
+        }
         _ => ("turn.before_commit", "turn.after_commit"),
     }
 }
