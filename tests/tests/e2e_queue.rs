@@ -195,26 +195,19 @@ fn turns_are_listed_shown_moved_and_sent_once_more() {
 
 #[test]
 fn no_more_wait_than_the_launcher_allows() {
-    let sandbox = Sandbox::new();
+    let mut sandbox = Sandbox::new();
+    let few = sandbox.demo_agent(&[]).key("queueLimit", json!(1));
+    sandbox.launcher("few", few);
     sandbox.init();
-    let config = sandbox.run(&["launcher", "show", "demo"]).data();
-    let file = sandbox.file("limited.yaml");
-    let launcher = json!({"launchers": {"few": {
-        "command": config["launcher"]["command"], "args": config["launcher"]["args"], "queueLimit": 1,
-    }}});
-    fs::write(&file, launcher.to_string()).unwrap();
-    let file = file.to_str().unwrap();
-    let started =
-        sandbox.run(&["worker", "start", "--launcher", "few", "--config", file]).data_of("worker.started");
-    let worker = started["workerId"].as_str().unwrap();
+    let worker = sandbox.start("few");
     let gate = sandbox.gate("turn");
-    let _ = sandbox.send_no_wait(worker, &gate.directive());
-    queue(&sandbox, worker, "a");
-    let error = sandbox.sending(worker, "b").args(["--queue"]).run().error("QUEUE_FULL");
+    let _ = sandbox.send_no_wait(&worker, &gate.directive());
+    queue(&sandbox, &worker, "a");
+    let error = sandbox.sending(&worker, "b").args(["--queue"]).run().error("QUEUE_FULL");
     let details = json!({"limit": 1, "length": 1, "workerId": worker});
     assert_eq!(error["details"], details);
     gate.open();
-    rest(&sandbox, worker);
+    rest(&sandbox, &worker);
     sandbox.finish();
 }
 
@@ -293,6 +286,7 @@ fn a_runtime_that_dies_in_a_turn_pauses_the_queue() {
 #[test]
 fn the_example_of_a_queue_of_five_works() {
     let sandbox = Sandbox::new();
+    sandbox.init();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
     let folder = sandbox.file("messages");
     fs::create_dir(&folder).unwrap();
