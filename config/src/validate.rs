@@ -24,7 +24,7 @@ pub(crate) struct Violation {
 pub(crate) type Checked<T> = Result<T, Violation>;
 
 /// More messages may never wait.
-const MOST_QUEUE_LIMIT: u32 = 10_000;
+const MOST_QUEUE_LIMIT: u32 = 1_000;
 
 /// Longest timeout that is accepted. Nobody waits a year, and the sum with any clock value must exist.
 pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
@@ -117,7 +117,7 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     Ok(timeouts)
 }
 
-/// The key `queueLimit`: a whole number from 0, at most 10000.
+/// The key `queueLimit`: a whole number.
 fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32>> {
     let Some(value) = launcher.get("queueLimit").filter(|value| !value.is_null()) else { return Ok(None) };
     let place = || Place::Field(format!("{field}.queueLimit"));

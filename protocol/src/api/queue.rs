@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// So many messages may wait for one worker, unless its launcher says otherwise.
 pub const QUEUE_LIMIT: u32 = 100;
 /// And at most so many, whatever it says.
-pub const MOST_QUEUE_LIMIT: u32 = 10_000;
+pub const MOST_QUEUE_LIMIT: u32 = 1_000;
 
 words! {
     /// What becomes of a message to a worker that is busy. To one that is idle it is just sent.

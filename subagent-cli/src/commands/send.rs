@@ -231,7 +231,11 @@ fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
         .with("acceptedEventId", turn.accepted_event_id.to_string());
     if goes_on {
         let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
-        let command = format!("subagent wait --worker-id {worker} --from-event-id {event}");
+        let command = match turn.position {
+            None => format!("subagent wait --worker-id {worker} --from-event-id {event}"),
+            // Turns before it end first.
+            Some(_) => format!("subagent turn show {}", turn.turn_id),
+        };
         return failure.with("recommendedCommand", command);
     }
     failure

@@ -76,10 +76,12 @@ impl Actor {
         let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
         let next =
             step.as_ref().ok().map(|step| (step.worker.clone(), step.facts.clone(), step.actions.clone()));
+        // A stop tells of everything that waits.
+        let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
         let (response, added, once) = self
             .shared
             .store
-            .write(Durability::Full, 4, move |tx| {
+            .write(Durability::Full, weight, move |tx| {
                 let mut added = Vec::new();
                 let (response, once) = tx.once(key.as_ref(), now, |tx| {
                     if let Some(owner) = &owner {
