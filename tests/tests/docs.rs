@@ -62,7 +62,7 @@ fn the_rules() {
 
 #[test]
 fn the_queue() {
-    run("docs/queue.md", "try");
+    run("docs/queue.md", "");
 }
 
 #[test]
