@@ -105,7 +105,7 @@ pub struct TurnMove {
     #[command(flatten)]
     pub one: OneTurn,
     /// Which place, from 1
-    #[arg(long, value_name = "PLACE", required_unless_present_any = ["first", "last"], conflicts_with_all = ["first", "last"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["first", "last"], value_parser = clap::value_parser!(u32).range(1..))]
     pub to: Option<u32>,
     /// Before all others
     #[arg(long, conflicts_with = "last")]

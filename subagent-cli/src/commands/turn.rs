@@ -51,9 +51,13 @@ fn list(args: &TurnList, context: &Context) -> Result<Outcome> {
 }
 
 fn move_to(args: &TurnMove, context: &Context) -> Result<Outcome> {
-    let to = match (args.first, args.to) {
-        (true, _) => 1,
-        (false, place) => place.unwrap_or(LAST),
+    let to = match (args.to, args.first, args.last) {
+        (Some(place), ..) => place,
+        (None, true, _) => 1,
+        (None, false, true) => LAST,
+        (None, false, false) => {
+            return Err(Failure::argument("where to? give --to PLACE, --first or --last"));
+        }
     };
     let workspace = context.workspace(args.one.cwd.cwd.as_deref())?;
     let ask = Ask::change(path(&args.one.turn_id, "/move", &workspace)?, &MoveTurn { to })?;

@@ -143,7 +143,7 @@ impl World {
         let mut random = Random::new(seed);
         let env = Env {
             temper: *random.pick(&[30, 120, 500]),
-            queues: seed % 5 == 0,
+            queues: seed.is_multiple_of(5),
             random,
             broken,
             calm: false,
