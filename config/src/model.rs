@@ -74,6 +74,8 @@ pub struct Launcher {
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// After so long without an open turn its agent is ended, until it is needed again; `None` is never.
     pub idle_timeout: Option<Duration>,
+    /// So many messages may wait for one of its workers.
+    pub queue_limit: Option<u32>,
 }
 
 impl Launcher {
@@ -89,6 +91,7 @@ impl Launcher {
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
             idle_timeout: None,
+            queue_limit: None,
         }
     }
 }
@@ -106,6 +109,7 @@ impl fmt::Debug for Launcher {
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
             .field("idle_timeout", &self.idle_timeout)
+            .field("queue_limit", &self.queue_limit)
             .finish()
     }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Violation {
 
 pub(crate) type Checked<T> = Result<T, Violation>;
 
+/// More messages may never wait.
+const MOST_QUEUE_LIMIT: u32 = 1_000;
+
 /// Longest timeout that is accepted. Nobody waits a year, and the sum with any clock value must exist.
 pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
 
@@ -52,6 +55,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
         idle_timeout: idle::of_launcher(launcher, &field)?,
+        queue_limit: queue_limit(launcher, &field)?,
     })
 }
 
@@ -111,6 +115,19 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     timeouts.turn = get("turnSeconds", 0.0)?;
     timeouts.cancel_grace = get("cancelGraceSeconds", 0.0)?.unwrap_or(timeouts.cancel_grace);
     Ok(timeouts)
+}
+
+/// The key `queueLimit`: a whole number.
+fn queue_limit(launcher: &Map<String, Value>, field: &str) -> Checked<Option<u32>> {
+    let Some(value) = launcher.get("queueLimit").filter(|value| !value.is_null()) else { return Ok(None) };
+    let place = || Place::Field(format!("{field}.queueLimit"));
+    match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+        Some(number) if number <= MOST_QUEUE_LIMIT => Ok(Some(number)),
+        _ if value.is_number() => {
+            refuse(place(), format!("must be a whole number of messages, 0 to {MOST_QUEUE_LIMIT}"))
+        }
+        _ => mismatch(place(), "a number of messages", value),
+    }
 }
 
 fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {

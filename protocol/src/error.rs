@@ -39,6 +39,16 @@ words! {
         WorkerNotFound = "WORKER_NOT_FOUND",
         /// A turn is open.
         WorkerBusy = "WORKER_BUSY",
+        /// As many messages wait for the worker as may.
+        QueueFull = "QUEUE_FULL",
+        /// Messages wait for the worker until somebody resumes them.
+        QueuePaused = "QUEUE_PAUSED",
+        /// No such turn.
+        TurnNotFound = "TURN_NOT_FOUND",
+        /// The message of the turn does not wait.
+        TurnNotQueued = "TURN_NOT_QUEUED",
+        /// The turn is not one that failed or was canceled.
+        TurnNotRetryable = "TURN_NOT_RETRYABLE",
         /// The worker was stopped for good.
         WorkerStopped = "WORKER_STOPPED",
         /// There is no turn to cancel.

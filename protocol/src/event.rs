@@ -57,6 +57,16 @@ words! {
         TurnFailed = "turn.failed",
         /// A turn was canceled.
         TurnCanceled = "turn.canceled",
+        /// A message waits for the end of the turns before it.
+        TurnQueued = "turn.queued",
+        /// A message that waits has another place.
+        TurnMoved = "turn.moved",
+        /// A message that waited is not sent.
+        TurnDropped = "turn.dropped",
+        /// What waits is not sent until somebody says so.
+        QueuePaused = "queue.paused",
+        /// It is sent again.
+        QueueResumed = "queue.resumed",
         /// The worker has its first session.
         WorkerStarted = "worker.started",
         /// Another runtime has a session, for a worker that was shown as started before.

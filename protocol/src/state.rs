@@ -38,6 +38,24 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
+    /// Why the messages that wait for a worker are not sent.
+    QueuePause {
+        /// A turn failed.
+        TurnFailed = "turn_failed",
+        /// A turn was lost with its runtime.
+        TurnLost = "turn_lost",
+        /// The agent did what a rule of the owner denies.
+        PolicyViolation = "policy_violation",
+        /// The agent could not be started.
+        StartFailed = "start_failed",
+        /// Somebody else ended the worker's runtime in the middle of a turn.
+        RuntimeEnded = "runtime_ended",
+        /// The state was restored from a backup: some of it may have been sent since.
+        Restored = "restored",
+    }
+}
+
+words! {
     /// What a worker is doing. `waiting_approval` is derived: a turn runs and at least one approval is open.
     WorkerState {
         /// Its first agent process is being started.

@@ -53,6 +53,7 @@ pub const SEND: &[Field] = &[
     field("blocks", &["blocks_json"], Shape::Objects),
     field("attachments", &["attach"], Shape::Texts),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
+    field("ifBusy", &["if_busy", "queue"], Shape::Text),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),
     field("waitUntil", &["wait_until"], Shape::Text),
     field("waitTimeoutSeconds", &["wait_timeout_seconds"], Shape::Seconds),

@@ -85,6 +85,7 @@ fn facts() -> Facts {
         texts: (1..=3).map(text).collect(),
         work: handoff::work::Work::default(),
         pending: vec![],
+        queued: vec![],
         risks: Risks::default(),
         workspace: None,
         paths: Paths { handoff: "/ws/h/handoff.md".into(), checkpoint: "/ws/h/checkpoint.json".into() },

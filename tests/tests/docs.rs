@@ -61,6 +61,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_queue() {
+    run("docs/queue.md", "");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

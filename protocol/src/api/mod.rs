@@ -11,6 +11,7 @@ mod envelope;
 mod examination;
 mod handoffs;
 mod options;
+mod queue;
 mod removal;
 mod turns;
 mod waits;
@@ -31,6 +32,10 @@ pub use handoffs::{
     WorkspaceStatus,
 };
 pub use options::{SetOptions, WorkerSet};
+pub use queue::{
+    GoOn, IfBusy, MOST_QUEUE_LIMIT, MoveTurn, QUEUE_LIMIT, QueueResumed, QueueView, TurnDropped, TurnList,
+    TurnMoved, TurnProgress, TurnShown, TurnView, not_queued,
+};
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use turns::{
     CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,

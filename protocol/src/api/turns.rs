@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::queue::IfBusy;
 use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
 use crate::event::{Event, EventType};
@@ -36,6 +37,9 @@ pub struct SendTurn {
     /// Only simulate the turn; no agent hears of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate: Option<Simulation>,
+    /// What becomes of it if the worker is busy; absent: it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_busy: Option<IfBusy>,
     /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
     /// no part of what the idempotency key stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,11 +62,17 @@ pub struct TurnAccepted {
     pub state: WorkerState,
     /// The worker's last event at acceptance.
     pub event_id: EventId,
-    /// The `message.sent` event: the cursor to wait from.
+    /// The `message.sent` event, or the `turn.queued` of a message that waits: the cursor to wait from.
     pub accepted_event_id: EventId,
     /// The permission request of a turn that was sent to simulate one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
+    /// The place in the queue of a turn that waits (`turn.queued`), from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
+    /// Whether the queue is paused, so that nothing of it is begun until somebody resumes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// `POST /v1/workers/{id}/wait`: waits for an event.
@@ -88,6 +98,10 @@ pub struct WaitRequest {
     /// Also collect the agent's text of this turn after the cursor, and end with its failure whatever is waited for.
     #[serde(default)]
     pub collect_turn: Option<TurnId>,
+    /// Only events of this turn, which may still be in the queue, count. The wait also ends when the turn is dropped or the
+    /// queue is paused while it waits there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_turn: Option<TurnId>,
 }
 
 /// Data of a wait.

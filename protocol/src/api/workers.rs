@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
+use super::queue::QueueView;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::{ConfigOption, Cost};
@@ -86,6 +87,9 @@ pub struct StartWorker {
     /// After so many milliseconds without an open turn the agent is ended, until it is needed again; 0 or absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
+    /// So many messages may wait for the worker; absent: 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_limit: Option<u32>,
     /// Names with values, by which workers are chosen.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
@@ -156,6 +160,9 @@ pub struct WorkerView {
     /// Its tags; absent when there are none.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
+    /// The messages that wait for it; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueView>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

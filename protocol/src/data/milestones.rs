@@ -10,6 +10,7 @@ use crate::event::ApprovalOption;
 use crate::ids::{RequestId, TurnId};
 use crate::options::Current;
 use crate::record::{NoiseReason, SessionOrigin};
+use crate::state::QueuePause;
 
 /// A turn was accepted.
 #[derive(utoipa::ToSchema)]
@@ -240,6 +241,45 @@ struct TurnCanceled {
     reason: String,
 }
 
+/// A message waits.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnQueued {
+    /// The turn that it will be.
+    turn_id: TurnId,
+    /// Its place in the queue, from 1.
+    position: u64,
+}
+
+/// A message does not wait any more, and was not sent.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct TurnDropped {
+    /// The turn that it would have been.
+    turn_id: TurnId,
+    /// Why.
+    reason: String,
+}
+
+/// What waits is not sent.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct QueuePaused {
+    /// Why.
+    reason: QueuePause,
+    /// How many messages wait.
+    length: u64,
+    /// The turn that it was for.
+    turn_id: Option<TurnId>,
+}
+
+/// What waits is sent again.
+#[derive(utoipa::ToSchema)]
+struct QueueResumed {
+    /// How many messages wait, with the one that is sent by it.
+    length: u64,
+}
+
 /// The agent has a session.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -382,6 +422,10 @@ pub(super) mod of {
             EventType::TurnCompleted => named::<super::TurnCompleted>(),
             EventType::TurnFailed => named::<super::TurnFailed>(),
             EventType::TurnCanceled => named::<super::TurnCanceled>(),
+            EventType::TurnQueued | EventType::TurnMoved => named::<super::TurnQueued>(),
+            EventType::TurnDropped => named::<super::TurnDropped>(),
+            EventType::QueuePaused => named::<super::QueuePaused>(),
+            EventType::QueueResumed => named::<super::QueueResumed>(),
             EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),

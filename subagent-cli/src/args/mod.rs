@@ -15,6 +15,7 @@ pub mod numbers;
 pub mod options;
 pub mod policy;
 pub mod prompt;
+pub mod queue;
 pub mod removal;
 pub mod roles;
 pub mod run;
@@ -41,6 +42,7 @@ use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
 use policy::PolicyCommand;
 use prompt::PromptCommand;
+use queue::{QueueCommand, TurnCommand};
 use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
 use run::Run;
@@ -124,6 +126,12 @@ pub enum Command {
     Approve(Approve),
     Answer(Box<Answer>),
     Cancel(Cancel),
+    /// Look at turns, and at messages that wait
+    #[command(subcommand)]
+    Turn(TurnCommand),
+    /// The messages that wait for a worker
+    #[command(subcommand)]
+    Queue(QueueCommand),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]
     Daemon(DaemonCommand),

@@ -18,6 +18,10 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 /// acceptedEventId goes on waiting. --wait-timeout-seconds and
 /// --wait-no-progress-timeout-seconds count from the turn's acceptance.
 ///
+/// To a worker that is busy nothing is sent (WORKER_BUSY), unless --queue has the
+/// message wait for the turns before it; then the wait is for its own turn. See
+/// `turn list`, `turn drop` and `queue resume`.
+///
 /// --debug-mode and --request-approval try a script out: the turn is played by the
 /// daemon, on any idle worker, with or without an agent.
 ///
@@ -77,6 +81,13 @@ pub struct Send {
     /// Have the agent carry out the turn (the default)
     #[arg(long, overrides_with = "debug_mode")]
     pub no_debug_mode: bool,
+    /// What to do with a message to a busy worker: reject it, queue it, or steer
+    /// (cancel the open turn and send it next) [default: reject]
+    #[arg(long, value_name = "WORD", conflicts_with = "queue")]
+    pub if_busy: Option<String>,
+    /// The same as --if-busy queue
+    #[arg(long)]
+    pub queue: bool,
     /// Make the command repeatable: the same key gives the same turn
     #[arg(long, value_name = "KEY")]
     pub turn_id: Option<String>,

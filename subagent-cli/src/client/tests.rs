@@ -119,6 +119,7 @@ fn waiting(cursor: Cursor) -> Waiting {
         timeout: 5.0,
         no_progress: 1.0,
         collect_turn: None,
+        only_turn: None,
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Waiting {
     pub no_progress: f64,
     /// The turn whose text is wanted.
     pub collect_turn: Option<TurnId>,
+    /// Whether only events of this turn count, which may wait in the queue.
+    pub only_turn: Option<TurnId>,
 }
 
 impl Client {
@@ -94,6 +96,7 @@ impl Waiting {
             timeout_seconds: left,
             no_progress_timeout_seconds: self.no_progress,
             collect_turn: self.collect_turn.clone(),
+            only_turn: self.only_turn.clone(),
         };
         Ask::post(format!("/v1/workers/{}/wait", segment(&self.worker_id)), &request)
     }

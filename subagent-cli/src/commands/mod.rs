@@ -30,6 +30,7 @@ mod mcp_servers;
 mod policy;
 mod prompt_render;
 mod prune;
+mod queue;
 mod restore;
 mod role_list;
 mod role_show;
@@ -40,6 +41,7 @@ mod session_delete;
 mod session_list;
 mod text_risk;
 mod text_source;
+mod turn;
 mod wait;
 mod wait_many;
 mod watch;
@@ -61,6 +63,7 @@ use subagent_protocol::Code;
 use crate::args::agents::SessionCommand;
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
+use crate::args::queue::QueueCommand;
 use crate::args::roles::RoleCommand;
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
 use crate::context::{Context, path_value};
@@ -106,6 +109,8 @@ pub fn format(command: &Command) -> Format {
         Command::Approve(args) => args.json.json,
         Command::Answer(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
+        Command::Turn(command) => command.json(),
+        Command::Queue(QueueCommand::Resume(args)) => args.json.json,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
         Command::Prune(args) => args.json.json,
@@ -157,6 +162,8 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),
         Command::Cancel(args) => cancel::run(&args, context),
+        Command::Turn(command) => turn::run(&command, context),
+        Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Prune(args) => prune::run(&args, context),

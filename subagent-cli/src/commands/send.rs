@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use subagent_config::Workspace;
 use subagent_protocol::Code;
-use subagent_protocol::api::{SendTurn, Simulation, TurnAccepted};
+use subagent_protocol::api::{IfBusy, SendTurn, Simulation, TurnAccepted};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::event::EventType;
 use subagent_protocol::mcp::McpServers;
@@ -35,6 +35,7 @@ struct Message {
     worker_id: String,
     text: String,
     simulate: Option<Simulation>,
+    if_busy: Option<IfBusy>,
     key: Option<String>,
 }
 
@@ -74,11 +75,15 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         (false, true) => Some(Simulation::Turn),
         (false, false) => None,
     };
+    let if_busy = match present(args.if_busy).or_else(|| input.text("ifBusy")) {
+        None => args.queue.then_some(IfBusy::Queue),
+        Some(word) => Some(if_busy(&word)?).filter(|chosen| *chosen != IfBusy::Reject),
+    };
     let attach = match args.attach.is_empty() {
         true => input.texts("attachments").into_iter().map(PathBuf::from).collect(),
         false => args.attach,
     };
-    let message = Message { worker_id, text, simulate, key: present(args.turn_id) };
+    let message = Message { worker_id, text, simulate, if_busy, key: present(args.turn_id) };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
         let blocks = match &args.blocks {
@@ -97,8 +102,13 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     };
     let (kind, mut data, shown) = match waited {
         None => {
-            let shown = text::fields(&accepted, &["workerId", "turnId", "state"]);
-            ("turn.accepted", accepted, shown)
+            let queued = accepted.get("position").is_some();
+            let keys: &[&str] = match queued {
+                true => &["workerId", "turnId", "state", "position"],
+                false => &["workerId", "turnId", "state"],
+            };
+            let shown = text::fields(&accepted, keys);
+            (if queued { "turn.queued" } else { "turn.accepted" }, accepted, shown)
         }
         Some(waited) => {
             let data = turn_waited(accepted, &wait, waited);
@@ -121,11 +131,18 @@ fn send(
     (config, cwd): (Option<&Path>, Option<&Path>),
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
-    let Message { worker_id, text, simulate, key } = message;
+    let Message { worker_id, text, simulate, if_busy, key } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
-    let turn =
-        SendTurn { text, blocks, attachments, simulate, env: None, mcp_servers: McpServers::default() };
+    let turn = SendTurn {
+        text,
+        blocks,
+        attachments,
+        simulate,
+        if_busy,
+        env: None,
+        mcp_servers: McpServers::default(),
+    };
     let mut ask = Ask::change(path, &turn)?;
     let keyed = key.is_some();
     if let Some(key) = key {
@@ -141,9 +158,10 @@ fn send(
         let accepted = agent
             .ask(&mut client, &ask, |env, mcp_servers| SendTurn { env: Some(env), mcp_servers, ..turn })
             .await?;
-        let Some(wait) = wait else { return Ok((accepted, None)) };
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        // Nothing comes of a paused queue by itself.
+        let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
         let waiting = Waiting {
             worker_id,
             until: wait.until.clone(),
@@ -151,6 +169,7 @@ fn send(
             timeout: wait.timeout,
             no_progress: wait.no_progress,
             collect_turn: Some(turn.turn_id.clone()),
+            only_turn: turn.position.map(|_| turn.turn_id.clone()),
         };
         let waited =
             live_wait::wait(&mut client, live, waiting).await.map_err(|failure| of_turn(failure, &turn))?;
@@ -184,6 +203,14 @@ fn dispatch_error(waited: &Value) -> Option<Failure> {
     })
 }
 
+/// `--if-busy`.
+fn if_busy(word: &str) -> Result<IfBusy> {
+    IfBusy::parse(word).ok_or_else(|| {
+        let known: Vec<&str> = IfBusy::ALL.iter().map(|known| known.as_str()).collect();
+        Failure::argument(format!("--if-busy takes {}, not {word}", known.join(", "))).with("known", known)
+    })
+}
+
 /// `--blocks`: a JSON list of objects.
 fn parse_blocks(text: &str) -> Result<Vec<Value>> {
     let parsed: Value = serde_json::from_str(text).map_err(|error| {
@@ -204,7 +231,11 @@ fn of_turn(failure: Failure, turn: &TurnAccepted) -> Failure {
         .with("acceptedEventId", turn.accepted_event_id.to_string());
     if goes_on {
         let (worker, event) = (&turn.worker_id, turn.accepted_event_id);
-        let command = format!("subagent wait --worker-id {worker} --from-event-id {event}");
+        let command = match turn.position {
+            None => format!("subagent wait --worker-id {worker} --from-event-id {event}"),
+            // Turns before it end first.
+            Some(_) => format!("subagent turn show {}", turn.turn_id),
+        };
         return failure.with("recommendedCommand", command);
     }
     failure

@@ -42,6 +42,7 @@ pub(super) fn run(args: Wait, context: &Context) -> Result<Outcome> {
         timeout: input.seconds("timeoutSeconds").unwrap_or(args.timeout_seconds),
         no_progress: input.seconds("noProgressTimeoutSeconds").unwrap_or(args.no_progress_timeout_seconds),
         collect_turn: None,
+        only_turn: None,
     };
     let mut client = Client::new(context, &workspace);
     let live = Live::new(context, &workspace)?;

@@ -132,6 +132,7 @@ async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_m
         attachments: Vec::new(),
         mcp_servers: McpServers::default(),
         simulate: debug_mode.then_some(Simulation::Turn),
+        if_busy: None,
         env: None,
     };
     let ask = Ask::change(format!("/v1/workers/{}/turns", segment(worker_id)), &turn)?;

@@ -191,6 +191,7 @@ pub(super) async fn prepare(
         nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
         debug_mode: wanted.debug_mode,
         idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
+        queue_limit: launcher.queue_limit,
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
         tags: wanted.tags,

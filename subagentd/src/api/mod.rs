@@ -17,6 +17,7 @@ mod event_schema;
 mod events;
 mod handoffs;
 mod layers;
+mod queue;
 mod removal;
 mod reply;
 mod server;
@@ -75,7 +76,12 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/handoffs", post(handoffs::create))
         .route("/v1/workers/{worker}/options", post(workers::set))
         .route("/v1/workers/{worker}/logs", get(workers::logs))
-        .route("/v1/workers/{worker}/turns", post(turns::send))
+        .route("/v1/workers/{worker}/turns", get(queue::list).post(turns::send))
+        .route("/v1/workers/{worker}/queue/resume", post(queue::resume))
+        .route("/v1/turns/{turn}", get(queue::show))
+        .route("/v1/turns/{turn}/drop", post(queue::drop_turn))
+        .route("/v1/turns/{turn}/move", post(queue::move_turn))
+        .route("/v1/turns/{turn}/retry", post(queue::retry))
         .route("/v1/workers/{worker}/cancel", post(turns::cancel))
         .route("/v1/workers/{worker}/wait", post(waits::wait))
         .route("/v1/workers/{worker}/events", get(events::follow))

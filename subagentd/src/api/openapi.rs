@@ -8,7 +8,9 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, backups, controllers, daemon, events, handoffs, removal, turns, waits, workers};
+use super::{
+    approvals, backups, controllers, daemon, events, handoffs, queue, removal, turns, waits, workers,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -46,6 +48,12 @@ use super::{approvals, backups, controllers, daemon, events, handoffs, removal, 
         handoffs::restart,
         turns::send,
         turns::cancel,
+        queue::list,
+        queue::show,
+        queue::drop_turn,
+        queue::move_turn,
+        queue::retry,
+        queue::resume,
         waits::wait,
         waits::many,
         events::follow,

@@ -21,6 +21,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RoleHintNotFound
         | Code::ControllerNotFound
         | Code::WorkerNotFound
+        | Code::TurnNotFound
         | Code::EventNotFound
         | Code::ApprovalNotFound
         | Code::SessionNotFound
@@ -33,6 +34,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::CapabilityNotSupported
         | Code::ControllerOwnershipConflict
         | Code::WorkerBusy
+        | Code::QueueFull
+        | Code::QueuePaused
+        | Code::TurnNotQueued
+        | Code::TurnNotRetryable
         | Code::WorkerStopped
         | Code::WorkerNotRunning
         | Code::WorkerNotWaitingApproval

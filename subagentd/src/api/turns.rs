@@ -12,14 +12,20 @@ use super::caller::Owner;
 use super::reply::{Outcome, Reply};
 
 /// `POST /v1/workers/{worker}/turns`
-#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`", body = Envelope<TurnAccepted>))))]
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
 pub(super) async fn send(
     State(api): State<Api>,
     Owner(caller): Owner,
     Names(worker): Names<String>,
     Body(request): Body<SendTurn>,
 ) -> Outcome<TurnAccepted> {
-    Ok(Reply("turn.accepted", api.supervisor.send(caller, &worker, request).await?))
+    Ok(sent(api.supervisor.send(caller, &worker, request).await?))
+}
+
+/// What was begun, or waits.
+pub(super) fn sent(accepted: TurnAccepted) -> Reply<TurnAccepted> {
+    let kind = if accepted.position.is_some() { "turn.queued" } else { "turn.accepted" };
+    Reply(kind, accepted)
 }
 
 /// `POST /v1/workers/{worker}/cancel`

@@ -5,7 +5,21 @@ use serde_json::json;
 use subagent_protocol::event::EventType;
 
 use super::step::Next;
-use super::worker::{Action, Hibernation, Link, State};
+use super::worker::{Action, Link, State};
+
+/// The end of an idle agent whose session the next one restores, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hibernation {
+    /// There is none.
+    None,
+    /// The runtime is to end, unless something of it is open; nothing was for so long.
+    Wanted {
+        /// How long.
+        idle_seconds: u64,
+    },
+    /// The runtime has ended; the next one goes on.
+    Begun,
+}
 
 impl Next {
     /// A worker that does not rest any more has something to do: nothing follows.

@@ -12,11 +12,14 @@ mod hibernation;
 mod local;
 mod lost;
 mod policy;
+pub mod queue;
 pub(crate) mod recovered;
 pub(crate) mod restart;
+mod send;
 mod step;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turn_end;
 pub mod worker;
 
 pub use worker::{Action, By, Fact, Input, Step, Worker};

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
-use subagent_protocol::state::QuestionKind;
+use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
 use super::decision::Choice;
@@ -46,6 +46,8 @@ impl Next {
         let message = format!("the agent did without asking what the rule {rule} denies: {what}");
         self.event(EventType::PolicyViolated, call.clone(), turn);
         self.facts.push(Fact::LastError(Some(Error::new(Code::PolicyViolation, message.clone()))));
+        let open = self.worker.open_turn().cloned();
+        self.pause(QueuePause::PolicyViolation, open.as_ref());
         match &self.worker.state {
             State::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
                 self.cancel(format!("{}: {message}", Code::PolicyViolation.as_str()))

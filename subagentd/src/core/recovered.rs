@@ -27,6 +27,7 @@ impl Next {
         }
         self.worker.known_turn = no;
         self.worker.last_turn = self.worker.last_turn.max(no);
+        self.unqueue_recovered(&id);
         self.facts.push(Fact::TurnOpened { no, id: id.clone(), carrier: Carrier::Runtime });
         self.facts.push(Fact::TurnDispatching { no });
         let data = json!({"turnId": id, "input": null, "recovered": true});

@@ -3,7 +3,24 @@
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
-use super::worker::{Action, Fact, Link, Restart, State, stopped_for_good};
+use super::worker::{Action, Fact, Link, State, stopped_for_good};
+
+/// A restart that somebody asked for, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// Nobody asked for one, or it is over.
+    None,
+    /// The old runtime is to end first.
+    Wanted,
+    /// The new one is being started.
+    Begun,
+}
+
+impl Restart {
+    /// All of them, with the words by which they are stored.
+    pub const WORDS: [(Self, &'static str); 3] =
+        [(Self::None, "none"), (Self::Wanted, "wanted"), (Self::Begun, "begun")];
+}
 
 /// Why a turn is canceled when its worker is restarted.
 pub(crate) const RESTARTED_BY_MANAGER: &str = "worker restarted by manager";

@@ -2,24 +2,26 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::event::EventType;
-use subagent_protocol::fields;
-use subagent_protocol::ids::{RequestId, TurnId};
-use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
-use subagent_protocol::state::{Carrier, Dispatched, QuestionKind, TurnStatus};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::{SessionOrigin, TurnEnd};
+use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
-use super::approval::{Approval, ApprovalInput, Request, event_of};
+use super::approval::{Approval, ApprovalInput};
 use super::decision::Choice;
-use super::lost::{lost, runtime_lost};
+use super::lost::runtime_lost;
 use super::worker::{
-    Action, By, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn,
-    Worker, stopped_for_good,
+    Action, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
 };
 
 pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     let mut next = Next { worker: worker.clone(), facts: Vec::new(), actions: Vec::new() };
     match input {
         Input::Send { .. }
+        | Input::Enqueue { .. }
+        | Input::DropQueued { .. }
+        | Input::MoveQueued { .. }
+        | Input::ResumeQueue
         | Input::Decide { .. }
         | Input::Answer { .. }
         | Input::Cancel { .. }
@@ -34,6 +36,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
     }
     match input {
         Input::Send { turn_id, message, input, by } => next.send(turn_id, message, &input, by)?,
+        Input::Enqueue { queued, urgency, most } => next.enqueue(queued, urgency, most)?,
+        Input::DropQueued { turn_id } => next.drop_queued(&turn_id)?,
+        Input::MoveQueued { turn_id, to } => next.move_queued(&turn_id, to)?,
+        Input::ResumeQueue => next.resume_queue()?,
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
         Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
         Input::Violation { turn, call } => next.violation(turn, call)?,
@@ -113,6 +119,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Attached { link, last_turn } => next.attached(link, last_turn),
         Input::NothingLeft => next.stopped_if_stopping(),
     }
+    next.open_next();
     Ok(Step { worker: next.worker, facts: next.facts, actions: next.actions })
 }
 
@@ -126,70 +133,6 @@ pub(super) struct Next {
 impl Next {
     pub(super) fn event(&mut self, event_type: EventType, data: Value, turn: Option<u64>) {
         self.facts.push(Fact::Event { event_type, data, turn });
-    }
-
-    fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
-        let state = self.worker.public_state();
-        match self.worker.state {
-            State::Idle | State::Error => {}
-            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
-            State::Starting | State::Turn(_) | State::Local(_) => {
-                let error = match self.asks() {
-                    Some((request_id, kind)) => {
-                        let what = match kind {
-                            QuestionKind::Permission => "the worker asks for a permission",
-                            QuestionKind::Elicitation => "the worker asks a question (see `subagent answer`)",
-                        };
-                        Error::new(Code::WorkerBusy, format!("{what}; answer it, or cancel the turn"))
-                            .with("pendingRequestId", request_id.as_str())
-                    }
-                    None => Error::new(
-                        Code::WorkerBusy,
-                        format!("the worker is {state}; wait for the end of its turn, or cancel it"),
-                    ),
-                };
-                return Err(error.with("state", state.as_str()));
-            }
-        }
-        let no = self.worker.last_turn + 1;
-        self.worker.last_turn = no;
-        self.worker.known_turn = no;
-        let carrier = match by {
-            By::Runtime => Carrier::Runtime,
-            By::Local | By::LocalAsking { .. } => Carrier::Local,
-        };
-        self.facts.push(Fact::TurnOpened { no, id: turn_id.clone(), carrier });
-        self.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
-        self.event(EventType::MessageSent, message, Some(no));
-        match by {
-            By::Runtime => self.give_to_runtime(no, turn_id),
-            By::Local => self.play(no, &turn_id),
-            By::LocalAsking { request_id } => self.ask_locally(no, turn_id, request_id),
-        }
-        Ok(())
-    }
-
-    /// The question that somebody has to answer before anything goes on.
-    fn asks(&self) -> Option<(&RequestId, QuestionKind)> {
-        if let State::Local(local) = &self.worker.state {
-            return Some((&local.request_id, QuestionKind::Permission));
-        }
-        let mut open = self.worker.approvals.iter();
-        open.find(|(_, asked)| asked.approval == Approval::Pending)
-            .map(|(request_id, asked)| (request_id, asked.kind))
-    }
-
-    fn give_to_runtime(&mut self, no: u64, id: TurnId) {
-        self.worker.state = State::Turn(Turn { no, id, dispatching: false, retried: false, cancel: None });
-        match self.worker.link {
-            Link::None => {
-                self.worker.link = Link::Starting;
-                self.actions.push(Action::StartRuntime);
-            }
-            Link::Ready => self.actions.push(Action::Prompt { turn: no }),
-            // Its hello, its session, or the end of the old runtime comes first.
-            Link::Adopted | Link::Starting | Link::Ending => {}
-        }
     }
 
     fn decide(&mut self, request_id: RequestId, choice: Choice, note: Option<String>) -> Result<()> {
@@ -275,6 +218,7 @@ impl Next {
         self.worker.restart = Restart::None;
         self.worker.hibernation = Hibernation::None;
         self.facts.push(Fact::DesiredStop);
+        self.drop_all_queued();
         match self.worker.link {
             // What an earlier runtime may have left is the guard's: `NothingLeft` follows.
             Link::None => self.close_turn(None),
@@ -314,7 +258,10 @@ impl Next {
         self.worker.hibernation = Hibernation::None;
         self.facts.push(Fact::LastError(Some(error.clone())));
         match &self.worker.state {
-            State::Starting => self.worker.state = State::Error,
+            State::Starting => {
+                self.worker.state = State::Error;
+                self.pause(QueuePause::StartFailed, None);
+            }
             State::Turn(Turn { dispatching: true, .. }) => {
                 self.close_turn(Some(TurnEnd::Failed { error }));
             }
@@ -355,88 +302,6 @@ impl Next {
         }
     }
 
-    /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
-    pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
-        if let Some(no) = self.worker.turn().map(|turn| turn.no) {
-            // The runtime closes them before it ends a turn; what is left here would stay open for ever. What was asked
-            // outside of the turn goes on.
-            let closed = ApprovalInput::Closed(ApprovalClosedReason::TurnEnded);
-            self.end_approvals(&closed, |asked| asked.turn == Some(no));
-        }
-        let turn = match &mut self.worker.state {
-            State::Turn(turn) => {
-                let turn = turn.clone();
-                self.worker.state = State::Idle;
-                turn
-            }
-            State::Stopping(open) => match open.take() {
-                Some(turn) => turn,
-                None => return,
-            },
-            State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
-        };
-        // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
-        let own = !turn.dispatching || end.is_none() || lost(end.as_ref());
-        let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
-        let (status, event_type, data) = match (canceled, end) {
-            (Some(cancel), _) => {
-                let data = json!({"turnId": turn.id, "reason": cancel.reason});
-                (TurnStatus::Canceled, EventType::TurnCanceled, data)
-            }
-            (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
-                let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
-                if let Some(stop_reason) = stop_reason {
-                    data["stopReason"] = stop_reason.into();
-                }
-                if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
-                    data["usage"] = usage;
-                }
-                // Not before: what went wrong last is not lost with the next message.
-                self.facts.push(Fact::LastError(None));
-                (TurnStatus::Completed, EventType::TurnCompleted, data)
-            }
-            (None, Some(TurnEnd::Failed { error })) => {
-                let data = json!({"turnId": turn.id, "error": error});
-                self.facts.push(Fact::LastError(Some(error)));
-                (TurnStatus::Failed, EventType::TurnFailed, data)
-            }
-            (None, None) => {
-                let data = json!({"turnId": turn.id, "reason": STOPPED_BY_MANAGER});
-                (TurnStatus::Canceled, EventType::TurnCanceled, data)
-            }
-        };
-        let dispatched = match (turn.dispatching, &status) {
-            (false, _) => Dispatched::No,
-            (true, TurnStatus::Completed) => Dispatched::Yes,
-            (true, _) => Dispatched::Maybe,
-        };
-        self.event(event_type, data, Some(turn.no));
-        self.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
-    }
-
-    fn end_approvals(&mut self, input: &ApprovalInput, which: impl Fn(&Request) -> bool) {
-        let chosen = self.worker.approvals.iter().filter(|(_, asked)| which(asked));
-        for request_id in chosen.map(|(request_id, _)| request_id.clone()).collect::<Vec<_>>() {
-            self.end_approval(&request_id, input);
-        }
-    }
-
-    fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
-        // An input for a request that is over already is a repetition after a restart.
-        let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
-        let status = approval.end(input);
-        let reason = match input {
-            ApprovalInput::Closed(reason) => reason.as_str(),
-            ApprovalInput::Lost => "runtime_lost",
-            ApprovalInput::AnswerWritten | ApprovalInput::AnswerRefused => "unknown_to_the_agent",
-        };
-        let data = json!({"requestId": request_id, "reason": reason});
-        if let Some(event_type) = event_of(kind, status) {
-            self.event(event_type, data, turn);
-        }
-        self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
-    }
-
     fn ending(&mut self, reason: Option<String>) {
         if self.worker.link != Link::None {
             self.worker.link = Link::Ending;
@@ -446,6 +311,7 @@ impl Next {
         let stopping =
             matches!(self.worker.state, State::Stopping(_)) || self.worker.restart == Restart::Wanted;
         let (State::Stopping(Some(turn)) | State::Turn(turn)) = &mut self.worker.state else { return };
+        let by_others = turn.cancel.is_none();
         let cancel = match (&turn.cancel, reason) {
             (Some(cancel), _) if cancel.requested => return,
             (Some(cancel), told) if stopping || told.is_some() => cancel.reason.clone(),
@@ -453,9 +319,12 @@ impl Next {
             // An agent that ended by itself: its turn failed, or was canceled before.
             _ => return,
         };
-        let cancel = Cancel { reason: cancel, requested: true };
+        let (cancel, id) = (Cancel { reason: cancel, requested: true }, turn.id.clone());
         turn.cancel = Some(cancel.clone());
         self.facts.push(Fact::TurnCancel { no: turn.no, cancel });
+        if by_others {
+            self.pause(QueuePause::RuntimeEnded, Some(&id));
+        }
     }
 
     /// Says again what the runtime may not have heard. It takes each of these at most once.
@@ -526,6 +395,7 @@ impl Next {
             State::Starting => {
                 self.worker.state = State::Error;
                 self.facts.push(Fact::LastError(Some(runtime_lost(None))));
+                self.pause(QueuePause::StartFailed, None);
             }
             // The whole journal was read and says that the prompt was never sent, so another runtime may take it: what
             // was accepted is done once.

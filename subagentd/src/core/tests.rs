@@ -5,6 +5,7 @@ pub(crate) mod checker;
 mod hibernation;
 mod ops;
 mod properties;
+mod queue;
 mod recovered;
 mod restart;
 pub(crate) mod rows;
@@ -18,6 +19,7 @@ use subagent_protocol::state::ElicitationAction;
 use subagent_protocol::{Code, Error};
 
 use super::decision::{Choice, Reply};
+use super::queue::{Queued, Urgency};
 use super::worker::{By, Input, State, Worker};
 
 /// The permission request of every simulated turn.
@@ -45,6 +47,18 @@ fn simulate_asking(no: u64) -> Input {
 
 fn send_by(no: u64, by: By) -> Input {
     Input::Send { turn_id: turn_id(no), message: json!({"text": "t"}), input: json!({"text": "t"}), by }
+}
+
+/// A message that may wait; its number is none of a turn.
+fn enqueue(number: u16, urgency: Urgency) -> Input {
+    let (message, input) = (json!({"text": "q"}), json!({"text": "q"}));
+    let queued = Queued { turn_id: queued_id(number), message, input, sender: None };
+    Input::Enqueue { queued, urgency, most: 3 }
+}
+
+fn queued_id(number: u16) -> TurnId {
+    let [a, b] = number.to_be_bytes();
+    TurnId::from_random([255, 255, 255, a, b])
 }
 
 fn decide(request_id: RequestId, option: Option<&str>) -> Input {

@@ -12,6 +12,9 @@ use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
 use super::decision::{Choice, Reply};
+pub use super::hibernation::Hibernation;
+use super::queue::{Queue, Queued, Urgency};
+pub use super::restart::Restart;
 
 /// Why a turn is canceled when nobody says why.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -43,37 +46,8 @@ pub struct Worker {
     pub restart: Restart,
     /// Whether its agent was ended, or is being ended, because it was idle for long.
     pub hibernation: Hibernation,
-}
-
-/// The end of an idle agent whose session the next one restores, and how far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hibernation {
-    /// There is none.
-    None,
-    /// The runtime is to end, unless something of it is open; nothing was for so long.
-    Wanted {
-        /// How long.
-        idle_seconds: u64,
-    },
-    /// The runtime has ended; the next one goes on.
-    Begun,
-}
-
-/// A restart that somebody asked for, and how far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Restart {
-    /// Nobody asked for one, or it is over.
-    None,
-    /// The old runtime is to end first.
-    Wanted,
-    /// The new one is being started.
-    Begun,
-}
-
-impl Restart {
-    /// All of them, with the words by which they are stored.
-    pub const WORDS: [(Self, &'static str); 3] =
-        [(Self::None, "none"), (Self::Wanted, "wanted"), (Self::Begun, "begun")];
+    /// What waits for it.
+    pub queue: Queue,
 }
 
 /// What a worker is doing.
@@ -173,6 +147,29 @@ pub enum Input {
         /// Who carries it out.
         by: By,
     },
+    /// Somebody sends a message that may wait.
+    Enqueue {
+        /// What.
+        queued: Queued,
+        /// Where it goes.
+        urgency: Urgency,
+        /// So many may wait.
+        most: usize,
+    },
+    /// Somebody does not want a message sent that waits.
+    DropQueued {
+        /// Which.
+        turn_id: TurnId,
+    },
+    /// Somebody gives a message that waits another place.
+    MoveQueued {
+        /// Which.
+        turn_id: TurnId,
+        /// Which place, from 1; behind the last is the last.
+        to: usize,
+    },
+    /// Somebody has a paused queue go on.
+    ResumeQueue,
     /// Somebody decides a permission request.
     Decide {
         /// Which.
@@ -351,6 +348,30 @@ pub enum Fact {
         /// Who carries it out.
         carrier: Carrier,
     },
+    /// A message waits from now on: all of it is to be kept.
+    TurnQueued {
+        /// It.
+        queued: Queued,
+        /// Whether before all others.
+        first: bool,
+    },
+    /// A message does not wait any more.
+    TurnUnqueued {
+        /// The id of its turn.
+        id: TurnId,
+    },
+    /// What waits has another order: this one.
+    QueueOrdered {
+        /// All of them.
+        turns: Vec<TurnId>,
+    },
+    /// A turn was opened that waited: with the events `turn.started` and `message.sent`, made of what was kept.
+    QueuedTurnOpened {
+        /// Its number.
+        no: u64,
+        /// Its id.
+        id: TurnId,
+    },
     /// The prompt of a turn is being written.
     TurnDispatching {
         /// Its number.
@@ -475,6 +496,7 @@ impl Worker {
             known_turn: 0,
             restart: Restart::None,
             hibernation: Hibernation::None,
+            queue: Queue::default(),
         }
     }
 

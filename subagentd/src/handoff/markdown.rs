@@ -211,7 +211,12 @@ fn pending(facts: &Facts, out: &mut Document) {
     for turn in open.clone() {
         out.line(&format!("- {} is open: the worker still works on it", turn.id));
     }
-    if facts.pending.is_empty() && open.count() == 0 {
+    for queued in facts.queued.iter().take(MOST_PENDING) {
+        let text = span(&queued.text, NOTE_BYTES);
+        out.line(&format!("- {} waits in the queue and was not begun: {text}", queued.turn_id));
+    }
+    out.left_out("queued messages", facts.queued.len(), MOST_PENDING);
+    if facts.pending.is_empty() && facts.queued.is_empty() && open.count() == 0 {
         out.line("- nothing");
     }
 }

@@ -49,6 +49,8 @@ pub struct Facts {
     pub work: Work,
     /// The permission requests that nobody has decided.
     pub pending: Vec<Pending>,
+    /// The messages that wait in the queue, in order.
+    pub queued: Vec<Waiting>,
     /// What the successor should not rely on.
     pub risks: Risks,
     /// What git says, if it was asked.
@@ -111,6 +113,15 @@ pub struct Pending {
     pub request_id: RequestId,
     /// What it is for.
     pub message: String,
+}
+
+/// A message that was accepted and not begun.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// The turn that it would be.
+    pub turn_id: TurnId,
+    /// The beginning of its text.
+    pub text: String,
 }
 
 /// What the successor should not rely on.

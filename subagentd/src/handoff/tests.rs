@@ -51,6 +51,7 @@ fn facts() -> Facts {
         texts: vec![],
         work: Work::default(),
         pending: vec![],
+        queued: vec![],
         risks: Risks::default(),
         workspace: None,
         paths: Paths { handoff: "/ws/h/handoff.md".into(), checkpoint: "/ws/h/checkpoint.json".into() },
@@ -111,6 +112,7 @@ fn turns_are_told_by_their_outcome() {
     facts.turns[0].usage = Some(json!({"inputTokens": 100, "outputTokens": 20}));
     facts.turns_in_all = 3;
     facts.pending = vec![Pending { request_id: RequestId::from_random([9; 5]), message: "may I?".into() }];
+    facts.queued = vec![Waiting { turn_id: TurnId::from_random([4; 5]), text: "And then?".into() }];
     let document = markdown::render(&facts);
     let task = section(&document, "Task");
     for said in ["> Build it.\n>\n> Then test it.\n", "> And now?\n", "- turn_0202020202: `Again`"] {
@@ -126,6 +128,10 @@ fn turns_are_told_by_their_outcome() {
     assert!(!completed.contains("turn_0303030303"), "it is open: {completed}");
     let pending = section(&document, "Pending");
     assert!(pending.contains("ap_0909090909: `may I?`") && pending.contains("turn_0303030303 is open"));
+    assert!(
+        pending.contains("turn_0404040404 waits in the queue and was not begun: `And then?`"),
+        "{pending}"
+    );
     let risks = section(&document, "Risks / Notes");
     assert!(risks.contains("ap_0909090909 waits") && risks.contains("turn_0202020202 failed"), "{risks}");
 }

@@ -14,7 +14,7 @@ use crate::core::worker::{By, Input, State};
 
 impl Site {
     /// Whether the daemon takes orders for this worker.
-    fn serves(&self, env: &Env) -> bool {
+    pub(super) fn serves(&self, env: &Env) -> bool {
         env.daemon_up && self.memory.settled && !env.daemon_dies
     }
 
@@ -124,7 +124,7 @@ impl Site {
         }
     }
 
-    fn order(&mut self, input: Input, env: &mut Env) {
+    pub(super) fn order(&mut self, input: Input, env: &mut Env) {
         if !self.serves(env) {
             return;
         }
@@ -133,7 +133,7 @@ impl Site {
         }
     }
 
-    fn committed(&mut self, actions: Vec<Action>, env: &mut Env) {
+    pub(super) fn committed(&mut self, actions: Vec<Action>, env: &mut Env) {
         self.memory.todo.extend(actions);
         env.after_commit();
     }
@@ -144,6 +144,8 @@ impl Site {
         worker.open_turn().is_none()
             && worker.approvals.is_empty()
             && self.unanswered_keys.is_empty()
+            && self.queue.unanswered.is_empty()
+            && worker.queue.turns.is_empty()
             && !matches!(worker.state, State::Starting | State::Stopping(_))
     }
 }

@@ -8,6 +8,7 @@
 mod agent;
 mod daemon;
 mod manager;
+mod queue;
 mod runtime;
 mod site;
 mod world;
@@ -51,11 +52,13 @@ pub(super) enum Break {
     SentTwice,
     /// What is left to do after a commit is not done by the next daemon.
     NothingIsSaidAgain,
+    /// A daemon that is started anew does not know what waited.
+    QueueIsForgotten,
     /// A worker counts as stopped while its processes are still being ended.
     StoppedTooEarly,
 }
 
-const BREAKS: [Break; 10] = [
+const BREAKS: [Break; 11] = [
     Break::AppendedIsLost,
     Break::ActsBeforeItWrites,
     Break::TornTransaction,
@@ -65,6 +68,7 @@ const BREAKS: [Break; 10] = [
     Break::EndIsNotRead,
     Break::SentTwice,
     Break::NothingIsSaidAgain,
+    Break::QueueIsForgotten,
     Break::StoppedTooEarly,
 ];
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use subagent_protocol::ids::RequestId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 use subagent_runtime::bare;
 
@@ -92,6 +92,16 @@ pub(super) struct Told {
     pub(super) ends: BTreeMap<u64, (TurnStatus, Dispatched)>,
 }
 
+/// The requests of messages that may wait.
+#[derive(Default)]
+pub(super) struct Requests {
+    /// The result of each key, as it is stored.
+    pub(super) keys: BTreeMap<u64, TurnId>,
+    pub(super) unanswered: BTreeSet<u64>,
+    /// The result of each key, as it was told.
+    pub(super) told: BTreeMap<u64, TurnId>,
+}
+
 pub(super) struct Site {
     pub(super) index: usize,
     pub(super) checker: Checker,
@@ -112,6 +122,7 @@ pub(super) struct Site {
     pub(super) request_ids: Rc<Cell<u64>>,
     pub(super) next_key: u64,
     pub(super) unanswered_keys: BTreeSet<u64>,
+    pub(super) queue: Requests,
 }
 
 impl Site {
@@ -141,6 +152,7 @@ impl Site {
             request_ids: Rc::new(Cell::new(0)),
             next_key: 1,
             unanswered_keys: BTreeSet::new(),
+            queue: Requests::default(),
         }
     }
 
@@ -185,6 +197,7 @@ impl Site {
         for (key, turn) in &self.told.turns {
             assert!(rows.turns.contains_key(turn), "turn {turn} of key {key} was accepted and is not stored");
         }
+        self.check_queue();
         for (key, times) in &self.stored.carried_out {
             assert!(*times <= 1, "key {key} was carried out {times} times");
         }

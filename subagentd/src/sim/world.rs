@@ -32,11 +32,12 @@ pub(super) struct Tally {
     pub(super) doubled: u64,
     pub(super) overtaken: u64,
     pub(super) hibernations: u64,
+    pub(super) queued: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 15] {
+    fn fields(&mut self) -> [&mut u64; 16] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -52,6 +53,7 @@ impl Tally {
             &mut self.doubled,
             &mut self.overtaken,
             &mut self.hibernations,
+            &mut self.queued,
             &mut self.unknown_ends,
         ]
     }
@@ -77,6 +79,8 @@ impl Tally {
 pub(super) struct Env {
     pub(super) random: Random,
     pub(super) broken: Option<Break>,
+    /// Messages wait in some histories; with them, workers are hardly ever idle.
+    pub(super) queues: bool,
     /// Nothing goes wrong any more.
     pub(super) calm: bool,
     /// Of so many moments in which something could die, it dies in one.
@@ -139,6 +143,7 @@ impl World {
         let mut random = Random::new(seed);
         let env = Env {
             temper: *random.pick(&[30, 120, 500]),
+            queues: seed.is_multiple_of(5),
             random,
             broken,
             calm: false,
@@ -171,6 +176,8 @@ impl World {
             site.idles(env);
         }
         match what {
+            6 | 7 if env.queues => site.enqueue(env),
+            99 if env.queues => site.manage_queue(env),
             0..=7 => site.send(env),
             8 => site.cancel(env),
             9 if env.random.below(6) == 0 => site.stop(env),
@@ -223,6 +230,9 @@ impl World {
             self.env.tally.daemon_deaths += 1;
             for site in &mut self.sites {
                 site.memory = super::site::Memory::default();
+                if self.env.broken == Some(Break::QueueIsForgotten) {
+                    site.checker.rows.queue = crate::core::queue::Queue::default();
+                }
                 site.checker.reload();
                 // What is on its way to a runtime may still arrive there.
                 site.disconnect();
@@ -280,7 +290,7 @@ impl World {
             site.disconnect();
             site.disk(false, &mut self.env);
         }
-        self.until("an end of all turns and requests", |_, _| {}, Site::rests);
+        self.until("an end of all turns and requests", Site::resume_queue, Site::rests);
         self.until("the end of all workers", Site::stop, |site| site.checker.worker.state == State::Stopped);
         for site in &self.sites {
             assert!(site.live.is_none() && site.left.is_none(), "stopped, and something is left");
@@ -332,6 +342,9 @@ impl World {
                 order(site, env);
                 if !site.unanswered_keys.is_empty() {
                     site.send(env);
+                }
+                if !site.queue.unanswered.is_empty() {
+                    site.enqueue(env);
                 }
             }
             self.after();

@@ -16,6 +16,7 @@ pub(crate) mod handoffs;
 pub(crate) mod history;
 mod open;
 pub(crate) mod questions;
+pub(crate) mod queue;
 pub(crate) mod removal;
 pub(crate) mod rest;
 pub(crate) mod restore;

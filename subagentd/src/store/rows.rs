@@ -6,7 +6,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::RecordType;
-use subagent_protocol::state::Desired;
+use subagent_protocol::state::{Desired, QueuePause};
 use subagent_protocol::time::Timestamp;
 
 use super::error::StoreError;
@@ -132,6 +132,8 @@ pub struct WorkerRow {
     pub hibernation: Hibernation,
     /// Since when it hibernates.
     pub hibernated_at: Option<Timestamp>,
+    /// Why nothing of what waits for it is begun.
+    pub queue_pause: Option<QueuePause>,
 }
 
 /// How far a hibernation is: none, wanted, begun.
@@ -142,7 +144,8 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      w.runtime_pid, w.runtime_start, w.guard_pid, w.guard_start, w.last_turn, w.segment, w.offset, w.number, \
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
-     w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at";
+     w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
+     w.queue_pause";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -193,6 +196,10 @@ impl WorkerRow {
                 _ => Hibernation::Begun,
             },
             hibernated_at: row.get::<_, Option<i64>>(34)?.map(Timestamp),
+            queue_pause: match row.get::<_, Option<String>>(35)? {
+                None => None,
+                Some(_) => Some(word(row, 35, QueuePause::parse)?),
+            },
         })
     }
 }

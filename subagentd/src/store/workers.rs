@@ -4,14 +4,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
-use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind};
+use subagent_protocol::state::{ApprovalStatus, Carrier, Desired, QuestionKind, QueuePause};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
+use super::queue;
 use super::rows::{self, Cursor, NewWorker, RowId, WORKER_COLUMNS, WorkerRow};
 use super::tx::{Tx, signed};
 use crate::core::approval::{Approval, Request};
+use crate::core::queue::Queue;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 impl Tx<'_> {
@@ -58,7 +60,7 @@ impl Tx<'_> {
             "UPDATE workers SET state = ?2, last_turn = ?3, segment = ?4, offset = ?5, number = ?6, updated_at = ?7, restart = ?8,
                     stopped_at = CASE WHEN ?2 = 'stopped' AND NOT ?9 THEN coalesce(stopped_at, ?7) END,
                     hibernation = ?10, idle_seconds = ?11,
-                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END
+                    hibernated_at = CASE WHEN ?10 = 'begun' THEN coalesce(hibernated_at, ?7) END, queue_pause = ?12
              WHERE id = ?1",
             params![
                 id.0,
@@ -72,6 +74,7 @@ impl Tx<'_> {
                 forgets_end,
                 hibernation,
                 signed(idle_seconds),
+                worker.queue.paused.map(QueuePause::as_str),
             ],
         )?;
         Ok(())
@@ -195,6 +198,12 @@ impl Tx<'_> {
                      VALUES (?1, ?2, ?3, ?4, 'accepted', 'no')",
                     params![id.0, signed(*no), turn_id.as_str(), carrier.as_str()],
                 )?;
+            }
+            Fact::TurnQueued { .. }
+            | Fact::TurnUnqueued { .. }
+            | Fact::QueueOrdered { .. }
+            | Fact::QueuedTurnOpened { .. } => {
+                added.extend(self.store_queue_fact(id, fact, now)?);
             }
             Fact::TurnDispatching { no } => {
                 self.execute(
@@ -412,6 +421,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         known_turn: known_turn.unwrap_or(0).unsigned_abs(),
         restart: row.restart,
         hibernation: row.hibernation,
+        queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.queue_pause },
     })
 }
 

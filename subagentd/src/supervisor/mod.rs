@@ -30,6 +30,7 @@ mod policy;
 mod process;
 mod program;
 mod questions;
+mod queue;
 pub(crate) mod remains;
 mod removal;
 mod restart;

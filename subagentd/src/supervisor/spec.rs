@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{LauncherSpec, StartWorker};
+use subagent_protocol::api::{LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::PolicySpec;
@@ -39,6 +39,15 @@ pub(super) struct Spec {
     /// What the agent may do without asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<PolicySpec>,
+    /// So many messages may wait for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) queue_limit: Option<u32>,
+}
+
+/// How many messages may wait for a worker.
+pub(super) fn queue_limit(row: &WorkerRow) -> usize {
+    let limit = serde_json::from_str::<Spec>(&row.spec).ok().and_then(|spec| spec.queue_limit);
+    usize::try_from(limit.unwrap_or(QUEUE_LIMIT).min(MOST_QUEUE_LIMIT)).unwrap_or(usize::MAX)
 }
 
 /// The times that the launcher of a worker sets.
@@ -79,6 +88,7 @@ impl Spec {
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
             tags: request.tags.clone(),
             policy: request.policy.clone(),
+            queue_limit: request.queue_limit,
         }
     }
 

@@ -299,6 +299,7 @@ mod tests {
             additional_directories: vec![],
             resume: None,
             idle_timeout_ms: None,
+            queue_limit: None,
             tags: subagent_protocol::tags::Tags::default(),
             policy: None,
         }
@@ -415,6 +416,7 @@ mod tests {
             blocks: vec![],
             attachments: vec![],
             simulate: None,
+            if_busy: None,
             env: None,
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
         };

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ApprovalDecided, CancelTurn, Decide, SendTurn, Simulation, TurnAccepted, TurnCanceled,
+    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, SendTurn, Simulation, TurnAccepted, TurnCanceled,
 };
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::{EventId, RequestId, TurnId};
+use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
 use subagent_protocol::state::{QuestionKind, WorkerState};
 use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 
 use super::environment::Kept;
 use super::orders::{Reached, read_response};
-use super::spec::timeouts;
-use super::worker::Handle;
+use super::spec::{self, timeouts};
+use super::worker;
 use super::{Caller, Supervisor, attachments, depth, entropy, places, views};
+use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
@@ -29,7 +30,8 @@ impl Supervisor {
     /// Accepts a message. It returns as soon as the turn is stored; a simulated one may be over then.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
+    /// `WORKER_NOT_FOUND`, `WORKER_BUSY`, `WORKER_STOPPED`, `QUEUE_PAUSED{workerId,length,reason}`, `QUEUE_FULL{workerId,
+    /// limit,length}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`,
     /// `INVALID_INPUT` for a message without any content or with blocks that are nested too deep, `PAYLOAD_TOO_LARGE{limitBytes}`; `ENV_REQUIRED{workerId}` if an agent must be started and
     /// its environment is gone; `STORAGE_ERROR` for a worker
     /// that is set aside.
@@ -52,12 +54,14 @@ impl Supervisor {
         check_size(&request, MOST_PROMPT_BYTES)?;
         depth::check(&request.blocks)?;
         attachments::check(&request.attachments)?;
+        let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
         let turn_id = TurnId::from_random(entropy::random()?);
+        let if_busy = request.if_busy.unwrap_or(IfBusy::Reject);
         let by = match request.simulate {
             None => By::Runtime,
             Some(Simulation::Turn) => By::Local,
@@ -69,33 +73,27 @@ impl Supervisor {
             By::LocalAsking { request_id } => Some(request_id.clone()),
             By::Runtime | By::Local => None,
         };
-        let input = Input::Send {
-            turn_id: turn_id.clone(),
-            input: json!({"text": request.text, "blocksCount": request.blocks.len()}),
-            message: message(&request),
-            by,
+        let message = message(&request);
+        let started = json!({"text": request.text, "blocksCount": request.blocks.len()});
+        let urgency = match if_busy {
+            // A simulated turn is for an idle worker.
+            _ if by != By::Runtime => None,
+            IfBusy::Reject => None,
+            IfBusy::Queue => Some(Urgency::Queued),
+            IfBusy::Steer => Some(Urgency::Steered),
         };
-        let worker_id = row.worker_id.clone();
-        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
-            let accepted = added.iter().find(|(event_type, _)| *event_type == EventType::MessageSent);
-            let mut response = json!({
-                "workerId": worker_id,
-                "turnId": turn_id,
-                "state": next.public_state(),
-                "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
-                "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
-            });
-            if let Some(request_id) = asked {
-                response["requestId"] = request_id.as_str().into();
-            }
-            response
-        });
+        let input = match urgency {
+            None => Input::Send { turn_id: turn_id.clone(), input: started, message, by },
+            Some(urgency) => Input::Enqueue {
+                queued: Queued { turn_id: turn_id.clone(), message, input: started, sender },
+                urgency,
+                most: spec::queue_limit(&row),
+            },
+        };
+        let respond = Box::new(accepted(row.worker_id.clone(), turn_id, asked));
         match self.order_with(&handle, Some(owner), key, input, respond, environment).await {
             Ok(response) => read_response(response),
-            Err(error) if matches!(error.code, Code::WorkerStopped | Code::EnvRequired) => {
-                Err(error.with("workerId", worker))
-            }
-            Err(error) => Err(error),
+            Err(error) => Err(of_worker(error, worker)),
         }
     }
 
@@ -121,8 +119,9 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         let turn_id = match (response["turnId"].as_str(), response["end"].as_i64()) {
-            (Some(turn_id), _) => turn_id.to_owned(),
-            (None, Some(end)) => self.turn_of(row.id, end).await?,
+            // The one that is open now is another one, which waited.
+            (_, Some(end)) => self.turn_of(row.id, end).await?,
+            (Some(turn_id), None) => turn_id.to_owned(),
             (None, None) => return Err(Error::new(Code::Internal, "a cancel was of no turn")),
         };
         let state = match &handle {
@@ -135,7 +134,7 @@ impl Supervisor {
     async fn cancel_now(
         &self,
         row: &WorkerRow,
-        handle: &Handle,
+        handle: &worker::Handle,
         owner: OwnerCheck,
         key: Option<(String, String)>,
         reason: String,
@@ -165,7 +164,12 @@ impl Supervisor {
     }
 
     /// Waits until the turn is over, and says what the worker is doing then.
-    async fn until_canceled(&self, row: &WorkerRow, handle: &Handle, turn_id: &str) -> Result<WorkerState> {
+    async fn until_canceled(
+        &self,
+        row: &WorkerRow,
+        handle: &worker::Handle,
+        turn_id: &str,
+    ) -> Result<WorkerState> {
         // What the runtime leaves a canceled turn before it kills the agent.
         let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
         let mut snapshots = handle.snapshot.clone();
@@ -294,6 +298,48 @@ struct Decision {
     event_id: EventId,
 }
 
+/// The response to a message: of a turn that was begun, or of one that waits.
+pub(super) fn accepted(
+    worker_id: WorkerId,
+    turn_id: TurnId,
+    asked: Option<RequestId>,
+) -> impl FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send {
+    move |next, added| {
+        let position = next.queue.position(&turn_id);
+        let accepted = if position.is_some() { EventType::TurnQueued } else { EventType::MessageSent };
+        let accepted = added.iter().find(|(event_type, _)| *event_type == accepted);
+        let mut response = json!({
+            "workerId": worker_id,
+            "turnId": turn_id,
+            "state": next.public_state(),
+            "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
+            "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
+        });
+        if let Some(request_id) = asked {
+            response["requestId"] = request_id.as_str().into();
+        }
+        if let Some(position) = position {
+            response["position"] = position.into();
+            if next.queue.paused.is_some() {
+                response["paused"] = true.into();
+            }
+        }
+        response
+    }
+}
+
+/// A refusal that names the worker, where the rules do not know it.
+pub(super) fn of_worker(error: Error, worker: &str) -> Error {
+    match error.code {
+        Code::WorkerStopped | Code::EnvRequired | Code::QueueFull => error.with("workerId", worker),
+        Code::QueuePaused => {
+            let command = format!("subagent queue resume --worker-id {worker}");
+            error.with("workerId", worker).with("recommendedCommand", command)
+        }
+        _ => error,
+    }
+}
+
 /// What is stored of a message: all that its prompt is made of.
 fn message(request: &SendTurn) -> Value {
     let mut message = json!({"text": request.text, "blocks": request.blocks});
@@ -342,6 +388,7 @@ mod tests {
                 blocks,
                 attachments: vec![],
                 simulate: None,
+                if_busy: None,
                 env: None,
                 mcp_servers: Default::default(),
             };

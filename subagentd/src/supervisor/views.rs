@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_protocol::api::{AgentView, PendingApproval, WorkerList, WorkerLogs, WorkerShown, WorkerView};
+use subagent_protocol::api::{
+    AgentView, PendingApproval, QueueView, WorkerList, WorkerLogs, WorkerShown, WorkerView,
+};
 use subagent_protocol::event::ApprovalView;
 use subagent_protocol::record::{ApprovalRequested, Child};
 use subagent_protocol::state::{Carrier, QuestionKind, WorkerState};
@@ -13,6 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::questions::elicitation_view;
 use super::worker::{Handle, Snapshot};
 use super::{Supervisor, memory, spec};
+use crate::core::queue::Queue;
 use crate::core::worker::{Hibernation, Link};
 use crate::store::workers::ApprovalRow;
 use crate::store::{WorkerRow, child_sessions, details, workers};
@@ -191,6 +194,7 @@ impl Supervisor {
             questions: Vec::new(),
             child_sessions: Vec::new(),
             tags: spec::tags(row),
+            queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
         }
     }
 }
@@ -204,6 +208,11 @@ impl Supervisor {
         }
         row.label.clone()
     }
+}
+
+/// What waits, if anything does.
+fn queue_view(queue: &Queue) -> Option<QueueView> {
+    (!queue.turns.is_empty()).then(|| super::queue::view(queue))
 }
 
 /// What may become of a worker's work.

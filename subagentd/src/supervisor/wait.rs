@@ -61,6 +61,8 @@ impl Supervisor {
         // What was there before the wait does not prolong it.
         let mut is_news = false;
         let mut floor = 0;
+        // Whether the turn that is waited for alone was begun.
+        let mut begun = false;
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
@@ -74,11 +76,16 @@ impl Supervisor {
                     if !event.event_type.is_progress() {
                         meaningful = brief(event);
                     }
+                    if request.only_turn.as_ref().is_some_and(|only| !concerns(event, only, &mut begun)) {
+                        continue;
+                    }
+                    let gone = request.only_turn.is_some()
+                        && matches!(event.event_type, EventType::TurnDropped | EventType::QueuePaused);
                     // What a turn is waited for does not come any more when it has failed.
                     let failed = event.event_type == EventType::TurnFailed
                         && request.collect_turn.is_some()
                         && event.turn_id == request.collect_turn;
-                    if (failed || until.matches(event.event_type, event.kind.as_deref()))
+                    if (failed || gone || until.matches(event.event_type, event.kind.as_deref()))
                         && !self.decided_by_rule(&row, event).await?
                     {
                         return self.matched(&row, event, collected).await;
@@ -206,6 +213,18 @@ impl Supervisor {
             error = error.with("turnId", turn_id.as_str());
         }
         Ok(error)
+    }
+}
+
+/// Whether an event tells of this turn: it is of it, or it says that the turn, which waits still, is not begun.
+fn concerns(event: &StoredEvent, turn_id: &TurnId, begun: &mut bool) -> bool {
+    *begun |= event.turn_id.as_ref() == Some(turn_id);
+    match event.event_type {
+        EventType::QueuePaused => !*begun,
+        EventType::TurnQueued | EventType::TurnMoved | EventType::TurnDropped => {
+            event.data()["turnId"] == turn_id.as_str()
+        }
+        _ => event.turn_id.as_ref() == Some(turn_id),
     }
 }
 

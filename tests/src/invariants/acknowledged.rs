@@ -59,6 +59,8 @@ pub struct Acknowledged {
     pub events: BTreeSet<Seen>,
     /// Turns that were accepted: worker and `message.sent` event of each.
     pub turns: BTreeMap<String, (String, EventId)>,
+    /// Turns that were accepted while their worker was busy, with the worker.
+    pub queued: BTreeMap<String, String>,
     /// Decisions by request.
     pub decisions: BTreeMap<String, Decision>,
     /// Turns whose cancel was confirmed.

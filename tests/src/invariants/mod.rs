@@ -17,6 +17,7 @@ mod kept;
 mod locks;
 mod numbers;
 mod owners;
+mod queue;
 mod recorder;
 mod runtimes;
 mod secrets;
@@ -45,6 +46,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("numbers have no gap and no duplicate", numbers::check),
     ("the journal is stored", journal::check),
     ("a turn has one end", turns::check),
+    ("what waits is nowhere else", queue::check),
     ("an approval has one end", approvals::check),
     ("nothing runs without a runtime", runtimes::check),
     ("an ownership has one owner", owners::check),

@@ -135,6 +135,12 @@ impl Acknowledged {
         let data = &document["data"];
         let text = |key: &str| data[key].as_str().map(str::to_owned);
         match document["type"].as_str()? {
+            kind @ ("turn.queued" | "turn.waited") if data.get("position").is_some() => {
+                self.queued.insert(text("turnId")?, text("workerId")?);
+                if kind == "turn.waited" {
+                    self.learn_event(&data["matchedEvent"]);
+                }
+            }
             kind @ ("turn.accepted" | "turn.waited") => {
                 let accepted = text("acceptedEventId")?.parse().ok()?;
                 self.turns.insert(text("turnId")?, (text("workerId")?, accepted));

@@ -19,6 +19,8 @@ pub(crate) enum Job {
     Remove,
     /// The same with an agent that is ended because it is idle.
     Sleep,
+    /// The same with messages that wait for the turn before them.
+    Queue,
 }
 
 /// What can happen at a point.
@@ -30,7 +32,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Pause, Remove, Sleep, Stream, Work};
+use Job::{Cancel, Flood, Frozen, Pause, Queue, Remove, Sleep, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -133,6 +135,11 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("option.before_record", Hit, Work),
     ("option.after_record", Hit, Work),
     // Hibernation.
+    // A queue.
+    ("queue.before_commit", Hit, Queue),
+    ("queue.after_commit", Hit, Queue),
+    ("queue_open.before_commit", Hit, Queue),
+    ("queue_open.after_commit", Hit, Queue),
     ("hibernate.before_commit", Hit, Sleep),
     ("hibernate.after_commit", Hit, Sleep),
     ("hibernate.before_send", Hit, Sleep),

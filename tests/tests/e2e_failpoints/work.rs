@@ -120,6 +120,9 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     if job == Job::Sleep {
         sleep(sandbox, &manager, &worker);
     }
+    if job == Job::Queue {
+        queue(sandbox, &manager, &worker);
+    }
     if job == Job::Frozen {
         sandbox.runtime(&worker).signal(Signal::SIGSTOP);
     }
@@ -178,6 +181,27 @@ fn cancel(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
     assert!(canceled["turnId"] == accepted["turnId"] || canceled["turnId"].is_null(), "{canceled}");
     let end = manager.end(worker, accepted["acceptedEventId"].as_str().unwrap());
     assert_eq!(end["type"], "turn.canceled", "{end}");
+}
+
+/// Messages that wait, each of which is done once.
+fn queue(sandbox: &Sandbox, manager: &Stubborn<'_>, worker: &str) {
+    let gate = sandbox.gate("queue");
+    let queue = |key: &str, text: &str| {
+        let args = ["send", "--worker-id", worker, "--queue", "--no-wait", "--turn-id", key, "--text", text];
+        manager.get(&args)
+    };
+    let _ = queue("key-gate", &gate.directive());
+    let file = |number| format!("queued-{number}");
+    for number in 1..=2 {
+        let text = format!("!touch {}", sandbox.file_name(&file(number)));
+        let queued = queue(&format!("key-queued-{number}"), &text);
+        assert_eq!(queued["position"], number, "{queued}");
+    }
+    gate.open();
+    let _ = manager.get(&["wait", "--worker-id", worker, "--all", "--timeout-seconds", "20"]);
+    for number in 1..=2 {
+        assert_eq!(sandbox.touches(&file(number)), 1, "message {number}");
+    }
 }
 
 /// Lets the agent be idle until it is ended; then the next turn has it back.

@@ -41,6 +41,14 @@ impl Scene<'_> {
         worker
     }
 
+    /// A message that waits for a worker of its own.
+    fn queued(&self) -> String {
+        let worker = self.sandbox.start("demo");
+        let _ = self.sandbox.send_no_wait(&worker, "!sleep 60000");
+        let queued = self.sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run();
+        queued.data_of("turn.queued")["turnId"].as_str().unwrap().to_owned()
+    }
+
     /// A worker whose agent asks its user something, and the question.
     fn elicited(&self) -> [String; 2] {
         let question = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
@@ -81,6 +89,16 @@ impl Scene<'_> {
                 let args = ["--worker-id", &self.worker(), "--turn-id", &key, "--text", &touch];
                 (words(&args), &[])
             }
+            "subagent turn list" => (words(&["--worker-id", &self.worker()]), &[]),
+            "subagent turn show" => (vec![self.queued()], &["TURN_NOT_FOUND"]),
+            "subagent turn drop" => (vec![self.queued()], &["TURN_NOT_FOUND"]),
+            "subagent turn move" => (vec![self.queued(), "--first".to_owned()], &["TURN_NOT_QUEUED"]),
+            "subagent turn retry" => {
+                let failed =
+                    self.sandbox.send_fails(&self.worker(), "!error -32000 no luck", "BACKEND_RPC_ERROR");
+                (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
+            }
+            "subagent queue resume" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent watch" => (words(&["--worker-id", &self.worker()]), &[]),
             "subagent wait" => {
                 (words(&["--worker-id", &self.worker(), "--include-history", "--until", "any"]), &[])

@@ -65,6 +65,15 @@ pub(crate) fn posts() -> BTreeSet<String> {
     all.into_iter().filter(|path| EXEMPT.iter().all(|(exempt, _)| exempt != path)).collect()
 }
 
+/// So many messages that wait for a worker of their own.
+fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
+    let worker = sandbox.start("demo");
+    let _ = sandbox.send_no_wait(&worker, "!sleep 60000");
+    let queue =
+        || sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    (0..count).map(|_| queue()["turnId"].as_str().unwrap().to_owned()).collect()
+}
+
 /// The request to this path, with a worker of its own to which it can happen.
 pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
     let workspace = sandbox.workspace().canonicalize().unwrap();
@@ -116,6 +125,48 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 json!({"action": "accept", "content": {}}),
                 &["action", "eventId"],
                 "SELECT count(*) FROM events WHERE type = 'elicitation.answered'",
+            )
+        }
+        "/v1/turns/{turn}/drop" => Post::new(
+            "/v1/turns/{turn}/drop",
+            &format!("/v1/turns/{}/drop", queued(sandbox, 1)[0]),
+            json!({}),
+            &[],
+            "SELECT count(*) FROM events WHERE type = 'turn.dropped'",
+        ),
+        "/v1/turns/{turn}/move" => Post::new(
+            "/v1/turns/{turn}/move",
+            &format!("/v1/turns/{}/move", queued(sandbox, 2)[1]),
+            json!({"to": 1}),
+            &[],
+            "SELECT count(*) FROM events WHERE type = 'turn.moved'",
+        ),
+        "/v1/turns/{turn}/retry" => {
+            let worker = worker();
+            let failed = sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
+            Post::new(
+                "/v1/turns/{turn}/retry",
+                &format!("/v1/turns/{}/retry", failed["turnId"].as_str().unwrap()),
+                json!({}),
+                &[],
+                "SELECT count(*) FROM turns",
+            )
+        }
+        "/v1/workers/{worker}/queue/resume" => {
+            let worker = worker();
+            let gate = sandbox.gate(&format!("resume-{number}"));
+            let text = format!("{}\n!error -32000 no luck", gate.directive());
+            let accepted = sandbox.send_no_wait(&worker, &text);
+            let queue = ["--queue", "--no-wait"];
+            sandbox.sending(&worker, "next").args(queue).run().data_of("turn.queued");
+            gate.open();
+            let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "queue.paused");
+            Post::new(
+                "/v1/workers/{worker}/queue/resume",
+                &format!("/v1/workers/{worker}/queue/resume"),
+                json!({}),
+                &[],
+                "SELECT count(*) FROM events WHERE type = 'queue.resumed'",
             )
         }
         "/v1/workers/{worker}/cancel" => {

@@ -68,6 +68,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         blocks: Vec::new(),
         attachments,
         simulate: None,
+        if_busy: None,
         env: None,
         mcp_servers: McpServers::default(),
     };

@@ -52,6 +52,22 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
                 format!("{} {how} without an answer: {}", word(data, "requestId"), word(data, "reason"));
             page.word(Style::Bad, said.trim_end_matches([':', ' '])).end();
         }
+        "turn.queued" | "turn.moved" => {
+            let said = format!("{} waits in place {}", word(data, "turnId"), shown(&data["position"]));
+            page.word(Style::Dim, &said).end();
+        }
+        "turn.dropped" => {
+            let said = format!("{} is not sent: {}", word(data, "turnId"), word(data, "reason"));
+            page.word(Style::Attention, &said).end();
+        }
+        "queue.paused" => {
+            let reason = word(data, "reason").replace('_', " ");
+            let said = format!("the queue is paused ({reason}): subagent queue resume --worker-id {worker}");
+            page.word(Style::Attention, &said).end();
+        }
+        "queue.resumed" => {
+            page.word(Style::Dim, "queue resumed").end();
+        }
         "worker.restarted" if data["contextLost"] == true => {
             page.word(Style::Bad, "the agent was started again and has forgotten the conversation").end();
         }

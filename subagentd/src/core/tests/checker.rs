@@ -10,6 +10,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnSta
 use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
+use crate::core::queue::Urgency;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
 /// The changes that users may see. Those of the contract, and what is said about them in `docs/state-machines.md`.
@@ -37,7 +38,13 @@ fn decides(input: &Input) -> bool {
             | Input::Answer { .. }
             | Input::Cancel { .. }
             | Input::Restart { force: true }
+            | Input::Enqueue { urgency: Urgency::Steered, .. }
     )
+}
+
+/// Whether a turn is begun that waited.
+fn opens_queued(step: &Step) -> bool {
+    step.facts.iter().any(|fact| matches!(fact, Fact::QueuedTurnOpened { .. }))
 }
 
 #[derive(Clone)]
@@ -112,7 +119,10 @@ impl Checker {
 
     fn check_error(&self, input: &Input, code: Code) {
         let expected: &[Code] = match input {
-            Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
+            Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped, Code::QueuePaused],
+            Input::Enqueue { .. } => &[Code::WorkerStopped, Code::QueuePaused, Code::QueueFull],
+            Input::DropQueued { .. } | Input::MoveQueued { .. } => &[Code::TurnNotQueued],
+            Input::ResumeQueue => &[Code::WorkerStopped],
             Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } => {
                 &[Code::ApprovalNotFound, Code::ApprovalNotPending]
             }
@@ -150,6 +160,7 @@ impl Checker {
                 | Input::Stop
                 | Input::Retire
                 | Input::Restart { .. }
+                | Input::Enqueue { urgency: Urgency::Steered, .. }
         );
         if matches!(self.worker.state, State::Local(_)) && !by_person {
             assert_eq!(step.worker.state, self.worker.state, "a runtime touches a simulated turn");
@@ -165,7 +176,11 @@ impl Checker {
         // The store has missed what was in between.
         let jumps = matches!(input, Input::TurnRecovered { .. })
             && matches!(to, WorkerState::Running | WorkerState::WaitingApproval);
-        assert!(may_follow(from, to) || jumps, "{from} -> {to}");
+        let goes_on = opens_queued(step)
+            && matches!(from, WorkerState::Starting | WorkerState::Canceling)
+            && matches!(to, WorkerState::Running | WorkerState::WaitingApproval);
+        assert!(may_follow(from, to) || jumps || goes_on, "{from} -> {to}");
+        self.check_queue(input, step);
         assert_eq!(to.has_open_turn(), step.worker.open_turn().is_some());
         assert!(step.worker.last_turn >= self.worker.last_turn);
         if is_stopped(&self.worker) {
@@ -187,6 +202,34 @@ impl Checker {
             desired,
             stopping(&step.worker) && !stopping(&self.worker),
             "a stop is stored when it is asked for"
+        );
+    }
+
+    /// Nothing waits where it could be begun, and nothing is begun that somebody should look at first.
+    fn check_queue(&self, input: &Input, step: &Step) {
+        let (before, queue) = (&self.worker.queue, &step.worker.queue);
+        assert!(queue.paused.is_none() || !queue.turns.is_empty(), "nothing waits, and it is paused");
+        if matches!(step.worker.state, State::Idle | State::Error) {
+            assert!(queue.turns.is_empty() || queue.paused.is_some(), "it waits for nothing");
+        }
+        if matches!(step.worker.state, State::Stopping(_) | State::Stopped) {
+            assert!(queue.turns.is_empty(), "it waits for what is over");
+        }
+        if opens_queued(step) {
+            assert!(queue.paused.is_none(), "begun although it is paused");
+            let failed = |fact: &Fact| matches!(fact, Fact::TurnClosed { status: TurnStatus::Failed, .. });
+            assert!(!step.facts.iter().any(failed), "begun after a turn that failed");
+            assert!(before.paused.is_none() || *input == Input::ResumeQueue, "nobody has resumed it");
+        }
+        let told = |wanted| {
+            let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
+            step.facts.iter().any(event)
+        };
+        let stops = *input == Input::Stop || *input == Input::Retire;
+        assert_eq!(told(EventType::QueuePaused), before.paused.is_none() && queue.paused.is_some());
+        assert_eq!(
+            told(EventType::QueueResumed) || (stops && before.paused.is_some() && queue.paused.is_none()),
+            before.paused.is_some() && queue.paused.is_none()
         );
     }
 
@@ -228,10 +271,30 @@ impl Checker {
                 assert!(step.actions.is_empty(), "a runtime is told of what it has said itself");
             }
             Fact::TurnOpened { no, .. } => {
-                assert!(matches!(input, Input::Send { .. }));
+                assert!(matches!(input, Input::Send { .. } | Input::Enqueue { .. }));
                 assert_eq!(*no, self.worker.last_turn + 1);
                 assert_eq!(self.worker.open_turn(), None);
             }
+            Fact::QueuedTurnOpened { no, id } => {
+                assert_eq!(*no, self.worker.last_turn + 1);
+                let open = self.worker.open_turn();
+                let ends = |fact: &Fact| matches!(fact, Fact::TurnClosed { .. });
+                assert!(open.is_none() || step.facts[..index].iter().any(ends), "two turns are open");
+                assert_eq!(step.worker.open_turn(), Some(id));
+            }
+            Fact::TurnQueued { queued, .. } => {
+                let busy = !matches!(self.worker.state, State::Idle | State::Error);
+                assert!(busy || self.worker.queue.paused.is_some(), "it could be begun");
+                assert!(self.worker.queue.position(&queued.turn_id).is_none());
+            }
+            Fact::TurnUnqueued { .. } => {
+                let known = matches!(
+                    input,
+                    Input::DropQueued { .. } | Input::Stop | Input::Retire | Input::TurnRecovered { .. }
+                );
+                assert!(known, "nobody has dropped it");
+            }
+            Fact::QueueOrdered { .. } => assert!(matches!(input, Input::MoveQueued { .. })),
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);
             }
@@ -342,7 +405,7 @@ impl Checker {
         let (open, id, may_be_canceled) = self.open_turn(step);
         assert_eq!((*event_type, *turn, open), (end, Some(no), no));
         assert_eq!(data["turnId"], id.as_str());
-        assert_eq!(step.worker.open_turn(), None, "an ended turn is closed");
+        assert_ne!(step.worker.open_turn(), Some(&id), "an ended turn is closed");
         if self.cancel_requested.contains(&no) {
             assert_eq!(status, TurnStatus::Canceled, "after the runtime took the cancel");
         }
@@ -365,13 +428,15 @@ impl Checker {
         if let Some(no) = turn {
             let opened =
                 step.facts[..index].iter().any(|f| matches!(f, Fact::TurnOpened { no: o, .. } if *o == no));
+            assert!(!step.facts[..index].iter().any(|f| matches!(f, Fact::QueuedTurnOpened { .. })));
             assert!(
                 opened
                     || self.worker.turn().is_some_and(|open| open.no == no)
                     || matches!(&self.worker.state, State::Local(local) if local.no == no),
                 "{event_type} of no open turn"
             );
-            let closed = step.facts[..index].iter().any(|fact| matches!(fact, Fact::TurnClosed { .. }));
+            let closes = |fact: &Fact| matches!(fact, Fact::TurnClosed { no: closed, .. } if *closed == no);
+            let closed = step.facts[..index].iter().any(closes);
             assert!(!closed, "{event_type} after the end of its turn");
         }
         match event_type {
@@ -394,7 +459,8 @@ impl Checker {
         match action {
             Action::StartRuntime => {
                 assert!(
-                    self.worker.link == Link::None || matches!(input, Input::RuntimeGone { .. }),
+                    self.worker.link == Link::None
+                        || matches!(input, Input::RuntimeGone { .. } | Input::SpawnFailed { .. }),
                     "one lives"
                 );
                 assert_eq!(step.worker.link, Link::Starting);

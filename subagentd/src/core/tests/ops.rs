@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use crate::core::queue::Urgency;
+
 /// What happens next.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
@@ -9,6 +11,17 @@ pub(super) enum Op {
     Simulate {
         asks: bool,
     },
+    Enqueue {
+        urgency: Urgency,
+    },
+    DropQueued {
+        which: usize,
+    },
+    MoveQueued {
+        which: usize,
+        to: usize,
+    },
+    ResumeQueue,
     Cancel,
     Stop,
     Restart {
@@ -67,6 +80,11 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => Just(Op::Send),
         2 => any::<bool>().prop_map(|asks| Op::Simulate { asks }),
+        6 => prop::sample::select(vec![Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered])
+            .prop_map(|urgency| Op::Enqueue { urgency }),
+        1 => (0usize..3).prop_map(|which| Op::DropQueued { which }),
+        1 => (0usize..3, 1usize..5).prop_map(|(which, to)| Op::MoveQueued { which, to }),
+        2 => Just(Op::ResumeQueue),
         2 => Just(Op::Cancel),
         1 => Just(Op::Stop),
         2 => any::<bool>().prop_map(|force| Op::Restart { force }),

@@ -12,8 +12,12 @@ use subagent_protocol::state::ElicitationAction;
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{LOCAL, Shape, answer, decide, failure, request, send, simulate, simulate_asking, turn_id};
-use crate::core::worker::{Input, Link};
+use super::{
+    LOCAL, Shape, answer, decide, enqueue, failure, queued_id, request, send, simulate, simulate_asking,
+    turn_id,
+};
+use crate::core::queue::Urgency;
+use crate::core::worker::{Input, Link, Worker};
 
 fn live(history: &[Op]) -> World {
     let mut world = World::new();
@@ -39,13 +43,24 @@ proptest! {
     #[test]
     fn what_cannot_be_never_breaks_a_worker(history in prop::collection::vec((anything(), prop::bool::weighted(0.05)), 0..80)) {
         let mut checker = Checker::new();
-        for (input, reload) in &history {
+        for (index, (input, reload)) in history.iter().enumerate() {
             if *reload {
                 checker.reload();
             }
             // An error is as good as a step: the checker looks at both.
-            let _ = checker.step(input);
+            let _ = checker.step(&named(input, u16::try_from(index).unwrap(), &checker.worker));
         }
+    }
+}
+
+/// The same with an id that nothing else has, or of what waits first.
+fn named(input: &Input, index: u16, worker: &Worker) -> Input {
+    let first = || worker.queue.turns.front().cloned().unwrap_or_else(|| queued_id(u16::MAX));
+    match input {
+        Input::Enqueue { urgency, .. } => enqueue(index, *urgency),
+        Input::DropQueued { .. } => Input::DropQueued { turn_id: first() },
+        Input::MoveQueued { to, .. } => Input::MoveQueued { turn_id: first(), to: *to },
+        other => other.clone(),
     }
 }
 
@@ -68,6 +83,11 @@ fn anything() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => (1u64..200).prop_map(send),
         2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
+        4 => prop::sample::select(vec![Urgency::Queued, Urgency::Retried, Urgency::Steered])
+            .prop_map(|urgency| enqueue(0, urgency)),
+        1 => Just(Input::DropQueued { turn_id: queued_id(0) }),
+        1 => (0usize..4).prop_map(|to| Input::MoveQueued { turn_id: queued_id(0), to }),
+        1 => Just(Input::ResumeQueue),
         2 => Just(Input::Cancel { reason: "enough".to_owned() }),
         1 => Just(Input::Stop),
         1 => Just(Input::Retire),
@@ -112,6 +132,10 @@ fn all_inputs() -> Vec<Input> {
         simulate_asking(1),
         decide(request(LOCAL), Some("allow")),
         decide(request(LOCAL), None),
+        enqueue(1, Urgency::Queued),
+        enqueue(2, Urgency::Steered),
+        Input::DropQueued { turn_id: queued_id(1) },
+        Input::ResumeQueue,
         Input::Cancel { reason: "enough".to_owned() },
         Input::Stop,
         Input::Retire,
@@ -178,7 +202,14 @@ fn all_inputs_in_all_states() {
     while let Some(before) = todo.pop_front() {
         for input in &inputs {
             let mut checker = before.clone();
-            if checker.worker.last_turn >= 2 && matches!(input, Input::Send { .. }) {
+            let worker = &checker.worker;
+            if worker.last_turn >= 2 && matches!(input, Input::Send { .. }) {
+                continue;
+            }
+            if let Input::Enqueue { queued, .. } = input
+                && (worker.last_turn + worker.queue.turns.len() as u64 >= 2
+                    || checker.rows.knows(&queued.turn_id))
+            {
                 continue;
             }
             if checker.step(input).is_ok() && seen.insert(format!("{:?}", checker.worker)) {

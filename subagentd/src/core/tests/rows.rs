@@ -6,6 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
 use crate::core::approval::{Approval, Request};
+use crate::core::queue::Queue;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
@@ -37,6 +38,10 @@ pub(crate) struct Rows {
     hibernation: Hibernation,
     pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
+    /// What waits, and whether it is paused.
+    pub(crate) queue: Queue,
+    /// What waited once and does not any more, without having been begun.
+    pub(crate) dropped: Vec<TurnId>,
 }
 
 pub(super) fn word(state: &State) -> &'static str {
@@ -60,6 +65,8 @@ impl Rows {
             hibernation: worker.hibernation,
             turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
+            queue: Queue::default(),
+            dropped: Vec::new(),
         }
     }
 
@@ -69,6 +76,7 @@ impl Rows {
         }
         (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
         (self.restart, self.hibernation) = (worker.restart, worker.hibernation);
+        self.queue.paused = worker.queue.paused;
     }
 
     fn fact(&mut self, fact: &Fact) {
@@ -83,6 +91,28 @@ impl Rows {
                     cancel: None,
                 };
                 assert!(self.turns.insert(*no, row).is_none(), "turn {no} was opened twice");
+            }
+            Fact::TurnQueued { queued, first: true } => self.queue.turns.push_front(queued.turn_id.clone()),
+            Fact::TurnQueued { queued, first: false } => self.queue.turns.push_back(queued.turn_id.clone()),
+            Fact::TurnUnqueued { id } => {
+                self.unqueue(id);
+                self.dropped.push(id.clone());
+            }
+            Fact::QueueOrdered { turns } => {
+                let sorted = |turns: Vec<TurnId>| {
+                    let mut words: Vec<String> = turns.iter().map(ToString::to_string).collect();
+                    words.sort_unstable();
+                    words
+                };
+                let before: Vec<TurnId> = self.queue.turns.iter().cloned().collect();
+                assert_eq!(sorted(before), sorted(turns.clone()), "another order of the same");
+                self.queue.turns = turns.iter().cloned().collect();
+            }
+            Fact::QueuedTurnOpened { no, id } => {
+                assert_eq!(self.queue.turns.front(), Some(id), "what waits longest is first");
+                self.unqueue(id);
+                assert!(self.turns.values().all(|row| row.id != *id), "{id} was begun twice");
+                self.fact(&Fact::TurnOpened { no: *no, id: id.clone(), carrier: Carrier::Runtime });
             }
             Fact::TurnDispatching { no } => self.turn(*no).dispatched = Dispatched::Maybe,
             Fact::TurnRetried { no } => self.turn(*no).retried = true,
@@ -126,6 +156,18 @@ impl Rows {
     /// The questions of which what was filled in is kept.
     pub(crate) fn contents(&self) -> impl Iterator<Item = (&RequestId, ApprovalStatus)> {
         self.approvals.iter().filter(|(_, row)| row.content).map(|(request_id, row)| (request_id, row.status))
+    }
+
+    /// Whether this turn was ever begun or dropped, or waits.
+    pub(crate) fn knows(&self, id: &TurnId) -> bool {
+        self.queue.position(id).is_some()
+            || self.dropped.contains(id)
+            || self.turns.values().any(|row| row.id == *id)
+    }
+
+    fn unqueue(&mut self, id: &TurnId) {
+        let index = self.queue.position(id).expect("it waits") - 1;
+        self.queue.turns.remove(index);
     }
 
     fn turn(&mut self, no: u64) -> &mut TurnRow {
@@ -186,6 +228,7 @@ impl Rows {
             known_turn: self.turns.keys().next_back().copied().unwrap_or(0),
             restart: self.restart,
             hibernation: self.hibernation,
+            queue: self.queue.clone(),
         }
     }
 }

@@ -3,14 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use subagent_protocol::ids::RequestId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::{Carrier, Dispatched, ElicitationAction, QuestionKind, TurnStatus};
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::ops::Op;
-use super::{LOCAL, answer, decide, failure, is_stopped, request, send, simulate, simulate_asking};
+use super::{
+    LOCAL, answer, decide, enqueue, failure, is_stopped, queued_id, request, send, simulate, simulate_asking,
+};
 use crate::core::worker::{Action, Input, Link, Restart, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(super) struct World {
     /// The runtime has answered the daemon's hello, and takes what it says.
     heard: bool,
     asked: u8,
+    /// Messages that may have had to wait.
+    queued: u16,
     /// Turns whose prompt a runtime took, and those where it took a cancel before the end.
     taken: BTreeSet<u64>,
     cancel_taken: BTreeSet<u64>,
@@ -67,6 +71,7 @@ impl World {
             die_after_commit: None,
             heard: false,
             asked: 0,
+            queued: 0,
             taken: BTreeSet::new(),
             cancel_taken: BTreeSet::new(),
             ended_well: BTreeSet::new(),
@@ -80,6 +85,19 @@ impl World {
                 let no = self.checker.worker.last_turn + 1;
                 self.person(if *asks { simulate_asking(no) } else { simulate(no) });
             }
+            Op::Enqueue { urgency } => {
+                self.queued += 1;
+                self.person(enqueue(self.queued, *urgency));
+            }
+            Op::DropQueued { which } => {
+                let turn_id = self.waiting(*which);
+                self.person(Input::DropQueued { turn_id });
+            }
+            Op::MoveQueued { which, to } => {
+                let turn_id = self.waiting(*which);
+                self.person(Input::MoveQueued { turn_id, to: *to });
+            }
+            Op::ResumeQueue => self.person(Input::ResumeQueue),
             Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
             Op::Stop => self.person(Input::Stop),
             Op::Restart { force } => self.person(Input::Restart { force: *force }),
@@ -135,6 +153,8 @@ impl World {
         if matches!(self.checker.worker.state, State::Local(_)) {
             // Nothing but a person ends it.
             self.apply(&Op::Cancel);
+            // What waited behind it comes no further.
+            self.apply(&Op::Spawn { works: false });
         }
         assert_eq!(self.checker.worker.open_turn(), None, "an accepted turn has no end");
         assert!(self.checker.rows.turns.values().all(|row| row.status != TurnStatus::Accepted));
@@ -159,7 +179,8 @@ impl World {
     pub(super) fn settle(&mut self) {
         self.die_after_commit = None;
         self.apply(&Op::Reconnect);
-        for _ in 0..4 {
+        for _ in 0..4 + 2 * self.checker.worker.queue.turns.len() {
+            self.apply(&Op::ResumeQueue);
             self.apply(&Op::SeeDeath);
             self.apply(&Op::Spawn { works: true });
             self.apply(&Op::SessionOpens);
@@ -177,6 +198,14 @@ impl World {
         }
         assert_eq!(self.checker.worker.turn(), None, "a turn waits for nothing");
         assert!(!self.stopping(), "a stop waits for nothing");
+        if !matches!(self.checker.worker.state, State::Local(_)) {
+            assert!(self.checker.worker.queue.turns.is_empty(), "a message waits for nothing");
+        }
+    }
+
+    /// One that waits, if there is any.
+    fn waiting(&self, which: usize) -> TurnId {
+        self.checker.worker.queue.turns.get(which).cloned().unwrap_or_else(|| queued_id(u16::MAX))
     }
 
     fn stopping(&self) -> bool {

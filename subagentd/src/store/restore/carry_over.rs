@@ -32,6 +32,7 @@ pub(super) const TAKE_OVER: &str = "
         FROM old.handoffs h JOIN old.workers o ON o.id = h.worker JOIN main.workers w ON w.worker_id = o.worker_id;
     INSERT OR IGNORE INTO requests (key, fingerprint, response, created_at)
       SELECT key, fingerprint, response, created_at FROM old.requests;
+    DELETE FROM queued_turns WHERE turn_id IN (SELECT turn_id FROM old.turns);
     INSERT OR IGNORE INTO removed_workers (worker_id, stopped_at, removed_at)
       SELECT worker_id, stopped_at, removed_at FROM old.removed_workers
        WHERE worker_id NOT IN (SELECT worker_id FROM main.workers);
@@ -73,6 +74,12 @@ pub(super) fn settle(
     // Whether it was sent since nobody can tell, so it must not be sent again.
     connection.execute(
         "UPDATE turns SET dispatched = 'maybe' WHERE status = 'accepted' AND dispatched = 'no' AND carrier = 'acp-stdio'",
+        [],
+    )?;
+    // The same of what waits in it: somebody has to look first.
+    connection.execute(
+        "UPDATE workers SET queue_pause =
+           CASE WHEN EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = workers.id) THEN 'restored' END",
         [],
     )?;
     // The next daemon draws its conclusions from the locks and the journals of those.

@@ -40,3 +40,19 @@ CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_updat
 ALTER TABLE workers ADD COLUMN hibernation TEXT NOT NULL DEFAULT 'none';
 ALTER TABLE workers ADD COLUMN idle_seconds INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE workers ADD COLUMN hibernated_at INTEGER;
+
+-- Messages that wait for their worker to be done with its turns, in the order of place. input: data of the turn's
+-- turn.started without its id; message: data of its message.sent; sender: the instance of the owner who sent it.
+CREATE TABLE queued_turns (
+    id         INTEGER PRIMARY KEY,
+    worker     INTEGER NOT NULL REFERENCES workers (id),
+    turn_id    TEXT    NOT NULL UNIQUE,
+    place      INTEGER NOT NULL,
+    input      TEXT    NOT NULL,
+    message    TEXT    NOT NULL,
+    sender     TEXT,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX queued_turns_of_worker ON queued_turns (worker, place);
+-- queue_pause: why nothing of it is begun; NULL: it is not paused.
+ALTER TABLE workers ADD COLUMN queue_pause TEXT;

@@ -9,9 +9,10 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use crate::handoff::{
-    FIRST_TURNS, Facts, LAST_TURNS, Paths, Pending, Risks, Source, TEXT_BYTES, TEXTS, Text, Turn, work,
+    FIRST_TURNS, Facts, LAST_TURNS, Paths, Pending, Risks, Source, TEXT_BYTES, TEXTS, Text, Turn, Waiting,
+    work,
 };
-use crate::store::{Connection, WorkerRow, events, history, workers};
+use crate::store::{Connection, WorkerRow, events, history, queue, workers};
 use crate::supervisor::views;
 
 /// Kept of an instruction, in bytes; less of it is shown.
@@ -60,6 +61,13 @@ pub(super) fn gather(
     let pending = workers::approvals(connection, row.id, None)?
         .into_iter()
         .map(|approval| Pending { message: views::message(&approval), request_id: approval.request_id });
+    let mut queued = Vec::new();
+    queue::queued(connection, row.id, &mut |waiting| {
+        let message: Value = serde_json::from_str(&waiting.message).unwrap_or_default();
+        let text = message["text"].as_str().unwrap_or_default();
+        let text = text[..text.floor_char_boundary(NOTE_BYTES)].to_owned();
+        queued.push(Waiting { turn_id: waiting.turn_id, text });
+    })?;
     let risks = Risks {
         gaps: history::count(connection, row.id, EventType::JournalGap, None)?,
         contexts_lost: history::count(connection, row.id, EventType::WorkerRestarted, Some("contextLost"))?,
@@ -76,6 +84,7 @@ pub(super) fn gather(
         texts,
         work: gathering.finish(),
         pending: pending.collect(),
+        queued,
         risks,
         workspace,
         paths,

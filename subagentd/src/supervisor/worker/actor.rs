@@ -260,8 +260,10 @@ impl Actor {
         self.worker = worker;
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
         for fact in facts {
-            if let Fact::LastError(error) = fact {
-                self.last_error.clone_from(error);
+            match fact {
+                Fact::LastError(error) => self.last_error.clone_from(error),
+                Fact::QueuedTurnOpened { .. } => subagent_failpoint::hit("queue_open.after_commit"),
+                _ => {}
             }
         }
         if self.worker.state == State::Stopped {

@@ -52,7 +52,13 @@ impl Actor {
     ) -> Result<Value> {
         let (before, after) = points(&input);
         subagent_failpoint::hit(before);
-        let starts = matches!(input, Input::Restart { .. } | Input::Send { by: By::Runtime, .. });
+        let starts = matches!(
+            input,
+            Input::Restart { .. }
+                | Input::Send { by: By::Runtime, .. }
+                | Input::Enqueue { .. }
+                | Input::ResumeQueue
+        );
         let step = self.worker.step(input);
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
@@ -70,10 +76,12 @@ impl Actor {
         let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
         let next =
             step.as_ref().ok().map(|step| (step.worker.clone(), step.facts.clone(), step.actions.clone()));
+        // A stop tells of everything that waits.
+        let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
         let (response, added, once) = self
             .shared
             .store
-            .write(Durability::Full, 4, move |tx| {
+            .write(Durability::Full, weight, move |tx| {
                 let mut added = Vec::new();
                 let (response, once) = tx.once(key.as_ref(), now, |tx| {
                     if let Some(owner) = &owner {
@@ -129,6 +137,9 @@ const fn points(input: &Input) -> (&'static str, &'static str) {
         Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
+        Input::Enqueue { .. } | Input::DropQueued { .. } | Input::MoveQueued { .. } | Input::ResumeQueue => {
+            ("queue.before_commit", "queue.after_commit")
+        }
         _ => ("turn.before_commit", "turn.after_commit"),
     }
 }

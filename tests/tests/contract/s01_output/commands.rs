@@ -15,6 +15,12 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "session list",
     "session delete",
     "policy test",
+    "turn list",
+    "turn show",
+    "turn drop",
+    "turn move",
+    "turn retry",
+    "queue resume",
 ];
 
 /// A command that does something.

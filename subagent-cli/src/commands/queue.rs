@@ -1,0 +1,24 @@
+//! `queue`: what waits for a worker as a whole.
+
+use subagent_protocol::api::GoOn;
+
+use super::environment_again::Agent;
+use super::named_worker;
+use crate::args::queue::QueueResume;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+pub(super) fn resume(args: &QueueResume, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let worker_id = named_worker(&args.worker_id, &workspace)?;
+    let ask = Ask::change(format!("/v1/workers/{}/queue/resume", segment(worker_id)), &GoOn::default())?;
+    let mut client = Client::new(context, &workspace);
+    let (config, cwd) = (args.config.config.as_deref(), args.cwd.cwd.as_deref());
+    let agent = Agent { worker_id, config, cwd, context };
+    let with = |env, mcp_servers| GoOn { env: Some(env), mcp_servers };
+    let data = block_on(async move { agent.ask(&mut client, &ask, with).await })?;
+    let shown = text::fields(&data, &["workerId", "state", "turnId"]);
+    Ok(Outcome::report("queue.resumed", data, shown))
+}

@@ -1,0 +1,93 @@
+//! Turns that are looked at, and those that wait.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{
+    GoOn, MoveTurn, QueueResumed, TurnAccepted, TurnDropped, TurnList, TurnMoved, TurnShown,
+};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::Api;
+use super::body::{Body, Names, Params};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+use super::turns::sent;
+
+/// How many turns that have ended are listed without `ended`.
+const ENDED: u32 = 10;
+
+/// The parameters of a list.
+#[derive(Deserialize)]
+pub(super) struct Listing {
+    /// How many turns that have ended, at most 1000.
+    ended: Option<u32>,
+}
+
+/// `GET /v1/workers/{worker}/turns`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/turns", params(("worker" = String, Path, description = "Its id"), ("ended" = Option<u64>, Query, description = "The last so many turns that have ended, at most 1000")), responses((status = 200, description = "`turn.listed`", body = Envelope<TurnList>))))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+    Params(listing): Params<Listing>,
+) -> Outcome<TurnList> {
+    reader.may_see(&api, &worker).await?;
+    let ended = listing.ended.unwrap_or(ENDED);
+    Ok(Reply("turn.listed", api.supervisor.list_turns(&worker, ended).await?))
+}
+
+/// `GET /v1/turns/{turn}`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/turns/{turn}", params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.shown`", body = Envelope<TurnShown>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(turn): Names<String>,
+) -> Outcome<TurnShown> {
+    reader.may_see(&api, &api.supervisor.worker_of_turn(&turn).await?).await?;
+    Ok(Reply("turn.shown", api.supervisor.show_turn(&turn).await?))
+}
+
+/// `POST /v1/turns/{turn}/drop`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/drop", params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.dropped`", body = Envelope<TurnDropped>))))]
+pub(super) async fn drop_turn(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(turn): Names<String>,
+) -> Outcome<TurnDropped> {
+    Ok(Reply("turn.dropped", api.supervisor.drop_turn(caller, &turn).await?))
+}
+
+/// `POST /v1/turns/{turn}/move`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/move", request_body = MoveTurn, params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.moved`", body = Envelope<TurnMoved>))))]
+pub(super) async fn move_turn(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(turn): Names<String>,
+    Body(request): Body<MoveTurn>,
+) -> Outcome<TurnMoved> {
+    Ok(Reply("turn.moved", api.supervisor.move_turn(caller, &turn, request).await?))
+}
+
+/// `POST /v1/turns/{turn}/retry`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/turns/{turn}/retry", request_body = GoOn, params(("turn" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(turn): Names<String>,
+    Body(request): Body<GoOn>,
+) -> Outcome<TurnAccepted> {
+    Ok(sent(api.supervisor.retry_turn(caller, &turn, request).await?))
+}
+
+/// `POST /v1/workers/{worker}/queue/resume`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/queue/resume", request_body = GoOn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`queue.resumed`", body = Envelope<QueueResumed>))))]
+pub(super) async fn resume(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<GoOn>,
+) -> Outcome<QueueResumed> {
+    Ok(Reply("queue.resumed", api.supervisor.resume_queue(caller, &worker, request).await?))
+}

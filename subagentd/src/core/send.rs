@@ -1,0 +1,93 @@
+//! The beginning of a turn: somebody sends a message to a worker that has no open one.
+
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{RequestId, TurnId};
+use subagent_protocol::state::{Carrier, QuestionKind};
+use subagent_protocol::{Code, Error, Result};
+
+use super::approval::Approval;
+use super::step::Next;
+use super::worker::{Action, By, Fact, Link, State, Turn, stopped_for_good};
+
+impl Next {
+    pub(super) fn send(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) -> Result<()> {
+        let state = self.worker.public_state();
+        match self.worker.state {
+            State::Idle | State::Error => {}
+            State::Stopping(_) | State::Stopped => return Err(stopped_for_good(state)),
+            State::Starting | State::Turn(_) | State::Local(_) => {
+                let error = match self.asks() {
+                    Some((request_id, kind)) => {
+                        let what = match kind {
+                            QuestionKind::Permission => "the worker asks for a permission",
+                            QuestionKind::Elicitation => "the worker asks a question (see `subagent answer`)",
+                        };
+                        Error::new(Code::WorkerBusy, format!("{what}; answer it, or cancel the turn"))
+                            .with("pendingRequestId", request_id.as_str())
+                    }
+                    None => Error::new(
+                        Code::WorkerBusy,
+                        format!("the worker is {state}; wait for the end of its turn, or cancel it"),
+                    ),
+                };
+                return Err(error.with("state", state.as_str()));
+            }
+        }
+        if !self.worker.queue.turns.is_empty() {
+            // Nobody should overtake what waits by chance.
+            return Err(self.is_paused());
+        }
+        self.begin(turn_id, message, input, by);
+        Ok(())
+    }
+
+    /// Opens a turn, now that none is open.
+    pub(super) fn begin(&mut self, turn_id: TurnId, message: Value, input: &Value, by: By) {
+        let no = self.next_number();
+        let carrier = match by {
+            By::Runtime => Carrier::Runtime,
+            By::Local | By::LocalAsking { .. } => Carrier::Local,
+        };
+        self.facts.push(Fact::TurnOpened { no, id: turn_id.clone(), carrier });
+        self.event(EventType::TurnStarted, json!({"turnId": turn_id, "input": input}), Some(no));
+        self.event(EventType::MessageSent, message, Some(no));
+        match by {
+            By::Runtime => self.give_to_runtime(no, turn_id),
+            By::Local => self.play(no, &turn_id),
+            By::LocalAsking { request_id } => self.ask_locally(no, turn_id, request_id),
+        }
+    }
+
+    /// The number of the turn that is opened now.
+    pub(super) fn next_number(&mut self) -> u64 {
+        let no = self.worker.last_turn + 1;
+        self.worker.last_turn = no;
+        self.worker.known_turn = no;
+        no
+    }
+
+    /// The question that somebody has to answer before anything goes on.
+    fn asks(&self) -> Option<(&RequestId, QuestionKind)> {
+        if let State::Local(local) = &self.worker.state {
+            return Some((&local.request_id, QuestionKind::Permission));
+        }
+        let mut open = self.worker.approvals.iter();
+        open.find(|(_, asked)| asked.approval == Approval::Pending)
+            .map(|(request_id, asked)| (request_id, asked.kind))
+    }
+
+    /// Has the runtime carry an open turn out.
+    pub(super) fn give_to_runtime(&mut self, no: u64, id: TurnId) {
+        self.worker.state = State::Turn(Turn { no, id, dispatching: false, retried: false, cancel: None });
+        match self.worker.link {
+            Link::None => {
+                self.worker.link = Link::Starting;
+                self.actions.push(Action::StartRuntime);
+            }
+            Link::Ready => self.actions.push(Action::Prompt { turn: no }),
+            // Its hello, its session, or the end of the old runtime comes first.
+            Link::Adopted | Link::Starting | Link::Ending => {}
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The end of a turn and of what was asked in it: how it is told, and whether what waits goes on.
+
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::fields;
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::record::{ApprovalClosedReason, TurnEnd};
+use subagent_protocol::state::{Dispatched, QueuePause, TurnStatus};
+
+use super::approval::{ApprovalInput, Request, event_of};
+use super::lost::lost;
+use super::step::Next;
+use super::worker::{Fact, STOPPED_BY_MANAGER, State};
+
+impl Next {
+    /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
+    pub(super) fn close_turn(&mut self, end: Option<TurnEnd>) {
+        if let Some(no) = self.worker.turn().map(|turn| turn.no) {
+            // The runtime closes them before it ends a turn; what is left here would stay open for ever. What was asked
+            // outside of the turn goes on.
+            let closed = ApprovalInput::Closed(ApprovalClosedReason::TurnEnded);
+            self.end_approvals(&closed, |asked| asked.turn == Some(no));
+        }
+        let turn = match &mut self.worker.state {
+            State::Turn(turn) => {
+                let turn = turn.clone();
+                self.worker.state = State::Idle;
+                turn
+            }
+            State::Stopping(open) => match open.take() {
+                Some(turn) => turn,
+                None => return,
+            },
+            State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
+        };
+        // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
+        let is_lost = lost(end.as_ref());
+        let own = !turn.dispatching || end.is_none() || is_lost;
+        let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
+        let (status, event_type, data) = match (canceled, end) {
+            (Some(cancel), _) => {
+                let data = json!({"turnId": turn.id, "reason": cancel.reason});
+                (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            }
+            (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {
+                let mut data = json!({"turnId": turn.id, "outcome": "completed", "state": "idle"});
+                if let Some(stop_reason) = stop_reason {
+                    data["stopReason"] = stop_reason.into();
+                }
+                if let Some(usage) = fields::usage_of_turn(usage.as_ref(), meta.as_ref()) {
+                    data["usage"] = usage;
+                }
+                // Not before: what went wrong last is not lost with the next message.
+                self.facts.push(Fact::LastError(None));
+                (TurnStatus::Completed, EventType::TurnCompleted, data)
+            }
+            (None, Some(TurnEnd::Failed { error })) => {
+                let data = json!({"turnId": turn.id, "error": error});
+                self.facts.push(Fact::LastError(Some(error)));
+                (TurnStatus::Failed, EventType::TurnFailed, data)
+            }
+            (None, None) => {
+                let data = json!({"turnId": turn.id, "reason": STOPPED_BY_MANAGER});
+                (TurnStatus::Canceled, EventType::TurnCanceled, data)
+            }
+        };
+        let pause = match status {
+            TurnStatus::Failed if is_lost => Some(QueuePause::TurnLost),
+            TurnStatus::Failed => Some(QueuePause::TurnFailed),
+            TurnStatus::Completed | TurnStatus::Canceled | TurnStatus::Accepted => None,
+        };
+        let dispatched = match (turn.dispatching, &status) {
+            (false, _) => Dispatched::No,
+            (true, TurnStatus::Completed) => Dispatched::Yes,
+            (true, _) => Dispatched::Maybe,
+        };
+        self.event(event_type, data, Some(turn.no));
+        self.facts.push(Fact::TurnClosed { no: turn.no, status, dispatched });
+        if let Some(reason) = pause {
+            self.pause(reason, Some(&turn.id));
+        }
+    }
+
+    pub(super) fn end_approvals(&mut self, input: &ApprovalInput, which: impl Fn(&Request) -> bool) {
+        let chosen = self.worker.approvals.iter().filter(|(_, asked)| which(asked));
+        for request_id in chosen.map(|(request_id, _)| request_id.clone()).collect::<Vec<_>>() {
+            self.end_approval(&request_id, input);
+        }
+    }
+
+    pub(super) fn end_approval(&mut self, request_id: &RequestId, input: &ApprovalInput) {
+        // An input for a request that is over already is a repetition after a restart.
+        let Some(Request { kind, turn, approval }) = self.worker.approvals.remove(request_id) else { return };
+        let status = approval.end(input);
+        let reason = match input {
+            ApprovalInput::Closed(reason) => reason.as_str(),
+            ApprovalInput::Lost => "runtime_lost",
+            ApprovalInput::AnswerWritten | ApprovalInput::AnswerRefused => "unknown_to_the_agent",
+        };
+        let data = json!({"requestId": request_id, "reason": reason});
+        if let Some(event_type) = event_of(kind, status) {
+            self.event(event_type, data, turn);
+        }
+        self.facts.push(Fact::ApprovalClosed { request_id: request_id.clone(), status });
+    }
+}

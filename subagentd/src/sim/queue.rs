@@ -1,0 +1,91 @@
+//! What managers do with messages that wait, and what must hold of each of them.
+
+use serde_json::json;
+use subagent_protocol::ids::TurnId;
+
+use super::site::Site;
+use super::world::Env;
+use crate::core::queue::{Queued, Urgency};
+use crate::core::worker::Input;
+
+/// So many may wait for one worker.
+const MOST: usize = 4;
+
+impl Site {
+    /// Sends a message that may wait, or asks again for one whose answer was lost.
+    pub(super) fn enqueue(&mut self, env: &mut Env) {
+        if !self.serves(env) {
+            return;
+        }
+        let again = self.queue.unanswered.first().copied().filter(|_| env.calm || env.random.below(2) == 0);
+        let key = again.unwrap_or_else(|| {
+            self.next_key += 1;
+            self.next_key
+        });
+        self.queue.unanswered.insert(key);
+        if !self.queue.keys.contains_key(&key) {
+            let number = self.next_key.to_be_bytes();
+            let turn_id = TurnId::from_random([
+                200 + u8::try_from(self.index).unwrap(),
+                number[4],
+                number[5],
+                number[6],
+                number[7],
+            ]);
+            let (message, input) = (json!({"text": "queued"}), json!({"text": "queued"}));
+            let urgency =
+                *env.random.pick(&[Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered]);
+            let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
+            let Ok(actions) = self.checker.step(&Input::Enqueue { queued, urgency, most: MOST }) else {
+                // Refused, which is an answer, too.
+                self.queue.unanswered.remove(&key);
+                return;
+            };
+            self.queue.keys.insert(key, turn_id.clone());
+            env.tally.queued += u64::from(self.checker.worker.queue.position(&turn_id).is_some());
+            self.committed(actions, env);
+        }
+        // The answer may get lost, with the daemon or without.
+        if !env.daemon_dies && (env.calm || env.random.below(4) != 0) {
+            self.queue.unanswered.remove(&key);
+            let turn_id = self.queue.keys[&key].clone();
+            let before = self.queue.told.insert(key, turn_id.clone());
+            assert!(before.is_none_or(|before| before == turn_id), "another result for key {key}");
+        }
+    }
+
+    /// Drops or moves one that waits, or has a paused queue go on.
+    pub(super) fn manage_queue(&mut self, env: &mut Env) {
+        let turns = &self.checker.worker.queue.turns;
+        let chosen = match turns.len() as u64 {
+            0 => None,
+            length => turns.get(usize::try_from(env.random.below(length)).unwrap()).cloned(),
+        };
+        let input = match (env.random.below(6), chosen) {
+            (0, Some(turn_id)) => Input::DropQueued { turn_id },
+            (1 | 2, Some(turn_id)) => {
+                Input::MoveQueued { turn_id, to: usize::try_from(env.random.below(4)).unwrap() }
+            }
+            _ => Input::ResumeQueue,
+        };
+        self.order(input, env);
+    }
+
+    pub(super) fn resume_queue(&mut self, env: &mut Env) {
+        self.order(Input::ResumeQueue, env);
+    }
+
+    /// A message that was accepted waits, was begun, or somebody does not want it any more: one of these.
+    pub(super) fn check_queue(&self) {
+        let rows = &self.checker.rows;
+        for turn_id in self.queue.told.values() {
+            let places = [
+                rows.queue.position(turn_id).is_some(),
+                rows.turns.values().any(|row| row.id == *turn_id),
+                rows.dropped.contains(turn_id),
+            ];
+            let count = places.iter().filter(|there| **there).count();
+            assert_eq!(count, 1, "{turn_id} was accepted, and is in {count} places");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Rows of messages that wait, and of turns as they are looked at.
+//!
+//! Must not decide which one is next: the rules do, and what they say is stored in the transaction of what it follows from.
+
+use std::collections::VecDeque;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::state::{Dispatched, TurnStatus};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, NewEvent, RowId};
+use super::tx::{Tx, signed};
+use crate::core::queue::Queued;
+use crate::core::worker::Fact;
+
+impl Tx<'_> {
+    /// Stores a fact about what waits. Gives the events that it added.
+    pub(super) fn store_queue_fact(
+        &mut self,
+        id: RowId,
+        fact: &Fact,
+        now: Timestamp,
+    ) -> Result<Vec<(EventType, i64)>> {
+        match fact {
+            Fact::TurnQueued { queued, first } => self.insert_queued(id, queued, *first, now)?,
+            Fact::TurnUnqueued { id: turn_id } => self.delete_queued(id, turn_id)?,
+            Fact::QueueOrdered { turns } => {
+                for (place, turn_id) in turns.iter().enumerate() {
+                    self.execute(
+                        "UPDATE queued_turns SET place = ?3 WHERE worker = ?1 AND turn_id = ?2",
+                        params![id.0, turn_id.as_str(), i64::try_from(place).unwrap_or(i64::MAX)],
+                    )?;
+                }
+            }
+            Fact::QueuedTurnOpened { no, id: turn_id } => return self.open_queued(id, *no, turn_id, now),
+            _ => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn insert_queued(&self, id: RowId, queued: &Queued, first: bool, now: Timestamp) -> Result<()> {
+        self.execute(
+            "INSERT INTO queued_turns (worker, turn_id, place, input, message, sender, created_at)
+             VALUES (?1, ?2, (SELECT CASE WHEN ?3 THEN coalesce(min(place), 1) - 1 ELSE coalesce(max(place), 0) + 1 END
+                                FROM queued_turns WHERE worker = ?1), ?4, ?5,
+                     (SELECT o.instance_id FROM owners o JOIN workers w ON w.controller = o.controller
+                       WHERE w.id = ?1 AND o.epoch = ?6), ?7)",
+            params![
+                id.0,
+                queued.turn_id.as_str(),
+                first,
+                queued.input.to_string(),
+                queued.message.to_string(),
+                queued.sender,
+                now.0,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn delete_queued(&self, id: RowId, turn_id: &TurnId) -> Result<()> {
+        let sql = "DELETE FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
+        if self.execute(sql, params![id.0, turn_id.as_str()])? != 1 {
+            return Err(Error::new(
+                Code::Internal,
+                format!("{turn_id} does not wait and is to be taken out"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What waited is a turn from now on; it is never both, and never neither.
+    fn open_queued(
+        &mut self,
+        id: RowId,
+        no: u64,
+        turn_id: &TurnId,
+        now: Timestamp,
+    ) -> Result<Vec<(EventType, i64)>> {
+        subagent_failpoint::hit("queue_open.before_commit");
+        let sql = "SELECT input, message FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
+        let (input, message): (String, String) = self
+            .connection
+            .query_row(sql, params![id.0, turn_id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+            .map_err(StoreError::from)?;
+        if !subagent_failpoint::sabotaged("queue.keep") {
+            self.delete_queued(id, turn_id)?;
+        }
+        self.execute(
+            "INSERT INTO turns (worker, no, turn_id, carrier, status, dispatched)
+             VALUES (?1, ?2, ?3, 'acp-stdio', 'accepted', 'no')",
+            params![id.0, signed(no), turn_id.as_str()],
+        )?;
+        let input: Value = serde_json::from_str(&input)
+            .map_err(|error| StoreError::BadRow(format!("the input of {turn_id}: {error}")))?;
+        let started = json!({"turnId": turn_id, "input": input}).to_string();
+        let mut added = Vec::with_capacity(2);
+        for (event_type, payload) in [(EventType::TurnStarted, &started), (EventType::MessageSent, &message)]
+        {
+            let event = NewEvent {
+                number: None,
+                turn: Some(no),
+                at: now,
+                event_type,
+                kind: None,
+                record: None,
+                payload,
+            };
+            added.push((event_type, self.insert_event(id, &event)?));
+        }
+        let message_seq = added.last().map(|(_, seq)| *seq);
+        self.execute(
+            "UPDATE turns SET message_seq = ?3 WHERE worker = ?1 AND no = ?2",
+            params![id.0, signed(no), message_seq],
+        )?;
+        Ok(added)
+    }
+}
+
+/// What waits for a worker, in order.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn ids(connection: &Connection, worker: RowId) -> Result<VecDeque<TurnId>> {
+    let sql = "SELECT turn_id FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map([worker.0], |row| rows::parsed(row, 0)).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// A message that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct QueuedRow {
+    pub(crate) turn_id: TurnId,
+    /// Data of its `message.sent`.
+    pub(crate) message: String,
+    /// The instance of the owner who sent it, if he said who he was.
+    pub(crate) sender: Option<String>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// All that waits for a worker, in order; each goes to `see`, since messages may be large.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn queued(connection: &Connection, worker: RowId, see: &mut dyn FnMut(QueuedRow)) -> Result<()> {
+    let sql =
+        "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE worker = ?1 ORDER BY place, id";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let mut found = statement.query([worker.0]).map_err(StoreError::from)?;
+    while let Some(row) = found.next().map_err(StoreError::from)? {
+        see(read_queued(row).map_err(StoreError::from)?);
+    }
+    Ok(())
+}
+
+fn read_queued(row: &rusqlite::Row<'_>) -> rusqlite::Result<QueuedRow> {
+    Ok(QueuedRow {
+        turn_id: rows::parsed(row, 0)?,
+        message: row.get(1)?,
+        created_at: Timestamp(row.get(2)?),
+        sender: row.get(3)?,
+    })
+}
+
+/// Whose turn this is, also one that waits; `None` for one that nobody knows any more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn worker_of(connection: &Connection, turn_id: &str) -> Result<Option<WorkerId>> {
+    let sql = "SELECT w.worker_id FROM workers w WHERE w.removed_at IS NULL AND w.id IN (
+                 SELECT worker FROM turns WHERE turn_id = ?1 UNION SELECT worker FROM queued_turns WHERE turn_id = ?1)";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row([turn_id], |row| rows::parsed(row, 0));
+    Ok(found.optional().map_err(StoreError::from)?)
+}
+
+/// A turn that was begun.
+#[derive(Debug, Clone)]
+pub(crate) struct BegunRow {
+    pub(crate) turn_id: TurnId,
+    pub(crate) status: TurnStatus,
+    pub(crate) dispatched: Dispatched,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    /// Data of its `message.sent`, as long as that is kept.
+    pub(crate) message: Option<String>,
+    /// Data of the event that ended it, as long as that is kept.
+    pub(crate) end: Option<String>,
+}
+
+const BEGUN: &str =
+    "SELECT t.turn_id, t.status, t.dispatched, m.at, e.at, m.payload, e.payload, m.type FROM turns t
+     LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq";
+
+fn read_begun(row: &rusqlite::Row<'_>) -> rusqlite::Result<BegunRow> {
+    let at = |index| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
+    // Of a turn that is known from its journal alone, it is the beginning.
+    let said = row.get::<_, Option<String>>(7)?.is_some_and(|kind| kind == EventType::MessageSent.as_str());
+    Ok(BegunRow {
+        turn_id: rows::parsed(row, 0)?,
+        status: rows::word(row, 1, TurnStatus::parse)?,
+        dispatched: rows::word(row, 2, Dispatched::parse)?,
+        started_at: at(3)?,
+        ended_at: at(4)?,
+        message: row.get::<_, Option<String>>(5)?.filter(|_| said),
+        end: row.get(6)?,
+    })
+}
+
+/// The last turns of a worker that were begun, in order; each goes to `see`.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn begun(
+    connection: &Connection,
+    worker: RowId,
+    last: u32,
+    see: &mut dyn FnMut(BegunRow),
+) -> Result<()> {
+    let sql = format!(
+        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2) ORDER BY t.no"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut found = statement.query(params![worker.0, last]).map_err(StoreError::from)?;
+    while let Some(row) = found.next().map_err(StoreError::from)? {
+        see(read_begun(row).map_err(StoreError::from)?);
+    }
+    Ok(())
+}
+
+/// A turn of a worker.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// It waits.
+    Queued(QueuedRow),
+    /// It was begun.
+    Begun(Box<BegunRow>),
+}
+
+/// The turn with this id.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn find(connection: &Connection, turn_id: &str) -> Result<Option<Found>> {
+    let sql = "SELECT turn_id, message, created_at, sender FROM queued_turns WHERE turn_id = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let waits = statement.query_row([turn_id], read_queued).optional().map_err(StoreError::from)?;
+    if let Some(row) = waits {
+        return Ok(Some(Found::Queued(row)));
+    }
+    let sql = format!("{BEGUN} WHERE t.turn_id = ?1");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let begun = statement.query_row([turn_id], read_begun).optional().map_err(StoreError::from)?;
+    Ok(begun.map(|row| Found::Begun(Box::new(row))))
+}

@@ -1,0 +1,355 @@
+//! Looking at turns, and what people do with those that wait.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{
+    GoOn, Handle, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList, TurnMoved,
+    TurnProgress, TurnShown, TurnView, not_queued,
+};
+use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::ids::{EventId, TurnId};
+use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::environment::Kept;
+use super::orders::{Reached, read_response};
+use super::turns::{accepted, of_worker};
+use super::{Caller, Supervisor, entropy, places, spec};
+use crate::core::queue::{Queue, Queued, Urgency};
+use crate::core::{Input, Worker};
+use crate::store::queue::{self, BegunRow, Found, QueuedRow};
+use crate::store::{WorkerRow, history, workers};
+
+/// Of a text in a list only so much is shown, in bytes.
+const PREVIEW_BYTES: usize = 200;
+/// More turns that have ended are not listed.
+pub(crate) const MOST_ENDED: u32 = 1000;
+
+impl Supervisor {
+    /// The last turns of a worker that have ended, the open one, and those that wait.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `INVALID_ARGUMENT`, `STORAGE_ERROR`.
+    pub async fn list_turns(&self, worker: &str, ended: u32) -> Result<TurnList> {
+        if ended > MOST_ENDED {
+            let message = format!("at most {MOST_ENDED} turns that have ended can be listed");
+            return Err(Error::new(Code::InvalidArgument, message).with("ended", ended));
+        }
+        let row = self.row(worker).await?;
+        // What was taken in until it was known how things stand counts.
+        self.view(&row).await;
+        let (id, worker_id) = (row.id, row.worker_id.clone());
+        let (items, known) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let _moment = history::one_moment(connection)?;
+                let mut items = Vec::new();
+                // One more, since the last of them may be open.
+                queue::begun(connection, id, ended.saturating_add(1), &mut |row| {
+                    items.push(begun(&row, true))
+                })?;
+                let open = items.last().is_some_and(|turn| turn.status == TurnProgress::Open);
+                let most = usize::try_from(ended).unwrap_or(usize::MAX) + usize::from(open);
+                items.drain(..items.len().saturating_sub(most));
+                let mut position = 0;
+                queue::queued(connection, id, &mut |row| {
+                    position += 1;
+                    items.push(queued(&row, position, true));
+                })?;
+                let known = workers::get(connection, row.worker_id.as_str())?;
+                Ok((items, known.map(|row| workers::load(connection, &row)).transpose()?))
+            })
+            .await?;
+        let known = known.ok_or_else(|| self.roster.not_found(worker))?;
+        let queue = view(&known.queue);
+        Ok(TurnList { worker_id, state: known.public_state(), queue, count: items.len(), items })
+    }
+
+    /// One turn.
+    ///
+    /// # Errors
+    /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn show_turn(&self, turn: &str) -> Result<TurnShown> {
+        let row = self.row_of_turn(turn).await?;
+        self.view(&row).await;
+        let (id, turn) = (row.id, turn.to_owned());
+        self.shared
+            .store
+            .read(move |connection| {
+                let _moment = history::one_moment(connection)?;
+                let found = queue::find(connection, &turn)?.ok_or_else(|| not_found(&turn))?;
+                Ok(match found {
+                    Found::Queued(waits) => {
+                        let (mut position, mut place) = (0, 1);
+                        queue::queued(connection, id, &mut |row| {
+                            position += 1;
+                            if row.turn_id == waits.turn_id {
+                                place = position;
+                            }
+                        })?;
+                        TurnShown {
+                            worker_id: row.worker_id,
+                            turn: queued(&waits, place, false),
+                            dispatched: Dispatched::No,
+                            blocks: blocks(&parsed(Some(&waits.message))),
+                            end: None,
+                            sender: waits.sender,
+                        }
+                    }
+                    Found::Begun(turn) => TurnShown {
+                        worker_id: row.worker_id,
+                        dispatched: turn.dispatched,
+                        blocks: blocks(&parsed(turn.message.as_deref())),
+                        end: turn.end.as_deref().map(|end| parsed(Some(end))),
+                        sender: None,
+                        turn: begun(&turn, false),
+                    },
+                })
+            })
+            .await
+    }
+
+    /// Whose turn it is.
+    ///
+    /// # Errors
+    /// `TURN_NOT_FOUND`, `STORAGE_ERROR`.
+    pub(crate) async fn worker_of_turn(&self, turn: &str) -> Result<String> {
+        let id = turn.to_owned();
+        let found = self.shared.store.read(move |connection| queue::worker_of(connection, &id)).await?;
+        found.map(|worker| worker.as_str().to_owned()).ok_or_else(|| not_found(turn))
+    }
+
+    async fn row_of_turn(&self, turn: &str) -> Result<WorkerRow> {
+        self.row(&self.worker_of_turn(turn).await?).await
+    }
+
+    /// Takes a message out that waits.
+    ///
+    /// # Errors
+    /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    pub async fn drop_turn(&self, caller: Caller, turn: &str) -> Result<TurnDropped> {
+        let (owner, key) = self.guarded(caller, &format!("drop {turn}"), &())?;
+        // The turn is nowhere any more when the request is repeated.
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = self.row_of_turn(turn).await?;
+        let handle = match self.reach(&row, &owner, &key).await {
+            Ok(Reached::Actor(handle)) => handle,
+            Ok(Reached::Past(response)) => return read_response(response),
+            Err(error) => return Err(self.not_waiting(turn, error).await),
+        };
+        let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
+        let (worker_id, id) = (row.worker_id.clone(), turn_id.clone());
+        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
+            let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
+            json!({
+                "workerId": worker_id, "turnId": id, "queue": view(&next.queue),
+                "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
+            })
+        });
+        let dropped =
+            self.order(&handle, Some(owner), key.clone(), Input::DropQueued { turn_id }, respond).await;
+        let dropped = match dropped {
+            Ok(response) => read_response(response),
+            Err(error) => Err(self.not_waiting(turn, error).await),
+        };
+        self.or_earlier(&key, dropped).await
+    }
+
+    /// Gives a message that waits another place.
+    ///
+    /// # Errors
+    /// As [`Self::drop_turn`]; `INVALID_ARGUMENT` for a place before the first.
+    pub async fn move_turn(&self, caller: Caller, turn: &str, request: MoveTurn) -> Result<TurnMoved> {
+        if request.to == 0 {
+            return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
+        }
+        let (owner, key) = self.guarded(caller, &format!("move {turn}"), &request)?;
+        let row = self.row_of_turn(turn).await?;
+        let handle = match self.reach(&row, &owner, &key).await {
+            Ok(Reached::Actor(handle)) => handle,
+            Ok(Reached::Past(response)) => return read_response(response),
+            Err(error) => return Err(self.not_waiting(turn, error).await),
+        };
+        let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
+        let (worker_id, id) = (row.worker_id.clone(), turn_id.clone());
+        let respond = Box::new(
+            move |next: &Worker, _: &[_]| json!({"workerId": worker_id, "turnId": id, "position": next.queue.position(&id)}),
+        );
+        let to = usize::try_from(request.to).unwrap_or(usize::MAX);
+        let input = Input::MoveQueued { turn_id, to };
+        match self.order(&handle, Some(owner), key, input, respond).await {
+            Ok(response) => read_response(response),
+            Err(error) => Err(self.not_waiting(turn, error).await),
+        }
+    }
+
+    /// Sends the message of a turn that failed or was canceled once more, as another turn; to a busy worker behind what
+    /// waits.
+    ///
+    /// # Errors
+    /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
+    pub async fn retry_turn(&self, caller: Caller, turn: &str, mut request: GoOn) -> Result<TurnAccepted> {
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        places::check_servers(&mcp_servers)?;
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
+        let (owner, key) = self.guarded(caller, &format!("retry {turn}"), &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let row = self.row_of_turn(turn).await?;
+        self.check_owner_of(&owner, &row).await?;
+        let id = turn.to_owned();
+        let found = self.shared.store.read(move |connection| queue::find(connection, &id)).await?;
+        let message = match found.ok_or_else(|| not_found(turn))? {
+            Found::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
+            Found::Begun(row) => match (row.status, row.message) {
+                (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
+                (TurnStatus::Failed | TurnStatus::Canceled, None) => {
+                    let message = "the message of the turn is not kept any more";
+                    return Err(Error::new(Code::TurnNotFound, message).with("turnId", turn));
+                }
+                (status, _) => return Err(not_retryable(turn, progress(status))),
+            },
+        };
+        let handle = match self.reach(&row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        let turn_id = TurnId::from_random(entropy::random()?);
+        let blocks = message["blocks"].as_array().map_or(0, Vec::len);
+        let started = json!({"text": message["text"], "blocksCount": blocks});
+        let queued = Queued { turn_id: turn_id.clone(), message, input: started, sender };
+        let input = Input::Enqueue { queued, urgency: Urgency::Retried, most: spec::queue_limit(&row) };
+        let respond = Box::new(accepted(row.worker_id.clone(), turn_id, None));
+        let retried = self.order_with(&handle, Some(owner), key, input, respond, environment).await;
+        retried.map_err(|error| of_worker(error, row.worker_id.as_str())).and_then(read_response)
+    }
+
+    /// Has what waits go on.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    pub async fn resume_queue(
+        &self,
+        caller: Caller,
+        worker: &str,
+        mut request: GoOn,
+    ) -> Result<QueueResumed> {
+        let mcp_servers = std::mem::take(&mut request.mcp_servers);
+        places::check_servers(&mcp_servers)?;
+        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let row = self.row(worker).await?;
+        let (owner, key) = self.guarded(caller, &format!("resume queue {worker}"), &request)?;
+        let handle = match self.reach(&row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        let worker_id = row.worker_id.clone();
+        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
+            let any = |wanted| added.iter().any(|(event_type, _)| *event_type == wanted);
+            json!({
+                "workerId": worker_id, "state": next.public_state(), "resumed": any(EventType::QueueResumed),
+                "turnId": next.open_turn().filter(|_| any(EventType::TurnStarted)), "queue": view(&next.queue),
+            })
+        });
+        let resumed =
+            self.order_with(&handle, Some(owner), key, Input::ResumeQueue, respond, environment).await;
+        resumed.map_err(|error| of_worker(error, worker)).and_then(read_response)
+    }
+
+    /// The refusal for a turn that does not wait, with what it does instead.
+    async fn not_waiting(&self, turn: &str, error: Error) -> Error {
+        if !matches!(error.code, Code::TurnNotQueued | Code::WorkerStopped) {
+            return error;
+        }
+        let id = turn.to_owned();
+        match self.shared.store.read(move |connection| queue::find(connection, &id)).await {
+            Ok(Some(Found::Begun(row))) => not_queued(turn).with("status", progress(row.status).as_str()),
+            Ok(_) => not_found(turn),
+            Err(error) => error,
+        }
+    }
+}
+
+/// What waits, in short.
+pub(super) fn view(queue: &Queue) -> QueueView {
+    QueueView { length: queue.turns.len(), paused: queue.paused.is_some(), reason: queue.paused }
+}
+
+const fn progress(status: TurnStatus) -> TurnProgress {
+    match status {
+        TurnStatus::Accepted => TurnProgress::Open,
+        TurnStatus::Completed => TurnProgress::Completed,
+        TurnStatus::Failed => TurnProgress::Failed,
+        TurnStatus::Canceled => TurnProgress::Canceled,
+    }
+}
+
+fn queued(row: &QueuedRow, position: usize, short: bool) -> TurnView {
+    let (text, text_truncated) = text(Some(&row.message), short);
+    TurnView {
+        turn_id: row.turn_id.clone(),
+        status: TurnProgress::Queued,
+        position: Some(position),
+        text,
+        text_truncated,
+        queued_at: Some(row.created_at),
+        started_at: None,
+        ended_at: None,
+    }
+}
+
+fn begun(row: &BegunRow, short: bool) -> TurnView {
+    let (text, text_truncated) = text(row.message.as_deref(), short);
+    TurnView {
+        turn_id: row.turn_id.clone(),
+        status: progress(row.status),
+        position: None,
+        text,
+        text_truncated,
+        queued_at: None,
+        started_at: row.started_at,
+        ended_at: row.ended_at,
+    }
+}
+
+/// The text of a message, and whether it was cut.
+fn text(message: Option<&str>, short: bool) -> (Option<String>, bool) {
+    let message = parsed(message);
+    let Some(text) = message["text"].as_str() else { return (None, false) };
+    let kept = if short { text.floor_char_boundary(PREVIEW_BYTES) } else { text.len() };
+    (Some(text[..kept].to_owned()), kept < text.len())
+}
+
+fn blocks(message: &Value) -> Vec<Value> {
+    message["blocks"].as_array().cloned().unwrap_or_default()
+}
+
+/// The data of an event of the daemon's own, as it is shown.
+fn parsed(payload: Option<&str>) -> Value {
+    let event = |payload: &str| StoredEvent {
+        seq: 0,
+        at: Timestamp(0),
+        event_type: EventType::TurnStarted,
+        kind: None,
+        turn_id: None,
+        carrier: Carrier::Runtime,
+        record: None,
+        payload: payload.to_owned(),
+    };
+    payload.map_or(Value::Null, |payload| event(payload).data())
+}
+
+fn not_found(turn: &str) -> Error {
+    let message = format!("no turn {turn} is kept; `subagent turn list` shows those of a worker");
+    Error::new(Code::TurnNotFound, message).with("turnId", turn)
+}
+
+fn not_retryable(turn: &str, status: TurnProgress) -> Error {
+    let message = format!("the turn is {status}; only one that failed or was canceled can be sent once more");
+    Error::new(Code::TurnNotRetryable, message).with("turnId", turn).with("status", status.as_str())
+}
