@@ -10,6 +10,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod doctor;
 pub mod handoff;
+pub mod inbox;
 pub mod local;
 pub mod numbers;
 pub mod options;
@@ -37,6 +38,7 @@ use controllers::{ControllerAttach, ControllerInit, ControllerRecover, Controlle
 use daemon::DaemonCommand;
 use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
+use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
 use policy::PolicyCommand;
@@ -121,6 +123,9 @@ pub enum Command {
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
+    /// What agents ask: all open questions, one of them in full
+    #[command(subcommand)]
+    Approval(ApprovalCommand),
     Approve(Approve),
     Answer(Box<Answer>),
     Cancel(Cancel),

@@ -4,6 +4,8 @@
 
 mod agent_asked;
 mod answer;
+mod answer_time;
+mod approval;
 mod approve;
 mod attachments;
 mod backup;
@@ -28,6 +30,7 @@ mod launcher_show;
 mod live_wait;
 mod mcp_servers;
 mod policy;
+mod policy_rules;
 mod prompt_render;
 mod prune;
 mod restore;
@@ -59,6 +62,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
+use crate::args::inbox::{ApprovalCommand, RulesCommand};
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::roles::RoleCommand;
@@ -83,6 +87,8 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
+        Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
+        Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -103,6 +109,8 @@ pub fn format(command: &Command) -> Format {
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
+        Command::Approval(ApprovalCommand::List(args)) => args.json.json,
+        Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
         Command::Answer(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
@@ -134,6 +142,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
+        Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
@@ -154,6 +163,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
+        Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),
         Command::Cancel(args) => cancel::run(&args, context),

@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, backups, controllers, daemon, events, handoffs, removal, turns, waits, workers};
+use super::{approvals, backups, controllers, daemon, events, handoffs, inbox, removal, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,6 +54,11 @@ use super::{approvals, backups, controllers, daemon, events, handoffs, removal, 
         approvals::list,
         approvals::decide,
         approvals::answer,
+        inbox::list,
+        inbox::show,
+        inbox::decide_all,
+        inbox::rules,
+        inbox::remove_rule,
     )
 )]
 struct Document;

@@ -23,6 +23,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::WorkerNotFound
         | Code::EventNotFound
         | Code::ApprovalNotFound
+        | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
@@ -40,6 +41,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::PolicyViolation
+        | Code::RuleNotDerivable
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -12,6 +12,7 @@ use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
 use super::decision::{Choice, Reply};
+use super::inbox::{InboxFact, InboxInput};
 
 /// Why a turn is canceled when nobody says why.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -205,6 +206,8 @@ pub enum Input {
         /// With what.
         reply: Reply,
     },
+    /// Something happens to its questions.
+    Inbox(InboxInput),
     /// Somebody cancels the turn.
     Cancel {
         /// Why.
@@ -404,6 +407,8 @@ pub enum Fact {
         /// How.
         status: ApprovalStatus,
     },
+    /// More about a question, or a rule that its decision became.
+    Inbox(InboxFact),
     /// An event of the daemon.
     Event {
         /// Its type.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{LauncherSpec, StartWorker};
+use subagent_protocol::api::{AnswerTime, LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::PolicySpec;
@@ -39,6 +39,9 @@ pub(super) struct Spec {
     /// What the agent may do without asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<PolicySpec>,
+    /// How long its questions wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) answer_time: Option<AnswerTime>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -51,6 +54,11 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
 /// The tags of a worker.
 pub(super) fn tags(row: &WorkerRow) -> Tags {
     serde_json::from_str::<Spec>(&row.spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
+}
+
+/// How long the questions of a worker wait.
+pub(super) fn answer_time(row: &WorkerRow) -> Option<AnswerTime> {
+    serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time
 }
 
 /// The rules of a worker.
@@ -79,6 +87,7 @@ impl Spec {
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
             tags: request.tags.clone(),
             policy: request.policy.clone(),
+            answer_time: request.answer_time,
         }
     }
 

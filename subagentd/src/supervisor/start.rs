@@ -12,7 +12,7 @@ use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, entropy, environment, held, locks, options, places, policy, program,
+    Caller, Supervisor, controllers, entropy, environment, held, inbox, locks, options, places, policy, program,
     strays,
 };
 use crate::core::Input;
@@ -226,6 +226,7 @@ fn check(request: &StartWorker) -> Result<()> {
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
+    inbox::check(request.answer_time)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -301,6 +302,7 @@ mod tests {
             idle_timeout_ms: None,
             tags: subagent_protocol::tags::Tags::default(),
             policy: None,
+            answer_time: None,
         }
     }
 

@@ -191,6 +191,7 @@ impl Supervisor {
             questions: Vec::new(),
             child_sessions: Vec::new(),
             tags: spec::tags(row),
+            answer_time: spec::answer_time(row),
         }
     }
 }

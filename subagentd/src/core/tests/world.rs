@@ -10,6 +10,7 @@ use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::ops::Op;
+use super::inbox::in_the_inbox;
 use super::{LOCAL, answer, decide, failure, is_stopped, request, send, simulate, simulate_asking};
 use crate::core::worker::{Action, Input, Link, Restart, State};
 
@@ -96,6 +97,13 @@ impl World {
                     (Some(QuestionKind::Elicitation), false) => answer(found, ElicitationAction::Cancel),
                     (_, select) => decide(found, select.then_some("allow")),
                 });
+            }
+            Op::Inbox { which, how } => {
+                let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
+                let open = self.checker.worker.approvals.keys().cloned().chain(local);
+                let open: Vec<RequestId> = open.collect();
+                let found = open.get(*which).cloned().unwrap_or_else(|| request(250));
+                self.person(in_the_inbox(*how, found, open));
             }
             Op::Spawn { works } => self.spawn(*works),
             Op::ReadReply => self.read_reply(),
