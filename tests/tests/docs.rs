@@ -61,6 +61,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_inbox() {
+    run("docs/approvals.md", "inbox");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

@@ -135,7 +135,7 @@ fn a_question_is_shown_in_full_and_who_decided_it() {
     }
     sandbox.approve(&worker, &asked["data"]["requestId"], "allow").data_of("approval.decided");
     gate.open();
-    sandbox.turn_end(&accepted);
+    let _ = sandbox.turn_end(&accepted);
     let over = show();
     let owner = json!({"by": "=owner", "instanceId": "ci", "controllerId": "ctl", "at": "ts", "decision": "=allow"});
     assert_shape(&over["decidedBy"], &owner);
@@ -205,7 +205,7 @@ fn a_decision_becomes_a_rule_that_answers_what_else_waits_and_what_comes() {
     assert_eq!(list(&sandbox, &[])[0]["requestId"], asked[2], "another command is asked");
     sandbox.run(&["approve", "--all", "--worker-id", &worker, "--decision", "deny"]).data_of("approvals.decided");
     gate.open();
-    sandbox.turn_end(&accepted);
+    let _ = sandbox.turn_end(&accepted);
     assert_eq!(sandbox.send(&worker, "!ask execute make all")["assistantText"], "permission: allow-once");
     // It outlives the daemon, is told, and can be taken back.
     sandbox.kill_daemon();
@@ -218,7 +218,7 @@ fn a_decision_becomes_a_rule_that_answers_what_else_waits_and_what_comes() {
     sandbox.run(&["policy", "rules", "remove", id]).error("RULE_NOT_FOUND");
     let (_, waited) = ask(&sandbox, &worker, "make all");
     sandbox.approve(&worker, &waited["requestId"], "deny").data_of("approval.decided");
-    sandbox.turn_end(&waited);
+    let _ = sandbox.turn_end(&waited);
     sandbox.finish();
 }
 
@@ -249,13 +249,13 @@ fn what_no_rule_says_exactly_is_not_decided() {
         assert!(error["details"]["reason"].is_string(), "{error}");
         assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "{command}: nothing was decided");
         sandbox.approve(&worker, &waited["requestId"], "deny").data_of("approval.decided");
-        sandbox.turn_end(&waited);
+        let _ = sandbox.turn_end(&waited);
     }
     let (request, waited) = ask(&sandbox, &worker, "ls");
     let args = ["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow"];
     sandbox.subagent(&args).args(["--always", "everybody"]).run().error("INVALID_ARGUMENT");
     sandbox.approve(&worker, &waited["requestId"], "cancel").data_of("approval.decided");
-    sandbox.turn_end(&waited);
+    let _ = sandbox.turn_end(&waited);
     assert_eq!(sandbox.run(&["policy", "rules", "list"]).data_of("policy.rules")["count"], 0);
     sandbox.finish();
 }
@@ -330,7 +330,7 @@ fn of_an_answer_and_a_deadline_at_the_same_time_one_wins() {
         let (request, waited) = ask(&sandbox, &worker, "make");
         let item = sandbox.run(&["approval", "show", &request]).data_of("approval.shown");
         let late = sandbox.approve(&worker, &json!(request), "allow");
-        sandbox.turn_end(&waited);
+        let _ = sandbox.turn_end(&waited);
         let decided = of_type(&sandbox, &worker, "approval.decided");
         let of_this: Vec<&Value> = decided.iter().filter(|data| data["requestId"] == json!(request)).collect();
         assert_eq!(of_this.len(), 1, "{item}");
