@@ -137,8 +137,7 @@ fn a_question_is_shown_in_full_and_who_decided_it() {
     gate.open();
     let _ = sandbox.turn_end(&accepted);
     let over = show();
-    let owner = json!({"by": "=owner", "instanceId": "ci", "controllerId": "ctl", "at": "ts", "decision": "=allow"});
-    assert_shape(&over["decidedBy"], &owner);
+    assert_shape(&over["decidedBy"], &json!({"by": "=owner", "at": "ts", "decision": "=allow"}));
     assert_eq!((&over["status"], &over["answers"]), (&json!("delivered"), &json!([])));
     let late = sandbox.approve(&worker, &asked["data"]["requestId"], "deny").error("APPROVAL_NOT_PENDING");
     assert_eq!(late["details"]["decidedBy"], over["decidedBy"]);
@@ -152,11 +151,11 @@ fn all_that_a_worker_asks_is_decided_at_once() {
     let worker = start(&sandbox, &[]);
     let (gate, accepted) = asking(&sandbox, &worker, &["a", "b", "c"]);
     assert_eq!(list(&sandbox, &[]).len(), 3);
-    let all = ["approve", "--all", "--worker-id", &worker, "--decision"];
-    let none = sandbox.subagent(&all).args(["perhaps"]).run().data_of("approvals.decided");
+    let all = ["approve", "--all", "--worker-id", &worker];
+    let none = sandbox.subagent(&all).args(["--decision", "perhaps"]).run().data_of("approvals.decided");
     assert_eq!((&none["count"], &none["decided"]), (&json!(3), &json!(0)));
     assert_eq!(none["items"][0]["error"]["code"], "INVALID_APPROVAL_DECISION");
-    let data = sandbox.subagent(&all).args(["deny", "--note", "no"]).run().data_of("approvals.decided");
+    let data = sandbox.subagent(&all).args(["--decision", "deny", "--note", "no"]).run().data_of("approvals.decided");
     assert_shape(
         &data,
         &json!({"count": 3, "decided": 3, "items": [{
@@ -171,7 +170,7 @@ fn all_that_a_worker_asks_is_decided_at_once() {
     assert_eq!(decided.iter().map(|data| (&data["by"], &data["note"])).collect::<Vec<_>>(), [(&json!("owner"), &json!("no")); 3]);
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    assert_eq!(sandbox.subagent(&all).args(["allow"]).run().data_of("approvals.decided")["count"], 0);
+    assert_eq!(sandbox.subagent(&all).args(["--decision", "allow"]).run().data_of("approvals.decided")["count"], 0);
     let error = sandbox.run(&["approve", "--all", "--decision", "allow"]).error("INVALID_INPUT");
     assert!(error["message"].as_str().unwrap().contains("--worker-id"), "{error}");
     sandbox.run(&["approve", "--all", "--worker-id", &worker]).error("INVALID_INPUT");
@@ -180,7 +179,8 @@ fn all_that_a_worker_asks_is_decided_at_once() {
 
 fn always(sandbox: &Sandbox, worker: &str, request: &Value, flags: &[&str]) -> Value {
     let args = ["approve", "--worker-id", worker, "--request", request.as_str().unwrap(), "--decision", "allow"];
-    sandbox.subagent(&args).args(["--always"]).args(flags).run().data_of("approval.decided")
+    let always = [&args[..], &["--always"], flags].concat();
+    sandbox.run(&always).data_of("approval.decided")
 }
 
 #[test]
@@ -347,7 +347,8 @@ fn of_an_answer_and_a_deadline_at_the_same_time_one_wins() {
 
 #[test]
 fn who_decided_is_told_whoever_it_was() {
-    let sandbox = world();
+    let sandbox = Sandbox::new();
+    let init = sandbox.init();
     let worker = start(&sandbox, &["--allow", "execute(ls *)"]);
     let by = |request: &Value| {
         let late = sandbox.approve(&worker, request, "deny").error("APPROVAL_NOT_PENDING");
@@ -360,6 +361,16 @@ fn who_decided_is_told_whoever_it_was() {
     let (request, _) = ask(&sandbox, &worker, "make");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_shape(&by(&json!(request)), &json!({"by": "=cancel", "at": "ts", "decision": "=cancelled"}));
+    let (request, waited) = ask(&sandbox, &worker, "make");
+    let args = ["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow"];
+    let (id, owner) = (init["controllerId"].as_str().unwrap(), &init["owner"]);
+    let handle = sandbox.subagent(&args).env("SUBAGENT_CTL_ID", id);
+    let handle = handle.env("SUBAGENT_CTL_EPOCH", owner["epoch"].to_string());
+    handle.env("SUBAGENT_CTL_TOKEN", owner["token"].as_str().unwrap()).run().data_of("approval.decided");
+    let _ = sandbox.turn_end(&waited);
+    let instance = format!("={}", owner["instanceId"].as_str().unwrap());
+    let owner = json!({"by": "=owner", "instanceId": instance, "controllerId": format!("={id}"), "at": "ts", "decision": "=allow"});
+    assert_shape(&by(&json!(request)), &owner);
     sandbox.finish();
 }
 

@@ -136,3 +136,120 @@ fn only_command(command: Option<&Command>) -> Result<String, String> {
         _ => Err("not all of it is known before it runs".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::Places;
+    use super::*;
+
+    fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
+        let layer = |(kind, rule, action): &(LayerKind, &str, Action)| Layer {
+            kind: *kind,
+            source: None,
+            rules: vec![Rule::parse(rule, *action).unwrap()],
+        };
+        let places = Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) };
+        Policy { places, chain: vec![Node::new("worker", rules.iter().map(layer).collect())] }
+    }
+
+    fn real(path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    fn exact(told: &Value, action: Action) -> Result<String, String> {
+        policy(&[]).exact(&Call::of(told), action, &real).map(|rule| rule.text())
+    }
+
+    fn runs(command: &str) -> Value {
+        json!({"kind": "execute", "rawInput": {"command": command}})
+    }
+
+    #[test]
+    fn one_thing_has_a_rule() {
+        let table = [
+            (runs("git  push \"-f\""), "execute(git push -f)"),
+            (json!({"kind": "execute", "rawInput": {"command": ["ls", "a b"]}}), "execute(ls a b)"),
+            (json!({"kind": "edit", "locations": [{"path": "/ws/src/a.rs"}]}), "edit(src/a.rs)"),
+            (json!({"kind": "edit", "locations": [{"path": "a.rs"}]}), "edit(sub/a.rs)"),
+            (json!({"kind": "read", "locations": [{"path": "/etc/hosts"}]}), "read(/etc/hosts)"),
+            (json!({"kind": "edit", "locations": [{"path": "/ws/.agents/x.md"}]}), "edit(.agents/x.md)"),
+            (json!({"kind": "fetch", "rawInput": {"url": "https://a.b/c?d"}}), "fetch(https://a.b/c?d)"),
+            (json!({"name": "Task", "rawInput": {"subagent_type": "reviewer"}}), "task(reviewer)"),
+        ];
+        for (told, rule) in table {
+            for action in [Action::Allow, Action::Deny] {
+                assert_eq!(exact(&told, action).as_deref(), Ok(rule), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_more_or_less_than_one_thing_has_none() {
+        let none = [
+            runs("ls; rm x"),
+            runs("ls | cat"),
+            runs("rm $X"),
+            runs("rm *"),
+            runs("ls > x"),
+            runs("ls \""),
+            runs("FOO=1 make"),
+            runs("/usr/bin/git push"),
+            runs("sudo ls"),
+            runs("timeout 5 ls"),
+            runs("bash -c ls"),
+            runs("echo 'a\nb'"),
+            runs(&"x".repeat(5000)),
+            json!({"kind": "execute"}),
+            json!({"kind": "edit"}),
+            json!({"kind": "edit", "locations": [{"path": "a"}, {"path": "b"}]}),
+            json!({"kind": "edit", "locations": [{"path": "a*"}]}),
+            json!({"kind": "edit", "rawInput": {"command": "x", "path": "y"}}),
+            json!({"kind": "fetch"}),
+            json!({"kind": "other", "name": "mcp__github__push"}),
+            json!({"kind": "think"}),
+            json!({}),
+        ];
+        for told in none {
+            assert!(exact(&told, Action::Allow).is_err(), "{told}: {:?}", exact(&told, Action::Allow));
+        }
+    }
+
+    #[test]
+    fn a_deny_of_the_definition_stays() {
+        let rules = [(LayerKind::Definition, "execute(git push*)", Action::Deny)];
+        let call = Call::of(&runs("git push"));
+        let why = policy(&rules).exact(&call, Action::Allow, &real).unwrap_err();
+        assert!(why.contains("execute(git push*): deny") && why.contains("definition"), "{why}");
+        policy(&rules).exact(&call, Action::Deny, &real).unwrap();
+        let rules = [(LayerKind::Config, "execute(git push*)", Action::Deny)];
+        policy(&rules).exact(&call, Action::Allow, &real).unwrap();
+    }
+
+    #[test]
+    fn a_link_has_no_rule() {
+        let real = |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
+        let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
+        assert!(policy(&[]).exact(&call, Action::Allow, &real).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_rule_gives_its_answer_to_what_was_asked_and_to_no_other_command(
+            asked in "[a-z]{1,4}( [a-z./-]{1,5}){0,3}", other in "[a-z]{1,4}( [a-z./;&|$-]{1,5}){0,3}",
+        ) {
+            if let Ok(rule) = exact(&runs(&asked), Action::Allow) {
+                let with = policy(&[(LayerKind::Owner, &rule, Action::Allow)]);
+                prop_assert_eq!(with.decide(&Call::of(&runs(&asked)), &real).action, Action::Allow);
+                let same = other.split_whitespace().eq(asked.split_whitespace());
+                if !same {
+                    prop_assert_ne!(with.decide(&Call::of(&runs(&other)), &real).action, Action::Allow, "{}", other);
+                }
+            }
+        }
+    }
+}

@@ -274,7 +274,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), c
 /// and texts may.
 fn with_any_values(command: clap::Command) -> clap::Command {
     let any = |arg: clap::Arg| {
-        let takes = arg.get_long().is_some() && arg.get_action().takes_values();
+        // What stands behind one whose value may be left out is another flag.
+        let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
+        let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
         if takes { arg.allow_hyphen_values(true) } else { arg }
     };
     command.mut_args(any).mut_subcommands(with_any_values)
