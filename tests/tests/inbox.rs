@@ -38,7 +38,10 @@ fn asks(id: u64, command: &str) -> String {
     ]);
     let call = json!({"toolCallId": format!("c{id}"), "title": command, "kind": "execute", "rawInput": {"command": command}});
     let params = json!({"sessionId": "SESSION", "toolCall": call, "options": options});
-    format!("!raw {}", json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}))
+    format!(
+        "!raw {}",
+        json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params})
+    )
 }
 
 /// A worker whose agent has asked all of this at once; the turn goes on when the gate is opened.
@@ -65,7 +68,8 @@ fn what_all_workers_ask_is_listed() {
     let sandbox = world();
     assert_eq!(list(&sandbox, &[]), Vec::<Value>::new());
     let one = start(&sandbox, &["--tag", "job=a", "--deny", "execute(rm *)"]);
-    let two = start(&sandbox, &["--label", "other", "--approval-timeout", "1h", "--on-approval-timeout", "cancel"]);
+    let two =
+        start(&sandbox, &["--label", "other", "--approval-timeout", "1h", "--on-approval-timeout", "cancel"]);
     let (first, _) = ask(&sandbox, &one, "make all");
     let (second, _) = ask(&sandbox, &two, "make");
     let items = list(&sandbox, &[]);
@@ -107,14 +111,16 @@ fn a_question_is_shown_in_full_and_who_decided_it() {
     let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "one\n\u{1b}[2Jtwo", "newText": "three"});
     let call = json!({"toolCallId": "c", "title": "Edit a.rs", "kind": "edit", "content": [diff], "locations": [{"path": "/w/a.rs"}]});
     let params = json!({"sessionId": "SESSION", "toolCall": call, "options": options});
-    let request = json!({"jsonrpc": "2.0", "id": 4242, "method": "session/request_permission", "params": params});
+    let request =
+        json!({"jsonrpc": "2.0", "id": 4242, "method": "session/request_permission", "params": params});
     let gate = sandbox.gate("shown");
     let accepted = sandbox.send_no_wait(&worker, &format!("!raw {request}\n{}", gate.directive()));
     let asked = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "approval.requested");
     let id = asked["data"]["requestId"].as_str().unwrap();
     let show = || sandbox.run(&["approval", "show", id]).data_of("approval.shown");
     let shown = show();
-    let command = |word: &str| format!("=subagent approve --worker-id {worker} --request {id} --decision {word}");
+    let command =
+        |word: &str| format!("=subagent approve --worker-id {worker} --request {id} --decision {word}");
     let pattern = json!({
         "requestId": "ap", "workerId": "w", "label": "str", "controllerId": "ctl", "turnId": "turn", "kind": "=permission",
         "toolKind": "=edit", "subject": "=/w/a.rs", "status": "=pending", "createdAt": "ts", "deadlineAt": null,
@@ -155,7 +161,11 @@ fn all_that_a_worker_asks_is_decided_at_once() {
     let none = sandbox.subagent(&all).args(["--decision", "perhaps"]).run().data_of("approvals.decided");
     assert_eq!((&none["count"], &none["decided"]), (&json!(3), &json!(0)));
     assert_eq!(none["items"][0]["error"]["code"], "INVALID_APPROVAL_DECISION");
-    let data = sandbox.subagent(&all).args(["--decision", "deny", "--note", "no"]).run().data_of("approvals.decided");
+    let data = sandbox
+        .subagent(&all)
+        .args(["--decision", "deny", "--note", "no"])
+        .run()
+        .data_of("approvals.decided");
     assert_shape(
         &data,
         &json!({"count": 3, "decided": 3, "items": [{
@@ -167,10 +177,16 @@ fn all_that_a_worker_asks_is_decided_at_once() {
         }]}),
     );
     let decided = of_type(&sandbox, &worker, "approval.decided");
-    assert_eq!(decided.iter().map(|data| (&data["by"], &data["note"])).collect::<Vec<_>>(), [(&json!("owner"), &json!("no")); 3]);
+    assert_eq!(
+        decided.iter().map(|data| (&data["by"], &data["note"])).collect::<Vec<_>>(),
+        [(&json!("owner"), &json!("no")); 3]
+    );
     gate.open();
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
-    assert_eq!(sandbox.subagent(&all).args(["--decision", "allow"]).run().data_of("approvals.decided")["count"], 0);
+    assert_eq!(
+        sandbox.subagent(&all).args(["--decision", "allow"]).run().data_of("approvals.decided")["count"],
+        0
+    );
     let error = sandbox.run(&["approve", "--all", "--decision", "allow"]).error("INVALID_INPUT");
     assert!(error["message"].as_str().unwrap().contains("--worker-id"), "{error}");
     sandbox.run(&["approve", "--all", "--worker-id", &worker]).error("INVALID_INPUT");
@@ -178,7 +194,8 @@ fn all_that_a_worker_asks_is_decided_at_once() {
 }
 
 fn always(sandbox: &Sandbox, worker: &str, request: &Value, flags: &[&str]) -> Value {
-    let args = ["approve", "--worker-id", worker, "--request", request.as_str().unwrap(), "--decision", "allow"];
+    let args =
+        ["approve", "--worker-id", worker, "--request", request.as_str().unwrap(), "--decision", "allow"];
     let always = [&args[..], &["--always"], flags].concat();
     sandbox.run(&always).data_of("approval.decided")
 }
@@ -203,7 +220,9 @@ fn a_decision_becomes_a_rule_that_answers_what_else_waits_and_what_comes() {
     assert_eq!((&decided[0]["by"], &decided[0]["always"]["ruleId"]), (&json!("owner"), &rule["ruleId"]));
     assert_eq!((&decided[1]["by"], &decided[1]["policy"]["source"]), (&json!("rule"), &rule["ruleId"]));
     assert_eq!(list(&sandbox, &[])[0]["requestId"], asked[2], "another command is asked");
-    sandbox.run(&["approve", "--all", "--worker-id", &worker, "--decision", "deny"]).data_of("approvals.decided");
+    sandbox
+        .run(&["approve", "--all", "--worker-id", &worker, "--decision", "deny"])
+        .data_of("approvals.decided");
     gate.open();
     let _ = sandbox.turn_end(&accepted);
     assert_eq!(sandbox.send(&worker, "!ask execute make all")["assistantText"], "permission: allow-once");
@@ -212,7 +231,10 @@ fn a_decision_becomes_a_rule_that_answers_what_else_waits_and_what_comes() {
     assert_eq!(sandbox.send(&worker, "!ask execute make  all")["assistantText"], "permission: allow-once");
     let listed = sandbox.run(&["policy", "rules", "list"]).data_of("policy.rules");
     assert_eq!(listed, json!({"items": [rule], "count": 1}));
-    assert_eq!(sandbox.run(&["worker", "inspect", &worker]).data_of("worker.inspected")["ownerRules"], json!([rule]));
+    assert_eq!(
+        sandbox.run(&["worker", "inspect", &worker]).data_of("worker.inspected")["ownerRules"],
+        json!([rule])
+    );
     let id = rule["ruleId"].as_str().unwrap();
     assert_eq!(sandbox.run(&["policy", "rules", "remove", id]).data_of("policy.rule.removed"), rule);
     sandbox.run(&["policy", "rules", "remove", id]).error("RULE_NOT_FOUND");
@@ -234,7 +256,10 @@ fn a_rule_of_the_controller_holds_for_all_of_its_workers() {
     let three = start(&sandbox, &[]);
     assert_eq!(sandbox.send(&three, "!ask execute make")["assistantText"], "permission: allow-once");
     let listed = sandbox.run(&["policy", "rules", "list", "--worker-id", &three]).data_of("policy.rules");
-    assert_eq!((&listed["items"][0]["scope"], &listed["items"][0]["workerId"]), (&json!("controller"), &Value::Null));
+    assert_eq!(
+        (&listed["items"][0]["scope"], &listed["items"][0]["workerId"]),
+        (&json!("controller"), &Value::Null)
+    );
     sandbox.finish();
 }
 
@@ -244,7 +269,8 @@ fn what_no_rule_says_exactly_is_not_decided() {
     let worker = start(&sandbox, &[]);
     for command in ["ls; rm x", "rm *", "rm $X", "ls \"", "sudo ls", "ls > x"] {
         let (request, waited) = ask(&sandbox, &worker, command);
-        let args = ["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow", "--always"];
+        let args =
+            ["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow", "--always"];
         let error = sandbox.run(&args).error("RULE_NOT_DERIVABLE");
         assert!(error["details"]["reason"].is_string(), "{error}");
         assert_eq!(sandbox.show(&worker)["state"], "waiting_approval", "{command}: nothing was decided");
@@ -316,7 +342,10 @@ fn what_nobody_answers_in_time_cancels_its_turn_also_when_no_daemon_was_there() 
     sandbox.kill_daemon();
     // The next daemon decides as soon as it has caught up, or when the time is over.
     let end = sandbox.turn_end(&waited);
-    assert_eq!((&end["type"], &end["data"]["reason"]), (&json!("turn.canceled"), &json!("a question was not answered in time")));
+    assert_eq!(
+        (&end["type"], &end["data"]["reason"]),
+        (&json!("turn.canceled"), &json!("a question was not answered in time"))
+    );
     let decided = of_type(&sandbox, &worker, "approval.decided");
     assert_eq!(decided.iter().map(|data| data["by"].as_str().unwrap()).collect::<Vec<_>>(), ["deadline"]);
     sandbox.finish();
@@ -332,7 +361,8 @@ fn of_an_answer_and_a_deadline_at_the_same_time_one_wins() {
         let late = sandbox.approve(&worker, &json!(request), "allow");
         let _ = sandbox.turn_end(&waited);
         let decided = of_type(&sandbox, &worker, "approval.decided");
-        let of_this: Vec<&Value> = decided.iter().filter(|data| data["requestId"] == json!(request)).collect();
+        let of_this: Vec<&Value> =
+            decided.iter().filter(|data| data["requestId"] == json!(request)).collect();
         assert_eq!(of_this.len(), 1, "{item}");
         match late.status.success() {
             true => assert_eq!(of_this[0]["by"], "owner"),
@@ -377,7 +407,8 @@ fn who_decided_is_told_whoever_it_was() {
 #[test]
 fn times_and_outcomes_that_are_none_are_refused() {
     let sandbox = world();
-    let start = |flags: &[&str]| sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
+    let start =
+        |flags: &[&str]| sandbox.subagent(&["worker", "start", "--launcher", "demo"]).args(flags).run();
     start(&["--approval-timeout", "1m", "--on-approval-timeout", "allow"]).error("INVALID_ARGUMENT");
     start(&["--on-approval-timeout", "deny"]).error("INVALID_ARGUMENT");
     assert_eq!(start(&["--approval-timeout", "soon"]).status.code(), Some(2));

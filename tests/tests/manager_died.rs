@@ -10,7 +10,10 @@ use nix::sys::signal::Signal;
 use subagent_tests::harness::{Command, Sandbox, executables, wait_until};
 
 fn script(sandbox: &Sandbox, name: &str) -> Command {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples/approve-after-the-manager-died");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .join("examples/approve-after-the-manager-died");
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
     sandbox.command("bash").env("PATH", path).args([folder.join(name)])
 }

@@ -21,7 +21,11 @@ impl Call {
             Command::Words(words) => words.join(" "),
         });
         let path = || self.changed.first().or(self.paths.first()).cloned();
-        command.or_else(path).or_else(|| self.url.clone()).or_else(|| self.agent.clone()).or_else(|| self.name.clone())
+        command
+            .or_else(path)
+            .or_else(|| self.url.clone())
+            .or_else(|| self.agent.clone())
+            .or_else(|| self.name.clone())
     }
 }
 
@@ -42,14 +46,18 @@ impl Policy {
         let kinds = call.kinds();
         let [kind] = kinds.as_slice() else {
             let words: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-            return Err(format!("it is several things at once ({}), and a rule is about one", words.join(", ")));
+            return Err(format!(
+                "it is several things at once ({}), and a rule is about one",
+                words.join(", ")
+            ));
         };
         let subject = self.only_subject(*kind, call, real)?;
         if subject.contains('*') {
             return Err(format!("there is a `*` in {subject:?}, which is any text in a rule"));
         }
-        let rule = Rule::new(kind.as_str(), Some(&subject), action)
-            .map_err(|problem| format!("{subject:?} cannot be the pattern of a rule: it {}", problem.problem))?;
+        let rule = Rule::new(kind.as_str(), Some(&subject), action).map_err(|problem| {
+            format!("{subject:?} cannot be the pattern of a rule: it {}", problem.problem)
+        })?;
         self.check_exact(rule, call, real)
     }
 
@@ -230,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_link_has_no_rule() {
-        let real = |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
+        let real =
+            |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
         let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
         assert!(policy(&[]).exact(&call, Action::Allow, &real).is_err());
     }

@@ -32,8 +32,8 @@ pub use handoffs::{
     WorkspaceStatus,
 };
 pub use inbox::{
-    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem, MOST_WAIT_MS,
-    OnTimeout, OwnerRule, OwnerRules, RuleScope,
+    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem,
+    MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};

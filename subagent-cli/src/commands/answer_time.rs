@@ -19,14 +19,16 @@ pub(super) fn typed(
     let time = match (time, input.text("approvalTimeout")) {
         (Some(time), _) => Some(time),
         (None, Some(text)) => Some(idle_timeout(&text).map_err(|problem| {
-            Failure::argument(format!("\"approvalTimeout\" in --input {problem}")).with("approvalTimeout", text)
+            Failure::argument(format!("\"approvalTimeout\" in --input {problem}"))
+                .with("approvalTimeout", text)
         })?),
         (None, None) => None,
     };
     let outcome = match outcome.filter(|word| !word.is_empty()).or_else(|| input.text("onApprovalTimeout")) {
         None => None,
         Some(word) => Some(OnTimeout::parse(&word).ok_or_else(|| {
-            let message = format!("when nobody answers in time, {word:?} cannot happen; write deny or cancel");
+            let message =
+                format!("when nobody answers in time, {word:?} cannot happen; write deny or cancel");
             Failure::argument(message).with("onApprovalTimeout", word)
         })?),
     };
@@ -67,7 +69,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_goes_before_the_config() {
-        let config = Approvals { timeout: Some(Duration::from_secs(60)), on_timeout: Some(Unanswered::Cancel) };
+        let config =
+            Approvals { timeout: Some(Duration::from_secs(60)), on_timeout: Some(Unanswered::Cancel) };
         let time = |timeout_ms, on_timeout| Some(AnswerTime { timeout_ms, on_timeout });
         assert_eq!(of(&config, None, None).unwrap(), time(60_000, OnTimeout::Cancel));
         assert_eq!(of(&config, Some(5), Some(OnTimeout::Deny)).unwrap(), time(5, OnTimeout::Deny));

@@ -27,7 +27,9 @@ fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
     for worker in &named {
         super::named_worker(worker, &workspace)?;
         if worker.contains(',') {
-            return Err(Failure::argument(format!("{worker:?} is no id of a worker")).with("workerId", *worker));
+            return Err(
+                Failure::argument(format!("{worker:?} is no id of a worker")).with("workerId", *worker)
+            );
         }
     }
     let named = Some(named.join(",")).filter(|named| !named.is_empty());
@@ -94,8 +96,20 @@ fn show(args: &ApprovalShow, context: &Context) -> Result<Outcome> {
 /// All of a question, line by line.
 fn lines(data: &Value) -> String {
     let keys = [
-        "requestId", "workerId", "label", "controllerId", "turnId", "kind", "toolKind", "status", "subject",
-        "message", "cwd", "createdAt", "deadlineAt", "onTimeout",
+        "requestId",
+        "workerId",
+        "label",
+        "controllerId",
+        "turnId",
+        "kind",
+        "toolKind",
+        "status",
+        "subject",
+        "message",
+        "cwd",
+        "createdAt",
+        "deadlineAt",
+        "onTimeout",
     ];
     let mut lines = vec![text::fields(data, &keys), format!("rule: {}", one_line(&rule(&data["rule"])))];
     let request = &data["request"];
@@ -129,7 +143,13 @@ fn lines(data: &Value) -> String {
             lines.push(format!("decided for: {}", one_line(&rule(&decided["rule"]))));
         }
     }
-    lines.extend(data["answers"].as_array().into_iter().flatten().map(|answer| format!("answer: {}", text::value(answer))));
+    lines.extend(
+        data["answers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|answer| format!("answer: {}", text::value(answer))),
+    );
     lines.join("\n")
 }
 

@@ -24,7 +24,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let always = match either(args.always, "always") {
         None => None,
         Some(word) => Some(RuleScope::parse(&word).ok_or_else(|| {
-            Failure::argument(format!("--always {word} is neither worker nor controller")).with("always", word)
+            Failure::argument(format!("--always {word} is neither worker nor controller"))
+                .with("always", word)
         })?),
     };
     let request_id = either(args.request, "requestId");
@@ -73,7 +74,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     if all {
         let items = data["items"].as_array().into_iter().flatten();
         let rows: Vec<Value> = items.map(row).collect();
-        let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "(nothing is asked)");
+        let shown =
+            text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "(nothing is asked)");
         return Ok(Outcome::report("approvals.decided", data, shown));
     }
     let mut shown = text::fields(&data, &["requestId", "decision", "state"]);

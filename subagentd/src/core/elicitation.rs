@@ -36,7 +36,8 @@ impl Next {
         let option_id = Some(action).filter(|action| *action != ElicitationAction::Cancel);
         let option_id = option_id.map(|action| action.as_str().to_owned());
         let turn = self.take_decision(&request_id, QuestionKind::Elicitation, option_id.as_deref())?;
-        let data = json!({"requestId": request_id, "action": action, "fields": fields, "reason": null, "by": by});
+        let data =
+            json!({"requestId": request_id, "action": action, "fields": fields, "reason": null, "by": by});
         self.event(EventType::ElicitationAnswered, data, turn);
         let fact_id = request_id.clone();
         let decided = Fact::ApprovalDecided {

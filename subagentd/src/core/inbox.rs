@@ -7,8 +7,8 @@ use subagent_protocol::Result;
 use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, RuleId};
-use subagent_protocol::time::Timestamp;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
+use subagent_protocol::time::Timestamp;
 
 use super::decision::{Choice, Reply};
 use super::step::Next;
@@ -112,8 +112,7 @@ impl Next {
 
     fn expired(&mut self, request_id: RequestId, expiry: Expiry) -> Result<()> {
         let asked = self.worker.approvals.get(&request_id);
-        let (kind, turn) =
-            asked.map_or((QuestionKind::Permission, None), |asked| (asked.kind, asked.turn));
+        let (kind, turn) = asked.map_or((QuestionKind::Permission, None), |asked| (asked.kind, asked.turn));
         match (kind, expiry) {
             (QuestionKind::Permission, Expiry::Decide(choice)) => {
                 self.decide_as(request_id, choice, None, DecidedBy::Deadline, None)

@@ -86,8 +86,7 @@ pub(crate) fn open(connection: &Connection) -> Result<Vec<InboxRow>> {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn get(connection: &Connection, request_id: &str) -> Result<Option<InboxRow>> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM {TABLES} WHERE a.request_id = ?1 AND w.removed_at IS NULL");
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE a.request_id = ?1 AND w.removed_at IS NULL");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     Ok(statement.query_row([request_id], InboxRow::read).optional().map_err(StoreError::from)?)
 }

@@ -99,6 +99,7 @@ pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(Owne
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn workspace_of(connection: &Connection, worker: RowId) -> Result<String> {
-    let sql = "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";
+    let sql =
+        "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";
     Ok(connection.query_row(sql, [worker.0], |row| row.get(0)).map_err(StoreError::from)?)
 }

@@ -239,7 +239,13 @@ impl Tx<'_> {
                      VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5,
                              (SELECT e.at + json_extract(w.spec, '$.answerTime.timeoutMs')
                               FROM events e, workers w WHERE e.seq = ?4 AND w.id = ?2))",
-                    params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0), kind.as_str()],
+                    params![
+                        request_id.as_str(),
+                        id.0,
+                        turn.map(signed),
+                        asked_seq.unwrap_or(0),
+                        kind.as_str()
+                    ],
                 )?;
             }
             Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {

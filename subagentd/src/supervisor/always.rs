@@ -51,9 +51,10 @@ impl Supervisor {
         let action = action(asked, choice).map_err(&refused)?;
         let (worker, asked_by) = (row.clone(), asked.clone());
         // The rules may look at the file system.
-        let derived = self.shared.store.read(move |connection| {
-            Ok(rule(connection, &worker, &asked_by, action)?.map_err(refused)?)
-        });
+        let derived = self
+            .shared
+            .store
+            .read(move |connection| Ok(rule(connection, &worker, &asked_by, action)?.map_err(refused)?));
         let rule = derived.await?;
         let new = NewRule {
             rule_id: rule_id.clone(),
@@ -154,7 +155,8 @@ fn rule(
         return Ok(Err("what was asked cannot be read".to_owned()));
     };
     let workspace = owner_rules::workspace_of(connection, worker.id)?;
-    let policy = policy::of_worker(spec::policy(worker).as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
+    let policy =
+        policy::of_worker(spec::policy(worker).as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
     let (call, params) = policy::call_of(&record);
     if !params["toolCall"].is_object() && call == Default::default() {
         return Ok(Err("the agent does not tell what it is about".to_owned()));

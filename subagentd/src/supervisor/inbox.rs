@@ -169,12 +169,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// As [`Self::decide`], of the worker; what is wrong with a request is told of it.
-    pub async fn decide_all(
-        &self,
-        caller: Caller,
-        worker: &str,
-        request: DecideAll,
-    ) -> Result<AllDecided> {
+    pub async fn decide_all(&self, caller: Caller, worker: &str, request: DecideAll) -> Result<AllDecided> {
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("decide all {worker}"), &request)?;
         let response = match self.recall(&key).await? {
@@ -310,9 +305,7 @@ fn kept(chosen: &[(RequestId, Result<Choice>)], added: &[(EventType, i64)]) -> V
                 error: None,
             }
         }
-        Err(error) => {
-            KeptOne { request_id: request_id.clone(), decision: None, error: Some(error.clone()) }
-        }
+        Err(error) => KeptOne { request_id: request_id.clone(), decision: None, error: Some(error.clone()) },
     });
     json!(items.collect::<Vec<_>>())
 }
@@ -347,7 +340,8 @@ fn item(row: &InboxRow, spec: Option<&Spec>) -> InboxItem {
 }
 
 fn subject(asked: &ApprovalRow, told: &Map<String, Value>) -> Option<String> {
-    let text = |name: &str| told.get(name)?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let text =
+        |name: &str| told.get(name)?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
     match (asked.kind, asked.carrier) {
         (QuestionKind::Permission, Carrier::Runtime) => {
             let record: ApprovalRequested = serde_json::from_str(&asked.asked).ok()?;
@@ -373,4 +367,3 @@ fn answers(row: &InboxRow, options: &[ApprovalOption]) -> Vec<String> {
     let words = ["allow", "deny", "cancel"].into_iter().filter(|word| decides(word));
     words.map(|word| format!("{command} --decision {word}")).collect()
 }
-

@@ -12,8 +12,8 @@ use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, entropy, environment, held, inbox, locks, options, places, policy, program,
-    strays,
+    Caller, Supervisor, controllers, entropy, environment, held, inbox, locks, options, places, policy,
+    program, strays,
 };
 use crate::core::Input;
 use crate::core::Worker;

@@ -16,9 +16,9 @@ use super::orders::{Reached, read_response};
 use super::spec::timeouts;
 use super::worker::Handle;
 use super::{Caller, Supervisor, attachments, depth, entropy, places, views};
-use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxInput;
+use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
 

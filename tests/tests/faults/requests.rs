@@ -119,7 +119,8 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             let waited = sandbox.send(&worker(), "!ask execute it");
             let (worker, request) =
                 (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
-            let args = ["approve", "--worker-id", worker, "--request", request, "--decision", "allow", "--always"];
+            let args =
+                ["approve", "--worker-id", worker, "--request", request, "--decision", "allow", "--always"];
             let decided = sandbox.run(&args).data_of("approval.decided");
             Post::new(
                 "/v1/rules/{rule}/remove",

@@ -115,10 +115,7 @@ impl Checker {
     fn check_error(&self, input: &Input, code: Code) {
         let expected: &[Code] = match input {
             Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
-            Input::Decide { .. }
-            | Input::DecideByRule { .. }
-            | Input::Answer { .. }
-            | Input::Inbox(_) => {
+            Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } | Input::Inbox(_) => {
                 &[Code::ApprovalNotFound, Code::ApprovalNotPending]
             }
             Input::Cancel { .. } => &[Code::WorkerNotRunning],

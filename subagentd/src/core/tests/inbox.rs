@@ -83,7 +83,8 @@ fn several_are_decided_together_or_not_at_all() {
 fn a_decision_that_becomes_a_rule_is_told_with_it() {
     let step = asking(1).step(in_the_inbox(1, request(1), vec![])).unwrap();
     let data = decided(&step)[0];
-    let rule = json!({"ruleId": "rule_0101010101", "rule": "execute(ls)", "action": "allow", "scope": "worker"});
+    let rule =
+        json!({"ruleId": "rule_0101010101", "rule": "execute(ls)", "action": "allow", "scope": "worker"});
     assert_eq!((&data["always"], &data["by"]), (&rule, &json!("owner")));
     let added = |fact: &Fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)));
     assert_eq!(step.facts.iter().filter(|fact| added(fact)).count(), 1);
@@ -112,7 +113,10 @@ fn what_a_deadline_cancels_is_the_turn_that_asked() {
     assert!(turn.cancel.is_some());
     let by: Vec<&Value> = decided(&step).into_iter().map(|data| &data["by"]).collect();
     assert_eq!(by, [&json!("deadline"), &json!("cancel")], "the other one goes with the turn");
-    assert!(matches!(&step.actions[..], [Action::Answer { option_id: None, .. }, Action::Cancel { turn: 1, .. }]));
+    assert!(matches!(
+        &step.actions[..],
+        [Action::Answer { option_id: None, .. }, Action::Cancel { turn: 1, .. }]
+    ));
     // What was asked outside of any turn ends none.
     let outside = after(vec![Input::ApprovalRequested { request_id: request(1) }]);
     let step = outside.step(in_the_inbox(4, request(1), vec![])).unwrap();

@@ -10,9 +10,9 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::ElicitationAction;
 
 use super::checker::Checker;
+use super::inbox::in_the_inbox;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::inbox::in_the_inbox;
 use super::{LOCAL, Shape, answer, decide, failure, request, send, simulate, simulate_asking, turn_id};
 use crate::core::worker::{Input, Link};
 

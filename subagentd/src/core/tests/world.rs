@@ -9,8 +9,8 @@ use subagent_protocol::state::{Carrier, Dispatched, ElicitationAction, QuestionK
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
-use super::ops::Op;
 use super::inbox::in_the_inbox;
+use super::ops::Op;
 use super::{LOCAL, answer, decide, failure, is_stopped, request, send, simulate, simulate_asking};
 use crate::core::worker::{Action, Input, Link, Restart, State};
 

@@ -104,9 +104,10 @@ impl Actor {
     /// What it is to deny this question.
     async fn denial(&self, request_id: &RequestId) -> Result<Expiry> {
         let (id, asked) = (self.id, request_id.clone());
-        let read = self.shared.store.read(move |connection| {
-            Ok(workers::approvals(connection, id, Some(asked.as_str()))?.pop())
-        });
+        let read = self
+            .shared
+            .store
+            .read(move |connection| Ok(workers::approvals(connection, id, Some(asked.as_str()))?.pop()));
         let row = read.await?.ok_or_else(|| Error::new(Code::Internal, "a question is not stored"))?;
         Ok(match row.kind {
             QuestionKind::Elicitation => Expiry::Decline,
@@ -176,9 +177,9 @@ impl Actor {
         let id = self.id;
         let judged = self.shared.store.read(move |connection| {
             let rows = workers::approvals(connection, id, None)?;
-            let rows = rows.into_iter().filter(|row| {
-                row.kind == QuestionKind::Permission && row.carrier == Carrier::Runtime
-            });
+            let rows = rows
+                .into_iter()
+                .filter(|row| row.kind == QuestionKind::Permission && row.carrier == Carrier::Runtime);
             Ok(rows.filter_map(|row| watch.judge(&row.asked)).collect::<Vec<Input>>())
         });
         match judged.await {

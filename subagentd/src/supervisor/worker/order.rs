@@ -8,8 +8,8 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
-use crate::core::worker::{Link, Restart};
 use crate::core::inbox::InboxFact;
+use crate::core::worker::{Link, Restart};
 use crate::core::{By, Fact, Input, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
@@ -132,7 +132,9 @@ fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) ->
 /// The failpoints around the commit of an order.
 const fn points(input: &Input) -> (&'static str, &'static str) {
     match input {
-        Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => ("decision.before_commit", "decision.after_commit"),
+        Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => {
+            ("decision.before_commit", "decision.after_commit")
+        }
         Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),

@@ -158,7 +158,10 @@ fn a_worker_without_a_runtime_says_whether_it_waits() {
     let late = sandbox.approve(&worker, &asked["requestId"], "allow").error("APPROVAL_NOT_PENDING");
     let request = format!("={}", asked["requestId"].as_str().unwrap());
     let owner = json!({"by": "=owner", "at": "ts", "decision": "=allow"});
-    assert_shape(&late["details"], &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}));
+    assert_shape(
+        &late["details"],
+        &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}),
+    );
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let stopped =
         sandbox.approve(&worker, &second["requestId"], "allow").error("WORKER_NOT_WAITING_APPROVAL");
@@ -180,7 +183,10 @@ fn a_worker_with_a_runtime_is_asked_for_the_request_alone() {
     let late = sandbox.approve(&worker, &asked["requestId"], "allow").error("APPROVAL_NOT_PENDING");
     let request = format!("={}", asked["requestId"].as_str().unwrap());
     let owner = json!({"by": "=owner", "at": "ts", "decision": "=allow"});
-    assert_shape(&late["details"], &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}));
+    assert_shape(
+        &late["details"],
+        &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}),
+    );
     sandbox.finish();
 }
 
