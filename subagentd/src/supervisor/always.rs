@@ -54,7 +54,7 @@ impl Supervisor {
         let derived = self
             .shared
             .store
-            .read(move |connection| Ok(rule(connection, &worker, &asked_by, action)?.map_err(refused)?));
+            .read(move |connection| rule(connection, &worker, &asked_by, action)?.map_err(refused));
         let rule = derived.await?;
         let new = NewRule {
             rule_id: rule_id.clone(),
