@@ -63,6 +63,10 @@ words! {
         CursorExpired = "CURSOR_EXPIRED",
         /// The agent has done without asking what a rule of the owner denies.
         PolicyViolation = "POLICY_VIOLATION",
+        /// No rule says exactly what was decided.
+        RuleNotDerivable = "RULE_NOT_DERIVABLE",
+        /// No such rule of an owner.
+        RuleNotFound = "RULE_NOT_FOUND",
         /// No such permission request.
         ApprovalNotFound = "APPROVAL_NOT_FOUND",
         /// The permission request was decided already.

@@ -146,6 +146,10 @@ id!(
     SnapshotId, "handoff", "hs_", 5
 );
 id!(
+    /// A rule that a decision of the owner became.
+    RuleId, "rule", "rule_", 5
+);
+id!(
     /// The session id that is shown before the agent has given one.
     PlaceholderSessionId, "placeholder session", "sess_", 6
 );

@@ -78,6 +78,8 @@ pub const APPROVE: &[Field] = &[
     field("optionId", &["option_id"], Shape::Text),
     field("alias", &["alias"], Shape::Text),
     field("note", &["note"], Shape::Text),
+    field("all", &["all"], Shape::Bool),
+    field("always", &["always"], Shape::Text),
 ];
 
 /// The keys of `answer`.
@@ -107,6 +109,8 @@ pub const WORKER_START: &[Field] = &[
     field("allow", &["allow"], Shape::Texts),
     field("ask", &["ask"], Shape::Texts),
     field("deny", &["deny"], Shape::Texts),
+    field("approvalTimeout", &["approval_timeout"], Shape::Text),
+    field("onApprovalTimeout", &["on_approval_timeout"], Shape::Text),
 ];
 
 /// The keys of `worker set`.

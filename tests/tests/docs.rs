@@ -66,6 +66,11 @@ fn the_queue() {
 }
 
 #[test]
+fn the_inbox() {
+    run("docs/approvals.md", "inbox");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

@@ -41,7 +41,7 @@ fn what_is_allowed_is_not_asked_and_what_is_denied_is_not_done() {
     assert_shape(
         &decided[0],
         &json!({
-            "requestId": "ap", "decision": "=allow", "optionId": "=allow-once", "alias": "str", "note": "str?",
+            "requestId": "ap", "decision": "=allow", "optionId": "=allow-once", "alias": "str", "note": "str?", "by": "=rule",
             "policy": {"action": "=allow", "kind": "=execute", "subject": "=ls -l", "rule": "=execute(ls *)", "layer": "=owner"},
         }),
     );

@@ -7,6 +7,7 @@
 
 pub mod call;
 mod decide;
+mod exact;
 mod glob;
 mod paths;
 mod preset;

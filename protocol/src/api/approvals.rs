@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{OwnerRule, RuleScope};
 use crate::event::ApprovalOption;
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 use crate::secret::Secret;
@@ -26,6 +27,9 @@ pub struct Decide {
     /// A note for the journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The decision becomes a rule, for this worker or all of its controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<RuleScope>,
 }
 
 /// Data of `approval.decided`.
@@ -49,6 +53,9 @@ pub struct ApprovalDecided {
     pub event_id: EventId,
     /// `delivered`, `undelivered` or `pending` (not confirmed in time; it will be).
     pub delivery: String,
+    /// The rule that the decision became.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<OwnerRule>,
 }
 
 /// `POST /v1/workers/{id}/elicitations/{requestId}`: answers an elicitation.

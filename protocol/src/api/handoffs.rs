@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::OwnerRule;
 use super::approvals::PendingApproval;
 use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
@@ -28,6 +29,9 @@ pub struct Inspected {
     /// The rules that it was started with; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// The rules that decisions became and that hold for it, in the order in which they were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owner_rules: Vec<OwnerRule>,
     /// The last events that the filters let through, in order.
     pub events: Vec<InspectedEvent>,
 }

@@ -10,6 +10,7 @@ mod daemon;
 mod envelope;
 mod examination;
 mod handoffs;
+mod inbox;
 mod options;
 mod queue;
 mod removal;
@@ -30,6 +31,10 @@ pub use examination::{Examination, ExaminedDatabase, ExaminedWorker};
 pub use handoffs::{
     CreateHandoff, HandoffReady, Inspected, InspectedEvent, LatestHandoff, RestartWorker, WorkspaceChange,
     WorkspaceStatus,
+};
+pub use inbox::{
+    AllDecided, AnswerTime, ApprovalShown, DecideAll, DecidedBy, DecidedOne, Decider, Inbox, InboxItem,
+    MOST_WAIT_MS, OnTimeout, OwnerRule, OwnerRules, RuleScope,
 };
 pub use options::{SetOptions, WorkerSet};
 pub use queue::{

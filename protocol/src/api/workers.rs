@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::AnswerTime;
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use super::queue::QueueView;
@@ -96,6 +97,9 @@ pub struct StartWorker {
     /// What the agent may do without asking; without it, every permission request waits for the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// How long its questions wait; without it, until they are answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_time: Option<AnswerTime>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -131,6 +135,9 @@ pub struct WorkerView {
     pub updated_at: Timestamp,
     /// Stopped.
     pub stopped_at: Option<Timestamp>,
+    /// How long its questions wait; absent if until they are answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_time: Option<AnswerTime>,
     /// `restartable`, `handoff_available` or `lost`.
     pub recovery_state: String,
     /// The last error, as `CODE: message`.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::client::{ExitStatus, Failure};
 use crate::error::Error;
 use crate::event::ApprovalOption;
-use crate::ids::{RequestId, TurnId};
+use crate::ids::{RequestId, RuleId, TurnId};
 use crate::options::Current;
 use crate::record::{NoiseReason, SessionOrigin};
 use crate::state::QueuePause;
@@ -129,6 +129,8 @@ struct ElicitationAnswered {
     fields: Vec<String>,
     /// Of the cancel of the turn that answered it.
     reason: Option<String>,
+    /// Who answered: `owner`, `deadline` or `cancel`.
+    by: Option<String>,
 }
 
 /// Any other notification.
@@ -155,8 +157,26 @@ struct ApprovalDecided {
     /// What was said to it.
     #[schema(required)]
     note: Option<String>,
+    /// Who decided: `owner`, `rule`, `deadline` or `cancel`.
+    by: Option<String>,
+    /// The rule that it became.
+    always: Option<AddedRule>,
     /// The rule that decided; absent if a person or a cancel did.
     policy: Option<DecidingRule>,
+}
+
+/// A rule that a decision became.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AddedRule {
+    /// Its id.
+    rule_id: RuleId,
+    /// What it is about, as `TOOL(PATTERN)`.
+    rule: String,
+    /// `allow` or `deny`.
+    action: String,
+    /// `worker` or `controller`.
+    scope: String,
 }
 
 /// What a rule of the owner said of a call.

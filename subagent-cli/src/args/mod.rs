@@ -10,6 +10,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod doctor;
 pub mod handoff;
+pub mod inbox;
 pub mod local;
 pub mod numbers;
 pub mod options;
@@ -38,6 +39,7 @@ use controllers::{ControllerAttach, ControllerInit, ControllerRecover, Controlle
 use daemon::DaemonCommand;
 use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
+use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
 use policy::PolicyCommand;
@@ -123,6 +125,9 @@ pub enum Command {
     Send(Box<Send>),
     Watch(Watch),
     Wait(Wait),
+    /// What agents ask: all open questions, one of them in full
+    #[command(subcommand)]
+    Approval(ApprovalCommand),
     Approve(Approve),
     Answer(Box<Answer>),
     Cancel(Cancel),
@@ -277,7 +282,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), c
 /// and texts may.
 fn with_any_values(command: clap::Command) -> clap::Command {
     let any = |arg: clap::Arg| {
-        let takes = arg.get_long().is_some() && arg.get_action().takes_values();
+        // What stands behind one whose value may be left out is another flag.
+        let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
+        let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
         if takes { arg.allow_hyphen_values(true) } else { arg }
     };
     command.mut_args(any).mut_subcommands(with_any_values)

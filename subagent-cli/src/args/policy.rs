@@ -34,6 +34,9 @@ impl RuleFlags {
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     Test(PolicyTest),
+    /// The rules that decisions became (approve --always)
+    #[command(subcommand)]
+    Rules(super::inbox::RulesCommand),
 }
 
 /// Say what becomes of a call, and which rule decides

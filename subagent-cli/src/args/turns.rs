@@ -245,13 +245,19 @@ pub struct Wait {
 ///
 /// The first of --option-id, --alias and --decision counts. A decision is an option's alias or id, or a word like
 /// allow, approve, yes, reject, deny, no.
+///
+/// With --always the decision becomes a rule of ours (see policy rules list) for exactly this command, path or address;
+/// an agent's own option like allow_always is kept by the agent, and may mean more.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
       --decision allow
   subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
-      --option-id reject_once --note 'not on main' --json")]
+      --option-id reject_once --note 'not on main' --json
+  subagent approve --worker-id w_0123456789 --request ap_0123456789 \\
+      --decision allow --always
+  subagent approve --worker-id w_0123456789 --all --decision deny")]
 pub struct Approve {
     /// The worker's id
     #[arg(long, value_name = "ID")]
@@ -259,9 +265,15 @@ pub struct Approve {
     /// The id of the permission request
     #[arg(id = "request_id", long = "request", value_name = "ID")]
     pub request: Option<String>,
+    /// All permission requests of the worker that are open
+    #[arg(long, conflicts_with_all = ["request_id", "option_id", "alias", "always"])]
+    pub all: bool,
     /// What to answer
     #[arg(long, value_name = "WORD")]
     pub decision: Option<String>,
+    /// Answer the same from now on, for this worker or all of its controller [without a value: worker]
+    #[arg(long, value_name = "worker|controller", num_args = 0..=1, default_missing_value = "worker")]
+    pub always: Option<String>,
     /// Exactly this option
     #[arg(long, value_name = "ID")]
     pub option_id: Option<String>,

@@ -56,6 +56,12 @@ pub struct StartFlags {
     /// What it may do, besides what the config says.
     #[command(flatten)]
     pub rules: super::policy::RuleFlags,
+    /// How long its questions wait for an answer: 10m, 2h, 90s, or never [default: the config's, else never]
+    #[arg(long, value_name = "TIME", value_parser = super::numbers::idle_timeout)]
+    pub approval_timeout: Option<u64>,
+    /// What happens then: deny (the default), or cancel, which ends the turn
+    #[arg(long, value_name = "deny|cancel")]
+    pub on_approval_timeout: Option<String>,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -1,6 +1,7 @@
-//! `approve`: answers a permission request.
+//! `approve`: answers a permission request, or all of a worker.
 
-use subagent_protocol::api::Decide;
+use serde_json::{Value, json};
+use subagent_protocol::api::{Decide, DecideAll, RuleScope};
 
 use super::named_worker;
 use crate::args::turns::Approve;
@@ -13,24 +14,83 @@ use crate::output::{Outcome, text};
 pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::APPROVE, &context.typed)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+    let all = args.all || input.flag("all").unwrap_or(false);
     let Some(worker_id) = either(args.worker_id, "workerId") else {
-        return Err(Failure::input("no worker: give --worker-id, or workerId in --input"));
+        return Err(Failure::input(match all {
+            true => "no worker: --all decides what one worker asks; give --worker-id, or workerId in --input",
+            false => "no worker: give --worker-id, or workerId in --input",
+        }));
     };
-    let Some(request_id) = either(args.request, "requestId") else {
-        return Err(Failure::input("no permission request: give --request, or requestId in --input"));
+    let always = match either(args.always, "always") {
+        None => None,
+        Some(word) => Some(RuleScope::parse(&word).ok_or_else(|| {
+            Failure::argument(format!("--always {word} is neither worker nor controller"))
+                .with("always", word)
+        })?),
     };
+    let request_id = either(args.request, "requestId");
     let decision = Decide {
         decision: either(args.decision, "decision"),
         option_id: either(args.option_id, "optionId"),
         alias: either(args.alias, "alias"),
         note: either(args.note, "note"),
+        always,
     };
+    if !all && request_id.is_none() {
+        return Err(Failure::input("no permission request: give --request, or requestId in --input"));
+    }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     context.check_named_config(args.config.config.as_deref())?;
-    let worker = segment(named_worker(&worker_id, &workspace)?);
-    let ask = Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?;
+    let ask = match (all, request_id) {
+        (true, None) => {
+            let (Decide { option_id: None, alias: None, always: None, .. }, Some(word)) =
+                (&decision, &decision.decision)
+            else {
+                return Err(Failure::input(
+                    "--all takes --decision: options and rules are of single requests",
+                ));
+            };
+            let request = DecideAll { decision: word.clone(), note: decision.note.clone() };
+            let path = format!("/v1/workers/{}/approvals", segment(named_worker(&worker_id, &workspace)?));
+            Ask::change(path, &request)?
+        }
+        (true, Some(_)) => {
+            return Err(Failure::input("a request and --all are given; give one of them"));
+        }
+        (false, request_id) => {
+            let request_id = request_id.unwrap_or_default();
+            let worker = segment(named_worker(&worker_id, &workspace)?);
+            Ask::change(format!("/v1/workers/{worker}/approvals/{}", segment(&request_id)), &decision)?
+        }
+    };
     let mut client = Client::new(context, &workspace);
-    let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = text::fields(&data, &["requestId", "decision", "state"]);
+    let data = block_on(async move {
+        if always.is_some() {
+            // A daemon that knows no such rules would decide all the same, and once.
+            client.ask(&Ask::get("/v1/rules")).await?;
+        }
+        client.ask(&ask).await
+    })?;
+    if all {
+        let items = data["items"].as_array().into_iter().flatten();
+        let rows: Vec<Value> = items.map(row).collect();
+        let shown =
+            text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "(nothing is asked)");
+        return Ok(Outcome::report("approvals.decided", data, shown));
+    }
+    let mut shown = text::fields(&data, &["requestId", "decision", "state"]);
+    if data["always"].is_object() {
+        shown.push('\n');
+        shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
+    }
     Ok(Outcome::report("approval.decided", data, shown))
+}
+
+/// What became of one of several requests.
+fn row(item: &Value) -> Value {
+    let outcome = match item["decided"]["optionId"].as_str() {
+        Some(option) => option,
+        None => item["error"]["code"].as_str().unwrap_or_default(),
+    };
+    json!({"requestId": item["requestId"], "outcome": outcome, "delivery": item["decided"]["delivery"]})
 }

@@ -4,6 +4,8 @@
 
 mod agent_asked;
 mod answer;
+mod answer_time;
+mod approval;
 mod approve;
 mod attachments;
 mod backup;
@@ -28,6 +30,7 @@ mod launcher_show;
 mod live_wait;
 mod mcp_servers;
 mod policy;
+mod policy_rules;
 mod prompt_render;
 mod prune;
 mod queue;
@@ -57,10 +60,12 @@ mod worker_show;
 pub(crate) mod worker_start;
 mod worker_stop;
 
+pub(crate) use approval::rule as told_rule;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
+use crate::args::inbox::{ApprovalCommand, RulesCommand};
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::queue::QueueCommand;
@@ -86,6 +91,8 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
+        Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
+        Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -106,6 +113,8 @@ pub fn format(command: &Command) -> Format {
         Command::Send(args) => args.json.json,
         Command::Watch(args) => args.json.json,
         Command::Wait(args) => args.json.json,
+        Command::Approval(ApprovalCommand::List(args)) => args.json.json,
+        Command::Approval(ApprovalCommand::Show(args)) => args.json.json,
         Command::Approve(args) => args.json.json,
         Command::Answer(args) => args.json.json,
         Command::Cancel(args) => args.json.json,
@@ -139,6 +148,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
+        Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),
@@ -159,6 +169,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Send(args) => send::run(*args, context),
         Command::Watch(args) => watch::run(args, context),
         Command::Wait(args) => wait::run(args, context),
+        Command::Approval(command) => approval::run(&command, context),
         Command::Approve(args) => approve::run(args, context),
         Command::Answer(args) => answer::run(*args, context),
         Command::Cancel(args) => cancel::run(&args, context),

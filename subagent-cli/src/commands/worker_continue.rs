@@ -117,6 +117,8 @@ async fn prepare(
         tags: subagent_protocol::tags::Tags::default(),
         inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
         rules: args.rules.clone(),
+        approval_timeout_ms: None,
+        on_approval_timeout: None,
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

@@ -15,13 +15,13 @@ use subagent_config::launcher::{self, ResolvedLauncher};
 use subagent_config::model::{self, ACP_STDIO};
 use subagent_config::{LoadedConfig, Workspace, controller_hint, inherited_environment, role, workspace};
 use subagent_protocol::Code;
-use subagent_protocol::api::{ControllerChoice, LauncherSpec, SetOptions, StartWorker};
+use subagent_protocol::api::{ControllerChoice, LauncherSpec, OnTimeout, SetOptions, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
-use super::{chosen_options, mcp_servers, policy};
+use super::{answer_time, chosen_options, mcp_servers, policy};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
@@ -52,12 +52,17 @@ pub(super) struct Wanted {
     pub(super) rules: RuleFlags,
     /// The same, of the worker that this one goes on from.
     pub(super) inherited: Vec<PolicyRule>,
+    /// How long its questions wait; 0 for ever.
+    pub(super) approval_timeout_ms: Option<u64>,
+    pub(super) on_approval_timeout: Option<OnTimeout>,
 }
 
 impl Wanted {
     /// What flags and `--input` say.
     pub(super) fn of(args: StartFlags, input: &Input) -> Result<Self> {
         let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+        let (approval_timeout_ms, on_approval_timeout) =
+            answer_time::typed(args.approval_timeout, args.on_approval_timeout.clone(), input)?;
         let rules = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
         Ok(Self {
             launcher: either(args.launcher, "launcher"),
@@ -83,6 +88,8 @@ impl Wanted {
                 deny: rules(args.rules.deny, "deny"),
             },
             inherited: Vec::new(),
+            approval_timeout_ms,
+            on_approval_timeout,
         })
     }
 }
@@ -124,6 +131,9 @@ impl Prepared {
             }
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)
+            }
+            _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
+                Err(not_as_asked(client, &data, "limit how long questions wait").await)
             }
             _ => Ok(data),
         }
@@ -196,6 +206,11 @@ pub(super) async fn prepare(
         resume: wanted.resume,
         tags: wanted.tags,
         policy: policy::spec(loaded, &wanted.rules, wanted.inherited, &workspace.root, context)?,
+        answer_time: answer_time::of(
+            &config.approvals,
+            wanted.approval_timeout_ms,
+            wanted.on_approval_timeout,
+        )?,
     };
     let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
     Ok(Prepared { request, limit })

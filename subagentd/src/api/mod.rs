@@ -16,6 +16,7 @@ mod daemon;
 mod event_schema;
 mod events;
 mod handoffs;
+mod inbox;
 mod layers;
 mod queue;
 mod removal;
@@ -86,9 +87,13 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/wait", post(waits::wait))
         .route("/v1/workers/{worker}/events", get(events::follow))
         .route("/v1/workers/{worker}/events/latest", get(events::latest))
-        .route("/v1/workers/{worker}/approvals", get(approvals::list))
+        .route("/v1/workers/{worker}/approvals", get(approvals::list).post(inbox::decide_all))
         .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
         .route("/v1/workers/{worker}/elicitations/{request}", post(approvals::answer))
+        .route("/v1/approvals", get(inbox::list))
+        .route("/v1/approvals/{request}", get(inbox::show))
+        .route("/v1/rules", get(inbox::rules))
+        .route("/v1/rules/{rule}/remove", post(inbox::remove_rule))
         .with_state(api);
     layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
 }

@@ -9,7 +9,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, controllers, daemon, events, handoffs, queue, removal, turns, waits, workers,
+    approvals, backups, controllers, daemon, events, handoffs, inbox, queue, removal, turns, waits, workers,
 };
 
 #[derive(OpenApi)]
@@ -62,6 +62,11 @@ use super::{
         approvals::list,
         approvals::decide,
         approvals::answer,
+        inbox::list,
+        inbox::show,
+        inbox::decide_all,
+        inbox::rules,
+        inbox::remove_rule,
     )
 )]
 struct Document;

@@ -24,6 +24,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TurnNotFound
         | Code::EventNotFound
         | Code::ApprovalNotFound
+        | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
@@ -45,6 +46,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::PolicyViolation
+        | Code::RuleNotDerivable
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

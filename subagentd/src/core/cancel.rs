@@ -1,10 +1,14 @@
 //! The rules of a cancel that somebody asked for: the runtime ends the turn, unless none can have it.
 
+use subagent_protocol::api::DecidedBy;
+use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
+use super::decision::Choice;
+use super::inbox::decided;
 use super::step::Next;
 use super::worker::{Action, Cancel, Fact, Link, State};
 
@@ -65,14 +69,11 @@ impl Next {
             .collect();
         for (request_id, kind) in pending {
             match kind {
-                QuestionKind::Permission => self.decided_event(
-                    &request_id,
-                    "cancelled",
-                    "cancelled",
-                    Some("cancelled"),
-                    Some(reason.clone()),
-                    Some(no),
-                ),
+                QuestionKind::Permission => {
+                    let note = Some(reason.clone());
+                    let data = decided(&request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
+                    self.event(EventType::ApprovalDecided, data, Some(no));
+                }
                 QuestionKind::Elicitation => self.answered_by_cancel(&request_id, &reason, no),
             }
             self.facts.push(Fact::ApprovalDecided {

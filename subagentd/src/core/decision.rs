@@ -18,6 +18,15 @@ pub struct Choice {
     pub decision: String,
 }
 
+impl Choice {
+    /// None of the options, because the turn is canceled.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        const WORD: &str = "cancelled";
+        Self { option_id: None, alias: Some(WORD.to_owned()), decision: WORD.to_owned() }
+    }
+}
+
 /// An answer to an elicitation, which was checked against what is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -155,6 +164,7 @@ mod tests {
             alias: Some("b".to_owned()),
             option_id: Some("c".to_owned()),
             note: None,
+            always: None,
         };
         let choice = choose(&options, &request).unwrap();
         assert_eq!((choice.option_id.as_deref(), choice.decision.as_str()), (Some("c"), "a"));

@@ -1,6 +1,7 @@
 //! The rules of elicitations, where they differ from those of permission requests: what an answer says.
 
 use serde_json::json;
+use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
@@ -27,11 +28,16 @@ impl Next {
 
     /// Somebody answers.
     pub(super) fn answer(&mut self, request_id: RequestId, reply: Reply) -> Result<()> {
+        self.answer_as(request_id, reply, DecidedBy::Owner)
+    }
+
+    pub(super) fn answer_as(&mut self, request_id: RequestId, reply: Reply, by: DecidedBy) -> Result<()> {
         let Reply { action, fields, content } = reply;
         let option_id = Some(action).filter(|action| *action != ElicitationAction::Cancel);
         let option_id = option_id.map(|action| action.as_str().to_owned());
         let turn = self.take_decision(&request_id, QuestionKind::Elicitation, option_id.as_deref())?;
-        let data = json!({"requestId": request_id, "action": action, "fields": fields, "reason": null});
+        let data =
+            json!({"requestId": request_id, "action": action, "fields": fields, "reason": null, "by": by});
         self.event(EventType::ElicitationAnswered, data, turn);
         let fact_id = request_id.clone();
         let decided = Fact::ApprovalDecided {
@@ -48,7 +54,9 @@ impl Next {
     /// A cancel of its turn answers it.
     pub(super) fn answered_by_cancel(&mut self, request_id: &RequestId, reason: &str, turn: u64) {
         let action = ElicitationAction::Cancel;
-        let data = json!({"requestId": request_id, "action": action, "fields": [], "reason": reason});
+        let by = DecidedBy::Cancel;
+        let data =
+            json!({"requestId": request_id, "action": action, "fields": [], "reason": reason, "by": by});
         self.event(EventType::ElicitationAnswered, data, Some(turn));
     }
 }

@@ -4,12 +4,14 @@
 //! no difference.
 
 use serde_json::{Value, json};
+use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::ApprovalClosedReason;
 use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnStatus};
 
 use super::decision::Choice;
+use super::inbox::decided;
 use super::step::Next;
 use super::worker::{CANCELED_BY_MANAGER, Fact, LocalTurn, State};
 
@@ -46,16 +48,20 @@ impl Next {
     }
 
     /// The answer ends the turn.
-    pub(super) fn decide_local(&mut self, local: &LocalTurn, choice: &Choice, note: Option<String>) {
+    pub(super) fn decide_local(
+        &mut self,
+        local: &LocalTurn,
+        choice: &Choice,
+        note: Option<String>,
+        by: DecidedBy,
+    ) {
+        let data = decided(&local.request_id, choice, note.clone(), by);
+        self.event(EventType::ApprovalDecided, data, Some(local.no));
         let Some(option_id) = choice.option_id.clone() else {
-            let reason = note.clone().unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
-            self.decided_event(&local.request_id, &choice.decision, "cancelled", None, note, Some(local.no));
             self.answered(local, None, false);
-            return self.canceled_local(local, &reason);
+            return self.canceled_local(local, &note.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned()));
         };
         let outcome = if option_id == ALLOW { "approved" } else { "rejected" };
-        let alias = choice.alias.as_deref();
-        self.decided_event(&local.request_id, &choice.decision, &option_id, alias, note, Some(local.no));
         self.answered(local, Some(option_id), false);
         let data = completed(&local.id, outcome);
         self.end_local(local.no, TurnStatus::Completed, EventType::TurnCompleted, data);
@@ -63,9 +69,9 @@ impl Next {
 
     /// A cancel decides the request, and so does a restart.
     pub(super) fn cancel_local(&mut self, local: &LocalTurn, reason: String) {
-        const WORD: &str = "cancelled";
         let note = Some(reason.clone());
-        self.decided_event(&local.request_id, WORD, WORD, Some(WORD), note, Some(local.no));
+        let data = decided(&local.request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
+        self.event(EventType::ApprovalDecided, data, Some(local.no));
         self.answered(local, None, true);
         self.canceled_local(local, &reason);
     }

@@ -9,6 +9,7 @@ mod cancel;
 pub mod decision;
 mod elicitation;
 mod hibernation;
+pub mod inbox;
 mod local;
 mod lost;
 mod policy;

@@ -1,13 +1,15 @@
 //! What follows from the rules that the owner wrote: they decide a permission request as he would have, and a call that they
 //! deny and that was made without asking ends its turn. What they say of a call is not known here.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
 use super::decision::Choice;
+use super::inbox::decided;
 use super::step::Next;
 use super::worker::{Action, Fact, State};
 
@@ -21,11 +23,8 @@ impl Next {
     ) -> Result<()> {
         let option_id = choice.option_id.clone();
         let turn = self.take_decision(&request_id, QuestionKind::Permission, option_id.as_deref())?;
-        let shown = option_id.as_deref().unwrap_or("cancelled");
-        let data = json!({
-            "requestId": request_id, "decision": choice.decision, "optionId": shown, "alias": choice.alias,
-            "note": null, "policy": rule,
-        });
+        let mut data = decided(&request_id, &choice, None, DecidedBy::Rule);
+        data["policy"] = rule.clone();
         self.event(EventType::ApprovalDecided, data, turn);
         let fact_id = request_id.clone();
         let option = option_id.clone();

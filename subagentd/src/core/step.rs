@@ -1,6 +1,7 @@
 //! The transition function of a worker. Everything that can happen is one arm here.
 
 use serde_json::{Value, json};
+use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
@@ -8,7 +9,6 @@ use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput};
-use super::decision::Choice;
 use super::lost::runtime_lost;
 use super::worker::{
     Action, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
@@ -24,6 +24,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         | Input::ResumeQueue
         | Input::Decide { .. }
         | Input::Answer { .. }
+        | Input::Inbox(_)
         | Input::Cancel { .. }
         | Input::Stop
         | Input::Retire
@@ -40,7 +41,10 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::DropQueued { turn_id } => next.drop_queued(&turn_id)?,
         Input::MoveQueued { turn_id, to } => next.move_queued(&turn_id, to)?,
         Input::ResumeQueue => next.resume_queue()?,
-        Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
+        Input::Decide { request_id, choice, note } => {
+            next.decide_as(request_id, choice, note, DecidedBy::Owner, None)?;
+        }
+        Input::Inbox(input) => next.inbox(input)?,
         Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
         Input::Violation { turn, call } => next.violation(turn, call)?,
         Input::Answer { request_id, reply } => next.answer(request_id, reply)?,
@@ -135,27 +139,6 @@ impl Next {
         self.facts.push(Fact::Event { event_type, data, turn });
     }
 
-    fn decide(&mut self, request_id: RequestId, choice: Choice, note: Option<String>) -> Result<()> {
-        if let State::Local(local) = &self.worker.state
-            && local.request_id == request_id
-        {
-            let local = local.clone();
-            self.decide_local(&local, &choice, note);
-            return Ok(());
-        }
-        let turn = self.take_decision(&request_id, QuestionKind::Permission, choice.option_id.as_deref())?;
-        let shown = choice.option_id.as_deref().unwrap_or("cancelled");
-        self.decided_event(&request_id, &choice.decision, shown, choice.alias.as_deref(), note, turn);
-        self.facts.push(Fact::ApprovalDecided {
-            request_id: request_id.clone(),
-            option_id: choice.option_id.clone(),
-            content: None,
-            by_cancel: false,
-        });
-        self.actions.push(Action::Answer { request_id, option_id: choice.option_id });
-        Ok(())
-    }
-
     /// Notes a decision about a question that nobody has decided, and says of which turn it is.
     pub(super) fn take_decision(
         &mut self,
@@ -179,21 +162,6 @@ impl Next {
                 Err(error.with("requestId", request_id.as_str()))
             }
         }
-    }
-
-    pub(super) fn decided_event(
-        &mut self,
-        request_id: &RequestId,
-        decision: &str,
-        option_id: &str,
-        alias: Option<&str>,
-        note: Option<String>,
-        turn: Option<u64>,
-    ) {
-        let data = json!({
-            "requestId": request_id, "decision": decision, "optionId": option_id, "alias": alias, "note": note,
-        });
-        self.event(EventType::ApprovalDecided, data, turn);
     }
 
     fn stop(&mut self) {

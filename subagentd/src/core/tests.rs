@@ -3,6 +3,7 @@
 mod by_rule;
 pub(crate) mod checker;
 mod hibernation;
+mod inbox;
 mod ops;
 mod properties;
 mod queue;

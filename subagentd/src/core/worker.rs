@@ -13,6 +13,7 @@ use subagent_protocol::{Code, Error};
 use super::approval::{Approval, Request};
 use super::decision::{Choice, Reply};
 pub use super::hibernation::Hibernation;
+use super::inbox::{InboxFact, InboxInput};
 use super::queue::{Queue, Queued, Urgency};
 pub use super::restart::Restart;
 
@@ -202,6 +203,8 @@ pub enum Input {
         /// With what.
         reply: Reply,
     },
+    /// Something happens to its questions.
+    Inbox(InboxInput),
     /// Somebody cancels the turn.
     Cancel {
         /// Why.
@@ -425,6 +428,8 @@ pub enum Fact {
         /// How.
         status: ApprovalStatus,
     },
+    /// More about a question, or a rule that its decision became.
+    Inbox(InboxFact),
     /// An event of the daemon.
     Event {
         /// Its type.

@@ -1,7 +1,7 @@
 //! What people and managers do: orders with keys, asked again when the answer was lost; and what they remember.
 
 use serde_json::json;
-use subagent_protocol::ids::TurnId;
+use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, ElicitationAction, QuestionKind};
 
@@ -10,6 +10,7 @@ use super::site::Site;
 use super::world::Env;
 use crate::core::Action;
 use crate::core::decision::{Choice, Reply};
+use crate::core::inbox::{Expiry, InboxInput};
 use crate::core::worker::{By, Input, State};
 
 impl Site {
@@ -103,6 +104,9 @@ impl Site {
         if env.broken != Some(Break::DecisionIsNotStored) {
             let decision = option.clone().unwrap_or_else(|| "cancelled".to_owned());
             let choice = Choice { option_id: option.clone(), alias: None, decision };
+            if env.random.below(5) == 0 {
+                return self.expire(request_id, elicits, choice, env);
+            }
             let input = if elicits {
                 let action = option.as_deref().and_then(ElicitationAction::parse);
                 let action = action.unwrap_or(ElicitationAction::Cancel);
@@ -122,6 +126,20 @@ impl Site {
         if !env.daemon_dies {
             self.told.decisions.insert(request_id, option);
         }
+    }
+
+    /// Nobody has answered in time: the daemon decides, and tells nobody who waits.
+    fn expire(&mut self, request_id: RequestId, elicits: bool, choice: Choice, env: &mut Env) {
+        let (expiry, option) = match (env.random.below(3), elicits) {
+            (0, _) => (Expiry::Cancel, None),
+            (_, true) => (Expiry::Decline, Some("decline".to_owned())),
+            (_, false) => (Expiry::Decide(choice.clone()), choice.option_id),
+        };
+        let input = Input::Inbox(InboxInput::Expired { request_id: request_id.clone(), expiry });
+        let Ok(actions) = self.checker.step(&input) else { return };
+        self.decided.insert(request_id, option);
+        env.tally.decisions += 1;
+        self.committed(actions, env);
     }
 
     pub(super) fn order(&mut self, input: Input, env: &mut Env) {

@@ -244,9 +244,17 @@ impl Tx<'_> {
                 let asked = |(event_type, _): &&(EventType, i64)| *event_type == EventType::ApprovalRequested;
                 let asked_seq = asked_seq.or_else(|| added.iter().rev().find(asked).map(|(_, seq)| *seq));
                 self.execute(
-                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind)
-                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5)",
-                    params![request_id.as_str(), id.0, turn.map(signed), asked_seq.unwrap_or(0), kind.as_str()],
+                    "INSERT INTO approvals (request_id, worker, turn, status, asked_seq, kind, deadline_at)
+                     VALUES (?1, ?2, (SELECT id FROM turns WHERE worker = ?2 AND no = ?3), 'pending', ?4, ?5,
+                             (SELECT e.at + json_extract(w.spec, '$.answerTime.timeoutMs')
+                              FROM events e, workers w WHERE e.seq = ?4 AND w.id = ?2))",
+                    params![
+                        request_id.as_str(),
+                        id.0,
+                        turn.map(signed),
+                        asked_seq.unwrap_or(0),
+                        kind.as_str()
+                    ],
                 )?;
             }
             Fact::ApprovalDecided { request_id, option_id, content, by_cancel } => {
@@ -269,6 +277,7 @@ impl Tx<'_> {
             Fact::ApprovalClosed { request_id, status } => {
                 self.close_question(request_id, *status)?;
             }
+            Fact::Inbox(fact) => self.store_inbox(id, fact)?,
             Fact::Event { event_type, data, turn } => {
                 if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {
                     self.close_tool_calls(id, turn, now)?;

@@ -7,7 +7,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::{Supervisor, spec, views};
-use crate::store::{WorkerRow, handoffs, history, workers};
+use crate::store::{WorkerRow, handoffs, history, owner_rules, workers};
 
 /// The most events of one look.
 const MOST_EVENTS: u32 = 1000;
@@ -46,14 +46,16 @@ impl Supervisor {
             let (pending, latest) =
                 (workers::approvals(connection, row.id, None)?, handoffs::latest(connection, row.id)?);
             let events = history::last(connection, row.id, &filter)?;
-            Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events)))
+            let rules = owner_rules::of_worker(connection, row.id)?;
+            Ok(Some((WorkerRow { has_handoff: latest.is_some(), ..row }, pending, latest, events, rules)))
         });
-        let Some((row, pending, latest, events)) = found.await? else {
+        let Some((row, pending, latest, events, rules)) = found.await? else {
             return Err(self.roster.not_found(worker));
         };
         Ok(Inspected {
             worker: self.view(&row).await,
             policy: spec::policy(&row),
+            owner_rules: rules,
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

@@ -3,6 +3,7 @@
 //! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
+mod always;
 mod attachments;
 mod backups;
 mod controllers;
@@ -15,6 +16,7 @@ mod follow_all;
 mod handoffs;
 mod health;
 mod held;
+mod inbox;
 mod inspect;
 mod janitor;
 mod journal;
@@ -54,9 +56,11 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
+pub use always::RuleFilter;
 pub use follow::Follower;
 pub use follow_all::{AllFollower, Chosen};
 pub use health::Look;
+pub use inbox::InboxFilter;
 pub use inspect::InspectQuery;
 #[cfg(feature = "testing")]
 pub(crate) use journal::JournalReader;

@@ -13,7 +13,7 @@ use subagent_config::policy::{
     Action, Call, Judged, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
     real_path,
 };
-use subagent_protocol::api::StartWorker;
+use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
@@ -23,6 +23,7 @@ use subagent_protocol::{Code, Error, Result, surrogates};
 use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
+use crate::core::inbox::InboxFact;
 use crate::store::{WorkerRow, decided};
 
 /// So many calls of a turn are remembered; those that come later are not looked at when they are over.
@@ -45,13 +46,46 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     if spec.layers.iter().map(|layer| layer.rules.len()).sum::<usize>() > 3 * MOST_RULES {
         return Err(Error::new(Code::InvalidInput, "there are too many rules").with("field", "policy"));
     }
-    compiled(spec, &request.cwd).map(drop)
+    compiled(spec, &[], &request.cwd).map(drop)
 }
 
-fn compiled(spec: &PolicySpec, cwd: &Path) -> Result<Policy> {
-    let layers = spec.layers.iter().map(layer).collect::<Result<_>>()?;
+/// The rules of a worker: those that it was started with, and those that decisions of its owner became, each with its id
+/// as the source.
+fn compiled(spec: &PolicySpec, added: &[OwnerRule], cwd: &Path) -> Result<Policy> {
+    let of_owner = |rule: &OwnerRule| PolicyLayer {
+        layer: LayerKind::Owner.as_str().to_owned(),
+        source: Some(rule.rule_id.as_str().to_owned()),
+        rules: vec![rule.rule.clone()],
+    };
+    let added: Vec<PolicyLayer> = added.iter().map(of_owner).collect();
+    let layers = spec.layers.iter().chain(&added).map(layer).collect::<Result<_>>()?;
     let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
     Ok(Policy { places, chain: vec![Node::new("worker", layers)] })
+}
+
+/// The rules of a worker that decides nothing by itself.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for stored rules that cannot be read.
+pub(super) fn of_worker(
+    spec: Option<&PolicySpec>,
+    added: &[OwnerRule],
+    workspace: &str,
+    cwd: &Path,
+) -> Result<Policy> {
+    let none = || PolicySpec { workspace: workspace.into(), home: None, layers: Vec::new() };
+    compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
+}
+
+/// The call that a permission request is for.
+pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
+    let params: Value = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
+    let mut call = match &asked.tool_call {
+        Some(told) => Call::of(&surrogates::parse(told.get()).unwrap_or(Value::Null)),
+        None => Call::default(),
+    };
+    call.learn(&params["toolCall"]);
+    (call, params)
 }
 
 fn layer(layer: &PolicyLayer) -> Result<Layer> {
@@ -87,12 +121,22 @@ pub(super) struct Watch {
     policy: Arc<Policy>,
     /// By session, if it is not the worker's own, and id.
     calls: Arc<HashMap<(Option<String>, String), Seen>>,
+    /// For which rule the last request is asked, if it is.
+    asked_for: Option<InboxFact>,
 }
 
 impl Watch {
-    /// Of a worker with this stored policy.
-    pub(super) fn of(spec: Option<&PolicySpec>, cwd: &Path) -> Option<Self> {
-        let policy = match compiled(spec?, cwd) {
+    /// Of a worker with this stored policy, and with rules that decisions became; none if there are no rules at all.
+    pub(super) fn of(
+        spec: Option<&PolicySpec>,
+        added: &[OwnerRule],
+        workspace: &str,
+        cwd: &Path,
+    ) -> Option<Self> {
+        if spec.is_none() && added.is_empty() {
+            return None;
+        }
+        let policy = match of_worker(spec, added, workspace, cwd) {
             Ok(policy) => policy,
             // It was checked when it was stored, maybe by a newer version: everything is asked.
             Err(error) => {
@@ -100,7 +144,24 @@ impl Watch {
                 return None;
             }
         };
-        Some(Self { policy: Arc::new(policy), calls: Arc::default() })
+        Some(Self { policy: Arc::new(policy), calls: Arc::default(), asked_for: None })
+    }
+
+    /// The same calls under these rules.
+    pub(super) fn with_rules_of(self, rules: Self) -> Self {
+        Self { policy: rules.policy, ..self }
+    }
+
+    /// For which rule the request is asked that was seen last.
+    pub(super) fn take_asked_for(&mut self) -> Option<InboxFact> {
+        self.asked_for.take()
+    }
+
+    /// What the rules say of a request that waits.
+    pub(super) fn judge(&self, asked: &str) -> Option<Input> {
+        let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
+        let (call, params) = call_of(&asked);
+        decision(asked, &params, &self.policy.decide(&call, &real_path))
     }
 
     /// What the rules make of a record.
@@ -141,24 +202,15 @@ impl Watch {
 
     fn asked(&mut self, record: &Record<'_>) -> Option<Input> {
         let asked: ApprovalRequested = record.body().ok()?;
-        let params: Value = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
-        let mut call = match &asked.tool_call {
-            Some(told) => Call::of(&surrogates::parse(told.get()).unwrap_or(Value::Null)),
-            None => Call::default(),
-        };
-        call.learn(&params["toolCall"]);
+        let (call, params) = call_of(&asked);
         self.is_asked(&asked, &params);
         let verdict = self.policy.decide(&call, &real_path);
-        // Without any, the words of people would be made up.
-        params["options"].as_array().filter(|options| !options.is_empty())?;
-        let options = ApprovalView::of_record(&asked).options;
-        let option = option(&options, verdict.action)?;
-        let choice = Choice {
-            option_id: Some(option.id.clone()),
-            alias: Some(option.alias.clone()),
-            decision: verdict.action.as_str().to_owned(),
-        };
-        Some(Input::DecideByRule { request_id: asked.request_id, choice, rule: rule(&verdict) })
+        let request_id = asked.request_id.clone();
+        let decided = decision(asked, &params, &verdict);
+        if decided.is_none() {
+            self.asked_for = Some(InboxFact::AskedFor { request_id, rule: rule(&verdict) });
+        }
+        decided
     }
 
     fn told(&mut self, record: RecordType, turn: Option<u64>, body: &str) -> Option<Input> {
@@ -220,6 +272,20 @@ fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption>
         Action::Ask => return None,
     };
     options.iter().find(|option| option.kind.as_deref() == Some(kind))
+}
+
+/// The decision that follows from what the rules say; none if the owner is to be asked.
+fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict) -> Option<Input> {
+    // Without any, the words of people would be made up.
+    params["options"].as_array().filter(|options| !options.is_empty())?;
+    let options = ApprovalView::of_record(&asked).options;
+    let option = option(&options, verdict.action)?;
+    let choice = Choice {
+        option_id: Some(option.id.clone()),
+        alias: Some(option.alias.clone()),
+        decision: verdict.action.as_str().to_owned(),
+    };
+    Some(Input::DecideByRule { request_id: asked.request_id, choice, rule: rule(verdict) })
 }
 
 /// The rule that decided, as events tell of it.

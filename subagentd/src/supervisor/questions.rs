@@ -17,10 +17,10 @@ use super::{Caller, Supervisor, views};
 use crate::core::decision::Reply;
 use crate::core::{Input, Worker};
 use crate::store::workers::ApprovalRow;
-use crate::store::{OwnerCheck, WorkerRow, workers};
+use crate::store::{OwnerCheck, WorkerRow, inbox, workers};
 
 /// How long an answer waits until it was written to the agent.
-const DELIVERY: Duration = Duration::from_secs(5);
+pub(super) const DELIVERY: Duration = Duration::from_secs(5);
 
 impl Supervisor {
     /// Answers an elicitation, and waits a moment until the agent was told.
@@ -136,7 +136,7 @@ impl Supervisor {
             });
         };
         if found.status != ApprovalStatus::Pending {
-            return Err(not_pending(request_id, found.status));
+            return Err(self.not_pending(request_id, found.status).await);
         }
         if found.kind != kind {
             return Err(other_command(worker, &found));
@@ -152,17 +152,32 @@ impl Supervisor {
         result: Result<Value>,
     ) -> Result<Value> {
         match result {
-            Err(error) if error.code == Code::ApprovalNotFound => {
+            Err(error) if matches!(error.code, Code::ApprovalNotFound | Code::ApprovalNotPending) => {
                 let (id, asked) = (row.id, request_id.to_owned());
                 let now = self
                     .shared
                     .store
                     .read(move |connection| Ok(workers::approvals(connection, id, Some(&asked))?.pop()))
                     .await?;
-                Err(now.map_or(error, |now| not_pending(request_id, now.status)))
+                Err(match now {
+                    Some(now) => self.not_pending(request_id, now.status).await,
+                    None => error,
+                })
             }
             result => result,
         }
+    }
+
+    /// The error for a question that nobody can decide any more, with who did.
+    async fn not_pending(&self, request_id: &str, status: ApprovalStatus) -> Error {
+        let message = format!("the question is {status}, nobody can decide it any more");
+        let error = Error::new(Code::ApprovalNotPending, message)
+            .with("requestId", request_id)
+            .with("status", status.as_str());
+        let asked = request_id.to_owned();
+        // That it is over is true, whoever did it.
+        let decider = self.shared.store.read(move |connection| inbox::decider(connection, &asked)).await;
+        error.with("decidedBy", json!(decider.unwrap_or_default()))
     }
 
     /// Waits a moment until the agent was told; how the question stands then, and the worker.
@@ -189,11 +204,7 @@ impl Supervisor {
         let Some(now) = now else {
             return Err(Error::new(Code::ApprovalNotFound, "the question is gone"));
         };
-        let delivery = match now.status {
-            ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
-            ApprovalStatus::Delivered => "delivered",
-            _ => "undelivered",
-        };
+        let delivery = delivery(now.status);
         let state = self.view(&row).await.state;
         Ok((now, delivery, state))
     }
@@ -208,6 +219,15 @@ impl Supervisor {
             kind: question.kind,
         });
         Ok(shown.collect())
+    }
+}
+
+/// Whether the agent was told of a decision.
+pub(super) const fn delivery(status: ApprovalStatus) -> &'static str {
+    match status {
+        ApprovalStatus::Decided | ApprovalStatus::Pending => "pending",
+        ApprovalStatus::Delivered => "delivered",
+        _ => "undelivered",
     }
 }
 
@@ -243,13 +263,6 @@ fn reply(asked: &ElicitationView, request: Answer) -> Result<Reply> {
     let mut fields: Vec<String> = content.keys().cloned().collect();
     fields.sort_unstable();
     Ok(Reply { action, fields, content: Some(Secret(Value::Object(content).to_string())) })
-}
-
-fn not_pending(request_id: &str, status: ApprovalStatus) -> Error {
-    let message = format!("the question is {status}, nobody can decide it any more");
-    Error::new(Code::ApprovalNotPending, message)
-        .with("requestId", request_id)
-        .with("status", status.as_str())
 }
 
 /// Another command answers this question.

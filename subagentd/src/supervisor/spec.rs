@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use subagent_protocol::api::{LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
+use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::options::Options;
 use subagent_protocol::policy::PolicySpec;
@@ -42,6 +42,9 @@ pub(super) struct Spec {
     /// So many messages may wait for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) queue_limit: Option<u32>,
+    /// How long its questions wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) answer_time: Option<AnswerTime>,
 }
 
 /// How many messages may wait for a worker.
@@ -60,6 +63,11 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
 /// The tags of a worker.
 pub(super) fn tags(row: &WorkerRow) -> Tags {
     serde_json::from_str::<Spec>(&row.spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
+}
+
+/// How long the questions of a worker wait.
+pub(super) fn answer_time(row: &WorkerRow) -> Option<AnswerTime> {
+    serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time
 }
 
 /// The rules of a worker.
@@ -89,6 +97,7 @@ impl Spec {
             tags: request.tags.clone(),
             policy: request.policy.clone(),
             queue_limit: request.queue_limit,
+            answer_time: request.answer_time,
         }
     }
 

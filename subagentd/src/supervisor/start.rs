@@ -12,8 +12,8 @@ use super::orders::Reached;
 use super::spec::Spec;
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, entropy, environment, held, locks, options, places, policy, program,
-    strays,
+    Caller, Supervisor, controllers, entropy, environment, held, inbox, locks, options, places, policy,
+    program, strays,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -226,6 +226,7 @@ fn check(request: &StartWorker) -> Result<()> {
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
+    inbox::check(request.answer_time)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -302,6 +303,7 @@ mod tests {
             queue_limit: None,
             tags: subagent_protocol::tags::Tags::default(),
             policy: None,
+            answer_time: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, SendTurn, Simulation, TurnAccepted, TurnCanceled,
+    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, OwnerRule, SendTurn, Simulation, TurnAccepted, TurnCanceled,
 };
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
@@ -16,6 +16,8 @@ use super::orders::{Reached, read_response};
 use super::spec::{self, timeouts};
 use super::worker;
 use super::{Caller, Supervisor, attachments, depth, entropy, places, views};
+use crate::core::decision::Choice;
+use crate::core::inbox::InboxInput;
 use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{By, Input, Worker, decision};
@@ -254,20 +256,27 @@ impl Supervisor {
     ) -> Result<Value> {
         let found = self.question(row, request_id, QuestionKind::Permission).await?;
         let choice = decision::choose(&views::approval_view(&found).options, &request)?;
+        let always = match request.always {
+            Some(scope) => Some(self.derive(row, &found, &choice, scope).await?),
+            None => None,
+        };
         let handle = match self.reach(row, &owner, &key).await? {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return Ok(response),
         };
-        let shown = choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned());
-        let (text, alias) = (choice.decision.clone(), choice.alias.clone());
+        let (made, added_rule) = (choice.clone(), always.as_ref().map(|(rule, _)| rule.clone()));
         let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| {
             let decided = added.iter().find(|(event_type, _)| *event_type == EventType::ApprovalDecided);
-            json!({
-                "decision": text, "optionId": shown, "alias": alias,
-                "eventId": EventId(decided.map_or(0, |(_, seq)| *seq)),
-            })
+            let event_id = EventId(decided.map_or(0, |(_, seq)| *seq));
+            json!(Decision { always: added_rule, ..Decision::of(&made, event_id) })
         });
-        let input = Input::Decide { request_id: found.request_id, choice, note: request.note };
+        let (asked, note) = (found.request_id, request.note);
+        let input = match always {
+            Some((_, rule)) => {
+                Input::Inbox(InboxInput::DecideAlways { request_id: asked, choice, note, rule })
+            }
+            None => Input::Decide { request_id: asked, choice, note },
+        };
         let decided = self.order(&handle, Some(owner), key, input, respond).await;
         self.or_how_it_ended(row, request_id, decided).await
     }
@@ -284,18 +293,33 @@ impl Supervisor {
             state,
             event_id: decision.event_id,
             delivery: delivery.to_owned(),
+            always: decision.always,
         })
     }
 }
 
 /// What is kept of a decision for repetitions.
-#[derive(serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Decision {
-    decision: String,
-    option_id: String,
-    alias: Option<String>,
-    event_id: EventId,
+pub(super) struct Decision {
+    pub(super) decision: String,
+    pub(super) option_id: String,
+    pub(super) alias: Option<String>,
+    pub(super) event_id: EventId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    always: Option<OwnerRule>,
+}
+
+impl Decision {
+    pub(super) fn of(choice: &Choice, event_id: EventId) -> Self {
+        Self {
+            decision: choice.decision.clone(),
+            option_id: choice.option_id.clone().unwrap_or_else(|| "cancelled".to_owned()),
+            alias: choice.alias.clone(),
+            event_id,
+            always: None,
+        }
+    }
 }
 
 /// The response to a message: of a turn that was begun, or of one that waits.

@@ -195,6 +195,7 @@ impl Supervisor {
             child_sessions: Vec::new(),
             tags: spec::tags(row),
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
+            answer_time: spec::answer_time(row),
         }
     }
 }

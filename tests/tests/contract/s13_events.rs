@@ -77,7 +77,7 @@ fn a_question_and_its_answer_have_their_data() {
                            "toolCallId!": "str", "title!": "str", "toolKind!": "str", "rawInput!": "any", "command!": "str", "content!": "list", "locations!": "list"});
     assert_shape(of(&events, "approval.requested"), &event("approval.requested", requested));
     let decided = json!({"requestId": "ap", "decision": "=allow-once", "optionId": "=allow-once",
-                         "alias": "=allow-once", "note": "=fine"});
+                         "alias": "=allow-once", "note": "=fine", "by": "=owner"});
     assert_shape(of(&events, "approval.decided"), &event("approval.decided", decided));
     sandbox.finish();
 }

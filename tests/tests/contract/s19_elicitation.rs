@@ -82,7 +82,7 @@ fn a_form_is_asked_filled_in_and_told_to_the_agent() {
     assert_eq!(
         events[0]["data"],
         json!({
-            "requestId": request, "action": "accept", "reason": null,
+            "requestId": request, "action": "accept", "reason": null, "by": "owner",
             "fields": ["kind", "mail", "name", "share", "size", "sure", "tags"],
         })
     );
@@ -246,7 +246,7 @@ fn a_cancel_of_the_turn_answers_what_is_open() {
     assert_eq!(events.len(), 1);
     assert_eq!(
         events[0]["data"],
-        json!({"requestId": request, "action": "cancel", "fields": [], "reason": "no"})
+        json!({"requestId": request, "action": "cancel", "fields": [], "reason": "no", "by": "cancel"})
     );
     assert_eq!(events[0]["turnId"], waited["turnId"]);
     let _ = elicit(&sandbox, &worker, &form());

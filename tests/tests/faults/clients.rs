@@ -133,9 +133,13 @@ impl Scene<'_> {
                 (words(&["--launcher", "demo", "none"]), &["AGENT_METHOD_UNSUPPORTED"])
             }
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
+            "subagent approval show" => (words(&["ap_0123456789"]), &["APPROVAL_NOT_FOUND"]),
+            "subagent policy rules remove" => (words(&["rule_0123456789"]), &["RULE_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent worker list"
+            | "subagent approval list"
+            | "subagent policy rules list"
             | "subagent controller status"
             | "subagent controller recover"
             | "subagent daemon start"

@@ -113,6 +113,32 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT count(*) FROM events WHERE type = 'approval.decided'",
             )
         }
+        "/v1/workers/{worker}/approvals" => {
+            let waited = sandbox.send(&worker(), "!ask execute it");
+            let worker = waited["workerId"].as_str().unwrap();
+            Post::new(
+                "/v1/workers/{worker}/approvals",
+                &format!("/v1/workers/{worker}/approvals"),
+                json!({"decision": "allow"}),
+                &["count", "decided"],
+                "SELECT count(*) FROM events WHERE type = 'approval.decided'",
+            )
+        }
+        "/v1/rules/{rule}/remove" => {
+            let waited = sandbox.send(&worker(), "!ask execute it");
+            let (worker, request) =
+                (waited["workerId"].as_str().unwrap(), waited["requestId"].as_str().unwrap());
+            let args =
+                ["approve", "--worker-id", worker, "--request", request, "--decision", "allow", "--always"];
+            let decided = sandbox.run(&args).data_of("approval.decided");
+            Post::new(
+                "/v1/rules/{rule}/remove",
+                &format!("/v1/rules/{}/remove", decided["always"]["ruleId"].as_str().unwrap()),
+                json!({}),
+                &["ruleId"],
+                "SELECT 1 - count(*) FROM owner_rules",
+            )
+        }
         "/v1/workers/{worker}/elicitations/{request}" => {
             let question =
                 r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;

@@ -7,6 +7,7 @@ mod controllers;
 mod doctor;
 mod event;
 mod failure;
+mod inbox;
 mod questions;
 mod registry;
 mod removal;
@@ -60,6 +61,8 @@ fn render(view: &mut View, kind: &str, data: &Value) -> Option<()> {
         "turn.accepted" => turns::accepted(view, data),
         "turn.waited" => turns::waited(view, data),
         "event.matched" => turns::matched(view, data),
+        "inbox.listed" => inbox::listed(view, data),
+        "approval.shown" => inbox::question(view, data),
         "approval.decided" => turns::decided(view, data),
         "elicitation.answered" => questions::answered(view, data),
         "turn.canceled" => turns::canceled(view, data),

@@ -10,6 +10,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnSta
 use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
+use crate::core::inbox::InboxFact;
 use crate::core::queue::Urgency;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
@@ -36,6 +37,7 @@ fn decides(input: &Input) -> bool {
             | Input::DecideByRule { .. }
             | Input::Violation { .. }
             | Input::Answer { .. }
+            | Input::Inbox(_)
             | Input::Cancel { .. }
             | Input::Restart { force: true }
             | Input::Enqueue { urgency: Urgency::Steered, .. }
@@ -123,7 +125,7 @@ impl Checker {
             Input::Enqueue { .. } => &[Code::WorkerStopped, Code::QueuePaused, Code::QueueFull],
             Input::DropQueued { .. } | Input::MoveQueued { .. } => &[Code::TurnNotQueued],
             Input::ResumeQueue => &[Code::WorkerStopped],
-            Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } => {
+            Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } | Input::Inbox(_) => {
                 &[Code::ApprovalNotFound, Code::ApprovalNotPending]
             }
             Input::Cancel { .. } => &[Code::WorkerNotRunning],
@@ -156,6 +158,7 @@ impl Checker {
             input,
             Input::Decide { .. }
                 | Input::Answer { .. }
+                | Input::Inbox(_)
                 | Input::Cancel { .. }
                 | Input::Stop
                 | Input::Retire
@@ -362,7 +365,14 @@ impl Checker {
                     assert_eq!(self.turn_of(&request_id), Some(*turn), "{event_type} of another turn");
                 }
             }
-            Fact::LastError(_) | Fact::DesiredStop => {}
+            Fact::Inbox(InboxFact::RuleAdded(rule)) => {
+                let decided = step.facts[..index].iter().any(|fact| {
+                    matches!(fact, Fact::ApprovalDecided { request_id, .. } if *request_id == rule.request_id)
+                });
+                let local = matches!(&self.worker.state, State::Local(_));
+                assert!(decided || local, "a rule of a decision that was not made");
+            }
+            Fact::Inbox(InboxFact::AskedFor { .. }) | Fact::LastError(_) | Fact::DesiredStop => {}
         }
     }
 

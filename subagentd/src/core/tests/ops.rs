@@ -35,6 +35,11 @@ pub(super) enum Op {
         which: usize,
         select: bool,
     },
+    /// All that waits is decided at once, or what waits first is decided for ever, or its time is over.
+    Inbox {
+        which: usize,
+        how: u8,
+    },
     /// The runtime that is to be started is started, or the system refuses.
     Spawn {
         works: bool,
@@ -91,6 +96,7 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         4 => Just(Op::Hibernate),
         1 => Just(Op::Wake),
         3 => (0usize..3, any::<bool>()).prop_map(|(which, select)| Op::Decide { which, select }),
+        3 => (0usize..3, 0u8..5).prop_map(|(which, how)| Op::Inbox { which, how }),
         6 => prop::bool::weighted(0.9).prop_map(|works| Op::Spawn { works }),
         6 => Just(Op::SessionOpens),
         1 => Just(Op::StartFails),

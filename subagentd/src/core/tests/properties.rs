@@ -10,6 +10,7 @@ use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
 use subagent_protocol::state::ElicitationAction;
 
 use super::checker::Checker;
+use super::inbox::in_the_inbox;
 use super::ops::{Op, ops};
 use super::world::World;
 use super::{
@@ -116,6 +117,9 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => (any::<bool>(), any::<bool>()).prop_map(|(clean, rebooted)| Input::RuntimeGone { clean, rebooted }),
         1 => (link, 0u64..5).prop_map(|(link, last_turn)| Input::Attached { link, last_turn }),
         1 => Just(Input::NothingLeft),
+        3 => (requests(), requests(), 0u8..5).prop_map(|(first, second, how)| {
+            in_the_inbox(how, first.clone(), vec![first, second])
+        }),
     ]
 }
 
@@ -161,6 +165,11 @@ fn all_inputs() -> Vec<Input> {
         Input::AnswerRefused { request_id: request(1) },
         decide(request(1), Some("allow")),
         decide(request(1), None),
+        in_the_inbox(0, request(1), vec![request(1)]),
+        in_the_inbox(1, request(1), vec![]),
+        in_the_inbox(2, request(1), vec![]),
+        in_the_inbox(4, request(1), vec![]),
+        in_the_inbox(4, request(LOCAL), vec![]),
         Input::Ending,
         Input::Terminating { reason: "SIGTERM".to_owned() },
         Input::NothingLeft,

@@ -144,7 +144,7 @@ impl Rows {
                 let row = self.approvals.get_mut(request_id).expect("only what was opened is closed");
                 (row.status, row.content) = (*status, false);
             }
-            Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
+            Fact::Inbox(_) | Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
         }
     }
 

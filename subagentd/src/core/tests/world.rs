@@ -9,6 +9,7 @@ use subagent_protocol::state::{Carrier, Dispatched, ElicitationAction, QuestionK
 use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
+use super::inbox::in_the_inbox;
 use super::ops::Op;
 use super::{
     LOCAL, answer, decide, enqueue, failure, is_stopped, queued_id, request, send, simulate, simulate_asking,
@@ -114,6 +115,13 @@ impl World {
                     (Some(QuestionKind::Elicitation), false) => answer(found, ElicitationAction::Cancel),
                     (_, select) => decide(found, select.then_some("allow")),
                 });
+            }
+            Op::Inbox { which, how } => {
+                let local = matches!(self.checker.worker.state, State::Local(_)).then(|| request(LOCAL));
+                let open = self.checker.worker.approvals.keys().cloned().chain(local);
+                let open: Vec<RequestId> = open.collect();
+                let found = open.get(*which).cloned().unwrap_or_else(|| request(250));
+                self.person(in_the_inbox(*how, found, open));
             }
             Op::Spawn { works } => self.spawn(*works),
             Op::ReadReply => self.read_reply(),

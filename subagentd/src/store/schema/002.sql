@@ -56,3 +56,21 @@ CREATE TABLE queued_turns (
 CREATE INDEX queued_turns_of_worker ON queued_turns (worker, place);
 -- queue_pause: why nothing of it is begun; NULL: it is not paused.
 ALTER TABLE workers ADD COLUMN queue_pause TEXT;
+-- The inbox. deadline_at: when a question is decided if nobody has. asked_by: the rule for which it is asked, in JSON.
+-- decided_by: the ownership whose handle came with the decision.
+ALTER TABLE approvals ADD COLUMN deadline_at INTEGER;
+ALTER TABLE approvals ADD COLUMN asked_by TEXT;
+ALTER TABLE approvals ADD COLUMN decided_by TEXT;
+-- Rules that decisions of owners became; worker: NULL if for all of the controller. request_id: the decision.
+CREATE TABLE owner_rules (
+    id         INTEGER PRIMARY KEY,
+    rule_id    TEXT    NOT NULL UNIQUE,
+    controller INTEGER NOT NULL REFERENCES controllers (id),
+    worker     INTEGER REFERENCES workers (id),
+    rule       TEXT    NOT NULL,
+    action     TEXT    NOT NULL,
+    request_id TEXT    NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX owner_rules_of ON owner_rules (controller, worker);
+CREATE INDEX owner_rules_of_worker ON owner_rules (worker) WHERE worker IS NOT NULL;

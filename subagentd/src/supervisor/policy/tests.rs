@@ -19,7 +19,7 @@ fn spec(rules: &[(&str, &str)]) -> PolicySpec {
 }
 
 fn watch(rules: &[(&str, &str)]) -> Watch {
-    Watch::of(Some(&spec(rules)), Path::new("/ws")).unwrap()
+    Watch::of(Some(&spec(rules)), &[], "/ws", Path::new("/ws")).unwrap()
 }
 
 fn see(watch: &mut Watch, record: &Value) -> Option<Input> {
@@ -122,11 +122,11 @@ fn what_is_hostile_is_bounded() {
 #[test]
 fn rules_that_are_none_are_refused() {
     for (rule, action) in [("execute(", "allow"), ("", "deny"), ("edit", "maybe"), ("frobnicate", "deny")] {
-        let error = compiled(&spec(&[(rule, action)]), Path::new("/ws")).unwrap_err();
+        let error = compiled(&spec(&[(rule, action)]), &[], Path::new("/ws")).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument, "{rule}");
     }
-    assert!(Watch::of(Some(&spec(&[("(", "deny")])), Path::new("/ws")).is_none());
-    assert!(Watch::of(None, Path::new("/ws")).is_none());
+    assert!(Watch::of(Some(&spec(&[("(", "deny")])), &[], "/ws", Path::new("/ws")).is_none());
+    assert!(Watch::of(None, &[], "/ws", Path::new("/ws")).is_none());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The loop of a worker's actor, and the state that it owns.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::blocked::Blocked;
+use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
@@ -50,6 +51,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) worker: Worker,
     /// The rules of its owner.
     pub(super) watch: Option<Watch>,
+    /// What of its questions and rules is not in the rules' state.
+    pub(super) questions: Questions,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -146,7 +149,8 @@ impl Actor {
             hibernation_obstacle: None,
         };
         Ok(Self {
-            watch: Watch::of(spec.policy.as_ref(), Path::new(&row.cwd)),
+            watch: None,
+            questions: Questions::new(shared.rules.subscribe()),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
@@ -213,6 +217,7 @@ impl Actor {
                 self.check_leftovers().await;
             }
             self.look_after_sleepers().await;
+            self.look_after_questions().await;
             if !self.todo.is_empty() {
                 continue;
             }
@@ -248,6 +253,7 @@ impl Actor {
                     }
                     None => return,
                 },
+                Ok(()) = self.questions.rules.changed() => self.questions.rules_stale = true,
                 () = std::future::ready(()), if self.more => {
                     self.ingest_or_retry(Goal::Some).await;
                 }
@@ -257,6 +263,7 @@ impl Actor {
 
     /// Takes over what was committed.
     pub(super) fn adopt(&mut self, worker: Worker, facts: &[Fact], last_seq: Option<i64>) {
+        self.questions.see(facts);
         self.worker = worker;
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
         for fact in facts {

@@ -440,7 +440,12 @@ pub(crate) fn input(
 
 /// What the rules of the owner say of it, in the same transaction. Says whether they said anything.
 fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> bool {
-    let Some(input) = taken.watch.as_mut().and_then(|watch| watch.see(record)) else { return false };
+    let Some(watch) = taken.watch.as_mut() else { return false };
+    let seen = watch.see(record);
+    let asked_for = watch.take_asked_for();
+    let is_asked = asked_for.is_some();
+    facts.extend(asked_for.map(Fact::Inbox));
+    let Some(input) = seen else { return is_asked };
     // Refused of a request that is over or was not understood: then there is nothing to decide.
     let Ok(step) = taken.worker.step(input) else { return false };
     taken.worker = step.worker;

@@ -8,6 +8,7 @@ mod blocked;
 mod elicitation;
 mod gone;
 mod hibernation;
+mod inbox;
 mod ingest;
 mod order;
 mod revival;

@@ -8,8 +8,9 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
+use crate::core::inbox::InboxFact;
 use crate::core::worker::{Link, Restart};
-use crate::core::{By, Input, Worker};
+use crate::core::{By, Fact, Input, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
@@ -98,6 +99,9 @@ impl Actor {
                         (None, None) => {}
                     }
                     added = tx.store_facts(id, &step.facts, None, now)?;
+                    if let Some(owner) = &owner {
+                        tx.note_decider(owner, controller.id, &step.facts)?;
+                    }
                     tx.update_worker(id, &step.worker, cursor, now)?;
                     Ok(respond(&step.worker, &added))
                 })?;
@@ -112,6 +116,9 @@ impl Actor {
             self.is_active();
             self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
             self.todo.extend(actions);
+            if facts.iter().any(|fact| matches!(fact, Fact::Inbox(InboxFact::RuleAdded(_)))) {
+                self.shared.rules.send_modify(|changes| *changes += 1);
+            }
         }
         Ok(response)
     }
@@ -133,7 +140,9 @@ fn restore(tx: &mut Tx<'_>, id: RowId, spec: &Spec, file: &Path, kept: &Kept) ->
 /// The failpoints around the commit of an order.
 const fn points(input: &Input) -> (&'static str, &'static str) {
     match input {
-        Input::Decide { .. } | Input::Answer { .. } => ("decision.before_commit", "decision.after_commit"),
+        Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => {
+            ("decision.before_commit", "decision.after_commit")
+        }
         Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),

@@ -397,6 +397,7 @@ impl Actor {
             self.leftovers,
             self.revive_at,
             self.hibernate_at(),
+            self.expires_at(),
             runtime.and_then(|runtime| runtime.answer_by),
             runtime.and_then(|runtime| runtime.reconnect_at),
             runtime.and_then(|runtime| runtime.kill_at),
@@ -430,6 +431,7 @@ impl Actor {
         if due(self.hibernate_at()) {
             self.hibernate().await;
         }
+        self.expire().await;
         let ends = self.desired() == Desired::Stop || self.worker.restart == Restart::Wanted;
         let Some(runtime) = &mut self.runtime else { return };
         if due(runtime.kill_at) {

@@ -22,6 +22,13 @@ const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Finds out how things stand when the daemon starts.
     pub(super) async fn recover(&mut self) {
+        match self.read_rules().await {
+            Ok(added) => self.questions.rules_stale = added,
+            // Whatever is asked waits for its owner until they are read.
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules of a worker cannot be read");
+            }
+        }
         if self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live {
             // A new worker, or one whose daemon died before it could start a runtime.
             self.settled = true;

@@ -121,7 +121,7 @@ fn a_forced_one_decides_what_is_asked() {
         .collect();
     let by_restart = |asked: &Value| {
         json!({
-            "requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled", "alias": "cancelled",
+            "requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled", "alias": "cancelled", "by": "cancel",
             "note": "worker restarted by manager",
         })
     };

@@ -66,7 +66,7 @@ fn the_decision_cancelled_cancels_a_simulated_turn() {
     assert_eq!(types[3..], ["approval.decided", "turn.canceled"]);
     let event = &events_of(&sandbox, &worker, "approval.decided")[0]["data"];
     let decision = json!({"requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled",
-                          "alias": null, "note": "enough"});
+                          "alias": null, "note": "enough", "by": "owner"});
     assert_eq!(*event, decision, "what there is none of is null");
     assert_eq!(sandbox.turn_end(&asked)["data"], json!({"turnId": asked["turnId"], "reason": "enough"}));
     sandbox.finish();
@@ -156,7 +156,12 @@ fn a_worker_without_a_runtime_says_whether_it_waits() {
     sandbox.approve(&worker, &asked["requestId"], "allow").error("WORKER_NOT_WAITING_APPROVAL");
     let second = sent(&sandbox, &worker, &["--request-approval"]);
     let late = sandbox.approve(&worker, &asked["requestId"], "allow").error("APPROVAL_NOT_PENDING");
-    assert_eq!(late["details"], json!({"requestId": asked["requestId"], "status": "delivered"}));
+    let request = format!("={}", asked["requestId"].as_str().unwrap());
+    let owner = json!({"by": "=owner", "at": "ts", "decision": "=allow"});
+    assert_shape(
+        &late["details"],
+        &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}),
+    );
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     let stopped =
         sandbox.approve(&worker, &second["requestId"], "allow").error("WORKER_NOT_WAITING_APPROVAL");
@@ -176,7 +181,12 @@ fn a_worker_with_a_runtime_is_asked_for_the_request_alone() {
     sandbox.approve(&worker, &asked["requestId"], "allow").data_of("approval.decided");
     let _ = sandbox.turn_end(&asked);
     let late = sandbox.approve(&worker, &asked["requestId"], "allow").error("APPROVAL_NOT_PENDING");
-    assert_eq!(late["details"], json!({"requestId": asked["requestId"], "status": "delivered"}));
+    let request = format!("={}", asked["requestId"].as_str().unwrap());
+    let owner = json!({"by": "=owner", "at": "ts", "decision": "=allow"});
+    assert_shape(
+        &late["details"],
+        &json!({"requestId": request, "status": "=delivered", "decidedBy": owner}),
+    );
     sandbox.finish();
 }
 

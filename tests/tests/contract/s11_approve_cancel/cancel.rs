@@ -42,7 +42,7 @@ fn a_cancel_answers_what_was_asked_and_ends_the_turn() {
             decided["data"],
             json!({
                 "requestId": asked["requestId"], "decision": "cancelled", "optionId": "cancelled",
-                "alias": "cancelled", "note": "wrong branch",
+                "alias": "cancelled", "note": "wrong branch", "by": "cancel",
             })
         );
         let end = sandbox.turn_end(&asked);

@@ -1,0 +1,74 @@
+//! How long permission requests and other questions wait: `approvals` of the config. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::Place;
+use crate::validate::{Checked, object, refuse, seconds, string};
+
+/// What may happen when nobody answers in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The question is denied.
+    Deny,
+    /// Its turn is canceled.
+    Cancel,
+}
+
+/// How long questions wait for an answer, and what happens then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Approvals {
+    /// How long; `None` is for ever.
+    pub timeout: Option<Duration>,
+    /// What happens then; `None` is what counts without a word.
+    pub on_timeout: Option<Unanswered>,
+}
+
+/// The key `approvals`.
+pub(crate) fn approvals(root: &Map<String, Value>) -> Checked<Approvals> {
+    let Some(given) = object(root.get("approvals"), || "approvals".to_owned())? else {
+        return Ok(Approvals::default());
+    };
+    let place = || Place::Field("approvals.onTimeout".to_owned());
+    let on_timeout = match string(given.get("onTimeout"), place)? {
+        None => None,
+        Some("deny") => Some(Unanswered::Deny),
+        Some("cancel") => Some(Unanswered::Cancel),
+        Some(word) => return refuse(place(), format!("says `{word}`; write deny or cancel")),
+    };
+    Ok(Approvals {
+        // As long as the least idle timeout: nobody answers faster.
+        timeout: seconds(given.get("timeoutSeconds"), "approvals.timeoutSeconds", 0.1)?,
+        on_timeout,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Checked<Approvals> {
+        approvals(json!({"approvals": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn a_time_and_what_happens_then() {
+        let all = read(json!({"timeoutSeconds": 600, "onTimeout": "cancel"})).unwrap();
+        let expected =
+            Approvals { timeout: Some(Duration::from_secs(600)), on_timeout: Some(Unanswered::Cancel) };
+        assert_eq!(all, expected);
+        assert_eq!(read(json!(null)).unwrap(), Approvals::default());
+        assert_eq!(read(json!({"onTimeout": null})).unwrap(), Approvals::default());
+        for (wrong, field) in [
+            (json!({"onTimeout": "allow"}), "approvals.onTimeout"),
+            (json!({"timeoutSeconds": 0}), "approvals.timeoutSeconds"),
+            (json!({"timeoutSeconds": "10m"}), "approvals.timeoutSeconds"),
+            (json!([]), "approvals"),
+        ] {
+            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(field.to_owned()), "{wrong}");
+        }
+    }
+}

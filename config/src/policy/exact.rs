@@ -1,0 +1,264 @@
+//! The rule that says exactly what a call is about, and nothing else: for a decision that is to hold from now on. Pure.
+//!
+//! Where no rule can say it, none is made: a rule that says more than what was decided would answer in the owner's name.
+
+use std::path::{Path, PathBuf};
+
+use super::call::{Call, Command};
+use super::decide::Decider;
+use super::rule::{Action, Rule};
+use super::shell::{self, Line};
+use super::tool::Kind;
+use super::{Layer, LayerKind, Node, Policy};
+
+impl Call {
+    /// What it is about, as far as its words tell: the command, the path (of several the first), the address, the agent,
+    /// or the tool's name.
+    #[must_use]
+    pub fn subject(&self) -> Option<String> {
+        let command = self.command.as_ref().map(|command| match command {
+            Command::Line(line) => line.clone(),
+            Command::Words(words) => words.join(" "),
+        });
+        let path = || self.changed.first().or(self.paths.first()).cloned();
+        command
+            .or_else(path)
+            .or_else(|| self.url.clone())
+            .or_else(|| self.agent.clone())
+            .or_else(|| self.name.clone())
+    }
+}
+
+impl Policy {
+    /// The rule of the owner that gives this answer to exactly this call.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn exact(
+        &self,
+        call: &Call,
+        action: Action,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> Result<Rule, String> {
+        if call.more {
+            return Err("the agent does not tell all that it is about".to_owned());
+        }
+        let kinds = call.kinds();
+        let [kind] = kinds.as_slice() else {
+            let words: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+            return Err(format!(
+                "it is several things at once ({}), and a rule is about one",
+                words.join(", ")
+            ));
+        };
+        let subject = self.only_subject(*kind, call, real)?;
+        if subject.contains('*') {
+            return Err(format!("there is a `*` in {subject:?}, which is any text in a rule"));
+        }
+        let rule = Rule::new(kind.as_str(), Some(&subject), action).map_err(|problem| {
+            format!("{subject:?} cannot be the pattern of a rule: it {}", problem.problem)
+        })?;
+        self.check_exact(rule, call, real)
+    }
+
+    /// The one thing that it is about.
+    fn only_subject(
+        &self,
+        kind: Kind,
+        call: &Call,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> Result<String, String> {
+        let told = |word: &Option<String>, what: &str| {
+            word.clone().ok_or_else(|| format!("the agent does not tell {what}"))
+        };
+        match kind {
+            Kind::Execute => only_command(call.command.as_ref()),
+            Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+                let mut paths: Vec<&String> = call.paths.iter().chain(&call.changed).collect();
+                paths.sort_unstable();
+                paths.dedup();
+                let [path] = paths.as_slice() else {
+                    return Err(format!("it is about {} files, and a rule is about one", paths.len()));
+                };
+                let spellings = self.places.spellings(path, real);
+                let [spelling] = spellings.as_slice() else {
+                    return Err(format!("{path:?} leads through a symbolic link"));
+                };
+                let relative = spelling.relative.clone().filter(|path| !path.is_empty());
+                Ok(relative.unwrap_or_else(|| spelling.absolute.clone()))
+            }
+            Kind::Fetch => told(&call.url, "the address"),
+            Kind::Task => told(&call.agent, "the agent"),
+            Kind::Think | Kind::Other | Kind::Todo => {
+                Err("a rule for such a tool is about everything that it does; write one with --allow if that is meant"
+                    .to_owned())
+            }
+        }
+    }
+
+    /// The rule, if the call has this answer with it.
+    fn check_exact(&self, rule: Rule, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Result<Rule, String> {
+        let (text, action) = (rule.text(), rule.action);
+        let mut with = self.clone();
+        if let Some(node) = with.chain.pop() {
+            let added = Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] };
+            let layers = node.layers().iter().cloned().chain([added]).collect();
+            with.chain.push(Node::new(node.name, layers));
+        }
+        let verdict = with.decide(call, real);
+        if verdict.action == action {
+            return Ok(rule);
+        }
+        let decisive = verdict.decisive();
+        let why = match decisive.and_then(|part| part.by.as_ref()) {
+            Some(Decider { layer, rule, action, .. }) if *rule != text => {
+                format!("the rule `{rule}: {action}` of the {} still holds", layer.as_str())
+            }
+            _ => decisive.and_then(|part| part.note.clone()).unwrap_or_else(|| "no rule fits".to_owned()),
+        };
+        Err(format!("with the rule `{text}: {action}` the answer would still be `{}`: {why}", verdict.action))
+    }
+}
+
+/// The words of a command that is the only one of its line.
+fn only_command(command: Option<&Command>) -> Result<String, String> {
+    let line: Line = match command {
+        Some(Command::Line(text)) => shell::split(text),
+        Some(Command::Words(words)) => shell::of_words(words),
+        None => return Err("the agent does not tell what it runs".to_owned()),
+    };
+    if let Some(why) = line.opaque {
+        return Err(why);
+    }
+    let [part] = line.parts.as_slice() else {
+        return Err("there are several commands in it, and a rule is about one".to_owned());
+    };
+    if !line.redirects.is_empty() {
+        return Err("it opens files by `<` or `>`".to_owned());
+    }
+    if part.transparent || part.unknown || !part.handed_on.is_empty() {
+        return Err("what it starts is another program's business".to_owned());
+    }
+    match part.spellings.last() {
+        Some(text) if text.units.is_none() => Ok(text.shown.clone()),
+        _ => Err("not all of it is known before it runs".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::Places;
+    use super::*;
+
+    fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
+        let layer = |(kind, rule, action): &(LayerKind, &str, Action)| Layer {
+            kind: *kind,
+            source: None,
+            rules: vec![Rule::parse(rule, *action).unwrap()],
+        };
+        let places = Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) };
+        Policy { places, chain: vec![Node::new("worker", rules.iter().map(layer).collect())] }
+    }
+
+    fn real(path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
+    fn exact(told: &Value, action: Action) -> Result<String, String> {
+        policy(&[]).exact(&Call::of(told), action, &real).map(|rule| rule.text())
+    }
+
+    fn runs(command: &str) -> Value {
+        json!({"kind": "execute", "rawInput": {"command": command}})
+    }
+
+    #[test]
+    fn one_thing_has_a_rule() {
+        let table = [
+            (runs("git  push \"-f\""), "execute(git push -f)"),
+            (json!({"kind": "execute", "rawInput": {"command": ["ls", "a b"]}}), "execute(ls a b)"),
+            (json!({"kind": "edit", "locations": [{"path": "/ws/src/a.rs"}]}), "edit(src/a.rs)"),
+            (json!({"kind": "edit", "locations": [{"path": "a.rs"}]}), "edit(sub/a.rs)"),
+            (json!({"kind": "read", "locations": [{"path": "/etc/hosts"}]}), "read(/etc/hosts)"),
+            (json!({"kind": "edit", "locations": [{"path": "/ws/.agents/x.md"}]}), "edit(.agents/x.md)"),
+            (json!({"kind": "fetch", "rawInput": {"url": "https://a.b/c?d"}}), "fetch(https://a.b/c?d)"),
+            (json!({"name": "Task", "rawInput": {"subagent_type": "reviewer"}}), "task(reviewer)"),
+        ];
+        for (told, rule) in table {
+            for action in [Action::Allow, Action::Deny] {
+                assert_eq!(exact(&told, action).as_deref(), Ok(rule), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_more_or_less_than_one_thing_has_none() {
+        let none = [
+            runs("ls; rm x"),
+            runs("ls | cat"),
+            runs("rm $X"),
+            runs("rm *"),
+            runs("ls > x"),
+            runs("ls \""),
+            runs("FOO=1 make"),
+            runs("/usr/bin/git push"),
+            runs("sudo ls"),
+            runs("timeout 5 ls"),
+            runs("bash -c ls"),
+            runs("echo 'a\nb'"),
+            runs(&"x".repeat(5000)),
+            json!({"kind": "execute"}),
+            json!({"kind": "edit"}),
+            json!({"kind": "edit", "locations": [{"path": "a"}, {"path": "b"}]}),
+            json!({"kind": "edit", "locations": [{"path": "a*"}]}),
+            json!({"kind": "edit", "rawInput": {"command": "x", "path": "y"}}),
+            json!({"kind": "fetch"}),
+            json!({"kind": "other", "name": "mcp__github__push"}),
+            json!({"kind": "think"}),
+            json!({}),
+        ];
+        for told in none {
+            assert!(exact(&told, Action::Allow).is_err(), "{told}: {:?}", exact(&told, Action::Allow));
+        }
+    }
+
+    #[test]
+    fn a_deny_of_the_definition_stays() {
+        let rules = [(LayerKind::Definition, "execute(git push*)", Action::Deny)];
+        let call = Call::of(&runs("git push"));
+        let why = policy(&rules).exact(&call, Action::Allow, &real).unwrap_err();
+        assert!(why.contains("execute(git push*): deny") && why.contains("definition"), "{why}");
+        policy(&rules).exact(&call, Action::Deny, &real).unwrap();
+        let rules = [(LayerKind::Config, "execute(git push*)", Action::Deny)];
+        policy(&rules).exact(&call, Action::Allow, &real).unwrap();
+    }
+
+    #[test]
+    fn a_link_has_no_rule() {
+        let real =
+            |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
+        let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
+        assert!(policy(&[]).exact(&call, Action::Allow, &real).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_rule_gives_its_answer_to_what_was_asked_and_to_no_other_command(
+            asked in "[a-z]{1,4}( [a-z./-]{1,5}){0,3}", other in "[a-z]{1,4}( [a-z./;&|$-]{1,5}){0,3}",
+        ) {
+            if let Ok(rule) = exact(&runs(&asked), Action::Allow) {
+                let with = policy(&[(LayerKind::Owner, &rule, Action::Allow)]);
+                prop_assert_eq!(with.decide(&Call::of(&runs(&asked)), &real).action, Action::Allow);
+                let same = other.split_whitespace().eq(asked.split_whitespace());
+                if !same {
+                    prop_assert_ne!(with.decide(&Call::of(&runs(&other)), &real).action, Action::Allow, "{}", other);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `approval`: the inbox of all workers, and one question of it.
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::clean::{clean, one_line};
+use subagent_protocol::tags::Selector;
+
+use crate::args::inbox::{ApprovalCommand, ApprovalList, ApprovalShow};
+use crate::client::{Ask, Client, Query, block_on, segment};
+use crate::context::{Context, path_value, present};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(command: &ApprovalCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        ApprovalCommand::List(args) => list(args, context),
+        ApprovalCommand::Show(args) => show(args, context),
+    }
+}
+
+fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
+    if let Some(selector) = &args.selector.selector {
+        Selector::parse(selector)?;
+    }
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let named: Vec<&str> = args.worker_id.iter().map(String::as_str).collect();
+    for worker in &named {
+        super::named_worker(worker, &workspace)?;
+        if worker.contains(',') {
+            return Err(
+                Failure::argument(format!("{worker:?} is no id of a worker")).with("workerId", *worker)
+            );
+        }
+    }
+    let named = Some(named.join(",")).filter(|named| !named.is_empty());
+    let data = if super::has_state(&workspace) {
+        let path = Query::new("/v1/approvals")
+            .with("workerId", named.as_deref())
+            .with("controllerId", present(args.controller_id.clone()).as_deref())
+            .with("selector", args.selector.selector.as_deref());
+        let mut client = Client::new(context, &workspace);
+        block_on(async move { client.ask(&Ask::get(path)).await })?
+    } else {
+        json!({"items": [], "count": 0})
+    };
+    let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows: Vec<Value> = items.iter().map(row).collect();
+    let keys = ["requestId", "workerId", "label", "kind", "subject", "createdAt", "deadline", "rule"];
+    let shown = text::rows(&json!({"items": rows}), &keys, "(nothing is asked)");
+    Ok(Outcome::report("inbox.listed", data, shown))
+}
+
+/// A question with its last columns as words.
+fn row(item: &Value) -> Value {
+    let mut row = item.clone();
+    row["deadline"] = match (item["deadlineAt"].as_str(), item["onTimeout"].as_str()) {
+        (Some(at), Some(then)) => format!("{at} {then}").into(),
+        _ => Value::Null,
+    };
+    row["rule"] = rule(&item["rule"]).into();
+    row
+}
+
+/// The rule for which it is asked, in a few words.
+pub(crate) fn rule(rule: &Value) -> String {
+    match (rule["rule"].as_str(), rule["layer"].as_str()) {
+        (Some(text), Some(layer)) => {
+            let place = match (rule["source"].as_str(), rule["line"].as_u64()) {
+                (Some(source), Some(line)) => format!(" at {source}:{line}"),
+                (Some(source), None) => format!(" ({source})"),
+                _ => String::new(),
+            };
+            format!("{layer} rule {text}{place}")
+        }
+        _ if rule.is_object() => "no rule fits".to_owned(),
+        _ => "no rules".to_owned(),
+    }
+}
+
+fn show(args: &ApprovalShow, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let request = args.request_id.as_str();
+    if request.is_empty() || !super::has_state(&workspace) {
+        return Err(Failure::new(Code::ApprovalNotFound, "no worker has asked this")
+            .with("requestId", request)
+            .with("stateDbPath", path_value(&workspace.db_path))
+            .recommend("`subagent approval list` shows what is asked; check --cwd and SUBAGENT_STATE_DIR"));
+    }
+    let mut client = Client::new(context, &workspace);
+    let ask = Ask::get(format!("/v1/approvals/{}", segment(request)));
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = lines(&data);
+    Ok(Outcome::report("approval.shown", data, shown))
+}
+
+/// All of a question, line by line.
+fn lines(data: &Value) -> String {
+    let keys = [
+        "requestId",
+        "workerId",
+        "label",
+        "controllerId",
+        "turnId",
+        "kind",
+        "toolKind",
+        "status",
+        "subject",
+        "message",
+        "cwd",
+        "createdAt",
+        "deadlineAt",
+        "onTimeout",
+    ];
+    let mut lines = vec![text::fields(data, &keys), format!("rule: {}", one_line(&rule(&data["rule"])))];
+    let request = &data["request"];
+    for key in ["command", "url", "rawInput", "schema"] {
+        if let Some(value) = request.get(key).filter(|value| !value.is_null()) {
+            lines.push(format!("{key}: {}", one_line(&text::value(value))));
+        }
+    }
+    for place in request["locations"].as_array().into_iter().flatten() {
+        lines.push(format!("path: {}", one_line(place["path"].as_str().unwrap_or_default())));
+    }
+    for part in request["content"].as_array().into_iter().flatten() {
+        match part["type"].as_str() {
+            Some("diff") => {
+                lines.push(format!("diff: {}", one_line(part["path"].as_str().unwrap_or_default())));
+                lines.extend(changed("-", &part["oldText"]));
+                lines.extend(changed("+", &part["newText"]));
+            }
+            _ => lines.extend(changed(" ", &part["content"]["text"])),
+        }
+    }
+    for option in data["options"].as_array().into_iter().flatten() {
+        let words = ["id", "label", "kind"].map(|key| one_line(option[key].as_str().unwrap_or_default()));
+        lines.push(format!("option: {}", words.join("\t")));
+    }
+    if data["decidedBy"].is_object() {
+        let decided = &data["decidedBy"];
+        let by = ["by", "decision", "at", "instanceId"].map(|key| text::value(&decided[key]));
+        lines.push(format!("decided by: {}", one_line(&by.join(" "))));
+        if decided["rule"].is_object() {
+            lines.push(format!("decided for: {}", one_line(&rule(&decided["rule"]))));
+        }
+    }
+    lines.extend(
+        data["answers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|answer| format!("answer: {}", text::value(answer))),
+    );
+    lines.join("\n")
+}
+
+/// Lines of a text behind a sign; nothing of them can look like another line of ours.
+fn changed(sign: &str, text: &Value) -> Vec<String> {
+    let text = clean(text.as_str().unwrap_or_default()).into_owned();
+    text.lines().map(|line| format!("  {sign}{line}")).collect()
+}

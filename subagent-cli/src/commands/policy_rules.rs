@@ -1,0 +1,48 @@
+//! `policy rules`: the rules that decisions became.
+
+use serde_json::{Value, json};
+
+use crate::args::inbox::{RulesCommand, RulesList, RulesRemove};
+use crate::client::{Ask, Client, Query, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::output::{Outcome, text};
+
+pub(super) fn run(command: &RulesCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        RulesCommand::List(args) => list(args, context),
+        RulesCommand::Remove(args) => remove(args, context),
+    }
+}
+
+fn list(args: &RulesList, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let worker = present(args.worker_id.clone());
+    if let Some(worker) = &worker {
+        super::named_worker(worker, &workspace)?;
+    }
+    let data = if super::has_state(&workspace) {
+        let path = Query::new("/v1/rules")
+            .with("workerId", worker.as_deref())
+            .with("controllerId", present(args.controller_id.clone()).as_deref());
+        let mut client = Client::new(context, &workspace);
+        block_on(async move { client.ask(&Ask::get(path)).await })?
+    } else {
+        json!({"items": [], "count": 0})
+    };
+    let keys = ["ruleId", "action", "rule", "scope", "workerId", "controllerId"];
+    let shown = text::rows(&data, &keys, "(no rules)");
+    Ok(Outcome::report("policy.rules", data, shown))
+}
+
+fn remove(args: &RulesRemove, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    if args.rule_id.is_empty() {
+        return Err(Failure::input("no rule: `subagent policy rules list` shows them"));
+    }
+    let ask = Ask::change(format!("/v1/rules/{}/remove", segment(&args.rule_id)), &Value::Null)?;
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = text::fields(&data, &["ruleId", "action", "rule", "scope"]);
+    Ok(Outcome::report("policy.rule.removed", data, shown))
+}

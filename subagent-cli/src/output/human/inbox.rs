@@ -1,0 +1,77 @@
+//! The inbox: what is asked, and one question in full.
+
+use serde_json::{Value, json};
+
+use super::questions::elicitation;
+use super::turns::approval;
+use super::{Style, Table, View, items, shown, word};
+use crate::commands::told_rule;
+
+pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
+    let items = items(data)?;
+    if items.is_empty() {
+        view.page.word(Style::Plain, "Nothing is asked.").end();
+        return Some(());
+    }
+    let mut table = Table::new(&["REQUEST", "WORKER", "LABEL", "WHAT", "SINCE", "UNTIL"]);
+    for item in items {
+        let (since, until) = (view.ago(&item["createdAt"]), until(item));
+        let kind = item["toolKind"].as_str().unwrap_or(word(item, "kind"));
+        let what = format!("{kind}: {}", word(item, "subject"));
+        table.row([
+            (Style::Strong, word(item, "requestId")),
+            (Style::Plain, word(item, "workerId")),
+            (Style::Plain, word(item, "label")),
+            (Style::Attention, what.as_str()),
+            (Style::Dim, since.as_str()),
+            (Style::Dim, until.as_str()),
+        ]);
+    }
+    view.put(&table);
+    view.next("Show one:", "subagent approval show REQUEST");
+    Some(())
+}
+
+/// Until when it waits, and what happens then.
+fn until(item: &Value) -> String {
+    match (item["deadlineAt"].as_str(), item["onTimeout"].as_str()) {
+        (Some(at), Some(then)) => format!("{at}, then {then}"),
+        _ => String::new(),
+    }
+}
+
+pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
+    let worker = data["workerId"].as_str()?;
+    view.page.word(Style::Strong, worker).plain("  ").word(Style::Plain, word(data, "label")).plain("  ");
+    view.state(word(data, "status"));
+    let since = view.ago(&data["createdAt"]);
+    view.page.plain("  ").word(Style::Dim, &since).end();
+    let mut asked = data["request"].clone();
+    if !asked.is_object() {
+        asked = json!({});
+    }
+    for key in ["requestId", "message"] {
+        asked[key] = data[key].clone();
+    }
+    let open = word(data, "status") == "pending";
+    asked["options"] = if open { data["options"].clone() } else { json!([]) };
+    match word(data, "kind") {
+        "elicitation" if open => elicitation(&mut view.page, worker, &asked),
+        _ => approval(&mut view.page, worker, &asked),
+    }
+    let decided = &data["decidedBy"];
+    let by = match decided.is_object() {
+        true => format!("{}: {} at {}", word(decided, "by"), word(decided, "decision"), word(decided, "at")),
+        false => String::new(),
+    };
+    let by_rule = if decided["rule"].is_object() { told_rule(&decided["rule"]) } else { String::new() };
+    view.facts(&[
+        ("cwd", Style::Plain, shown(&data["cwd"])),
+        ("turn", Style::Plain, shown(&data["turnId"])),
+        ("asked for", Style::Plain, told_rule(&data["rule"])),
+        ("until", Style::Plain, until(data)),
+        ("decided by", Style::Good, by),
+        ("by rule", Style::Plain, by_rule),
+    ]);
+    Some(())
+}

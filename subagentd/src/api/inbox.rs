@@ -1,0 +1,105 @@
+//! The inbox of all workers, several decisions at once, and the rules that decisions became.
+
+use axum::extract::State;
+use serde::Deserialize;
+use subagent_protocol::api::{AllDecided, ApprovalShown, DecideAll, Inbox, OwnerRule, OwnerRules};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::Api;
+use super::body::{Body, Names, Params};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+use crate::supervisor::{InboxFilter, RuleFilter};
+
+/// Which questions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Asked {
+    /// Ids of workers, separated by commas.
+    worker_id: Option<String>,
+    /// Of this controller.
+    controller_id: Option<String>,
+    /// With these tags.
+    selector: Option<String>,
+}
+
+/// `GET /v1/approvals?workerId=&controllerId=&selector=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/approvals", params(("workerId" = Option<String>, Query, description = "Only those of these workers, ids separated by commas"), ("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`inbox.listed`: what agents ask and nobody has answered", body = Envelope<Inbox>))))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    reader: Reader,
+    Params(asked): Params<Asked>,
+) -> Outcome<Inbox> {
+    let named = asked.worker_id.as_deref().unwrap_or_default().split(',');
+    let filter = InboxFilter {
+        workers: named.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+        controller_id: asked.controller_id,
+        selector: asked.selector,
+        only: reader.only().cloned(),
+    };
+    Ok(Reply("inbox.listed", api.supervisor.inbox(filter).await?))
+}
+
+/// `GET /v1/approvals/{request}`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/approvals/{request}", params(("request" = String, Path, description = "The id of the question")), responses((status = 200, description = "`approval.shown`: all of a question, open or not", body = Envelope<ApprovalShown>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(request_id): Names<String>,
+) -> Outcome<ApprovalShown> {
+    if let Some(worker) = api.supervisor.asking_worker(&request_id).await? {
+        reader.may_see(&api, worker.as_str()).await?;
+    }
+    let shown = api.supervisor.show_approval(&request_id).await?;
+    // It may have been asked in between.
+    reader.may_see(&api, shown.item.worker_id.as_str()).await?;
+    Ok(Reply("approval.shown", shown))
+}
+
+/// `POST /v1/workers/{worker}/approvals`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/approvals", request_body = DecideAll, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`approvals.decided`", body = Envelope<AllDecided>))))]
+pub(super) async fn decide_all(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<DecideAll>,
+) -> Outcome<AllDecided> {
+    Ok(Reply("approvals.decided", api.supervisor.decide_all(caller, &worker, request).await?))
+}
+
+/// Which rules.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Ruled {
+    /// Those that hold for this worker.
+    worker_id: Option<String>,
+    /// Those of this controller.
+    controller_id: Option<String>,
+}
+
+/// `GET /v1/rules?workerId=&controllerId=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/rules", params(("workerId" = Option<String>, Query, description = "Only those that hold for this worker"), ("controllerId" = Option<String>, Query, description = "Only those of this controller")), responses((status = 200, description = "`policy.rules`: what decisions became", body = Envelope<OwnerRules>))))]
+pub(super) async fn rules(
+    State(api): State<Api>,
+    reader: Reader,
+    Params(ruled): Params<Ruled>,
+) -> Outcome<OwnerRules> {
+    let worker = ruled.worker_id.or_else(|| reader.only().map(|only| only.as_str().to_owned()));
+    if let Some(worker) = &worker {
+        reader.may_see(&api, worker).await?;
+    }
+    let filter = RuleFilter { worker, controller_id: ruled.controller_id };
+    Ok(Reply("policy.rules", api.supervisor.owner_rules(filter).await?))
+}
+
+/// `POST /v1/rules/{rule}/remove`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/rules/{rule}/remove", params(("rule" = String, Path, description = "Its id")), responses((status = 200, description = "`policy.rule.removed`", body = Envelope<OwnerRule>))))]
+pub(super) async fn remove_rule(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(rule): Names<String>,
+) -> Outcome<OwnerRule> {
+    Ok(Reply("policy.rule.removed", api.supervisor.remove_owner_rule(caller, &rule).await?))
+}

@@ -1,0 +1,181 @@
+//! The questions of all workers, who decided one, and until when the open ones of a worker wait.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde_json::Value;
+use subagent_protocol::Result;
+use subagent_protocol::api::{DecidedBy, Decider};
+use subagent_protocol::ids::{ControllerId, RequestId, WorkerId};
+use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind};
+use subagent_protocol::time::Timestamp;
+
+use super::controllers::OwnerCheck;
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+use super::workers::ApprovalRow;
+use crate::core::Fact;
+use crate::core::inbox::InboxFact;
+
+/// A question with its worker.
+#[derive(Debug, Clone)]
+pub(crate) struct InboxRow {
+    pub(crate) asked: ApprovalRow,
+    pub(crate) worker: RowId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) label: String,
+    pub(crate) controller_id: ControllerId,
+    pub(crate) cwd: String,
+    /// The worker's spec as JSON.
+    pub(crate) spec: String,
+    pub(crate) deadline_at: Option<Timestamp>,
+    /// The rule for which it is asked.
+    pub(crate) asked_by: Option<Value>,
+}
+
+const COLUMNS: &str = "a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind, \
+     w.id, w.worker_id, w.label, c.controller_id, w.cwd, w.spec, a.deadline_at, a.asked_by";
+const TABLES: &str = "approvals a JOIN events e ON e.seq = a.asked_seq JOIN workers w ON w.id = a.worker \
+     JOIN controllers c ON c.id = w.controller LEFT JOIN turns t ON t.id = a.turn";
+
+impl InboxRow {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let turn_id: Option<String> = row.get(1)?;
+        Ok(Self {
+            asked: ApprovalRow {
+                request_id: rows::parsed(row, 0)?,
+                turn_id: turn_id.and_then(|id| id.parse().ok()),
+                status: rows::word(row, 2, ApprovalStatus::parse)?,
+                asked_at: Timestamp(row.get(3)?),
+                asked: row.get(4)?,
+                carrier: if row.get(5)? { Carrier::Local } else { Carrier::Runtime },
+                kind: rows::word(row, 6, QuestionKind::parse)?,
+            },
+            worker: RowId(row.get(7)?),
+            worker_id: rows::parsed(row, 8)?,
+            label: row.get(9)?,
+            controller_id: rows::parsed(row, 10)?,
+            cwd: row.get(11)?,
+            spec: row.get(12)?,
+            deadline_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+            asked_by: json(row.get(14)?),
+        })
+    }
+}
+
+fn json(text: Option<String>) -> Option<Value> {
+    text.and_then(|text| serde_json::from_str(&text).ok())
+}
+
+/// The questions of all workers that nobody has decided, oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn open(connection: &Connection) -> Result<Vec<InboxRow>> {
+    // The first condition is that of the index, in which few rows are.
+    let sql = format!(
+        "SELECT {COLUMNS} FROM {TABLES}
+         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND w.removed_at IS NULL ORDER BY a.id"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], InboxRow::read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// A question, whatever has become of it; `None` also for one of a worker that was removed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn get(connection: &Connection, request_id: &str) -> Result<Option<InboxRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE a.request_id = ?1 AND w.removed_at IS NULL");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([request_id], InboxRow::read).optional().map_err(StoreError::from)?)
+}
+
+/// Who decided a question; `None` if nobody has.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn decider(connection: &Connection, request_id: &str) -> Result<Option<Decider>> {
+    let sql = "SELECT e.at, e.payload, a.by_cancel, a.decided_by, c.controller_id
+               FROM approvals a JOIN events e ON e.seq = a.decided_seq JOIN workers w ON w.id = a.worker
+               JOIN controllers c ON c.id = w.controller WHERE a.request_id = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_row([request_id], |row| {
+            let told = json(Some(row.get(1)?)).unwrap_or_default();
+            let by_cancel: bool = row.get(2)?;
+            let instance: Option<String> = row.get(3)?;
+            let controller_id: ControllerId = rows::parsed(row, 4)?;
+            let rule = Some(told["policy"].clone()).filter(Value::is_object);
+            // What was decided before this was told: a rule is named, and a cancel is stored.
+            let by = told["by"].as_str().and_then(DecidedBy::parse).unwrap_or(match (&rule, by_cancel) {
+                (Some(_), _) => DecidedBy::Rule,
+                (None, true) => DecidedBy::Cancel,
+                (None, false) => DecidedBy::Owner,
+            });
+            let instance_id = instance.and_then(|instance| instance.parse().ok());
+            let decision = told["decision"].as_str().or(told["action"].as_str()).unwrap_or_default();
+            Ok(Decider {
+                by,
+                controller_id: instance_id.is_some().then_some(controller_id),
+                instance_id,
+                at: Timestamp(row.get(0)?),
+                decision: decision.to_owned(),
+                rule,
+            })
+        })
+        .optional();
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// Until when the open questions of a worker wait, the earliest first; those that wait for ever are left out.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn deadlines(connection: &Connection, worker: RowId) -> Result<Vec<(RequestId, Timestamp)>> {
+    let sql = "SELECT request_id, deadline_at FROM approvals
+               WHERE worker = ?1 AND status IN ('pending', 'decided') AND status = 'pending'
+                 AND deadline_at IS NOT NULL ORDER BY deadline_at, id";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map([worker.0], |row| Ok((rows::parsed(row, 0)?, Timestamp(row.get(1)?))))
+        .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+impl Tx<'_> {
+    /// Stores more about a question, or a rule that its decision became.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) fn store_inbox(&mut self, worker: RowId, fact: &InboxFact) -> Result<()> {
+        match fact {
+            InboxFact::AskedFor { request_id, rule } => {
+                let sql = "UPDATE approvals SET asked_by = ?2 WHERE request_id = ?1";
+                self.execute(sql, params![request_id.as_str(), rule.to_string()]).map(drop)
+            }
+            InboxFact::RuleAdded(rule) => self.insert_owner_rule(worker, rule),
+        }
+    }
+
+    /// Writes whose handle came with the decisions among these facts, which was checked.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn note_decider(&self, owner: &OwnerCheck, controller: RowId, facts: &[Fact]) -> Result<()> {
+        if owner.0.is_none() {
+            return Ok(());
+        }
+        for fact in facts {
+            if let Fact::ApprovalDecided { request_id, by_cancel: false, .. } = fact {
+                self.execute(
+                    "UPDATE approvals SET decided_by =
+                         (SELECT instance_id FROM owners WHERE controller = ?2 AND released_at IS NULL)
+                     WHERE request_id = ?1",
+                    params![request_id.as_str(), controller.0],
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Rules that decisions of owners became. They live as long as their worker, or until they are removed.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use subagent_protocol::Result;
+use subagent_protocol::api::{OwnerRule, RuleScope};
+use subagent_protocol::policy::PolicyRule;
+use subagent_protocol::time::Timestamp;
+
+use super::controllers::ControllerRow;
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+use crate::core::inbox::NewRule;
+
+const COLUMNS: &str = "r.rule_id, r.rule, r.action, c.controller_id, w.worker_id, r.request_id, r.created_at";
+const TABLES: &str =
+    "owner_rules r JOIN controllers c ON c.id = r.controller LEFT JOIN workers w ON w.id = r.worker";
+
+fn read(row: &Row<'_>) -> rusqlite::Result<OwnerRule> {
+    let worker: Option<String> = row.get(4)?;
+    Ok(OwnerRule {
+        rule_id: rows::parsed(row, 0)?,
+        rule: PolicyRule { rule: row.get(1)?, action: row.get(2)?, line: None, column: None },
+        scope: if worker.is_some() { RuleScope::Worker } else { RuleScope::Controller },
+        controller_id: rows::parsed(row, 3)?,
+        worker_id: worker.and_then(|id| id.parse().ok()),
+        request_id: rows::parsed(row, 5)?,
+        created_at: Timestamp(row.get(6)?),
+    })
+}
+
+impl Tx<'_> {
+    pub(super) fn insert_owner_rule(&self, worker: RowId, rule: &NewRule) -> Result<()> {
+        self.execute(
+            "INSERT INTO owner_rules (rule_id, controller, worker, rule, action, request_id, created_at)
+             SELECT ?2, w.controller, CASE WHEN ?6 THEN NULL ELSE w.id END, ?3, ?4, ?5, ?7
+             FROM workers w WHERE w.id = ?1",
+            params![
+                worker.0,
+                rule.rule_id.as_str(),
+                rule.rule,
+                rule.action,
+                rule.request_id.as_str(),
+                rule.for_controller,
+                rule.created_at.0,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Removes a rule. Says whether it was there.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn delete_owner_rule(&self, rule_id: &str) -> Result<bool> {
+        Ok(self.execute("DELETE FROM owner_rules WHERE rule_id = ?1", [rule_id])? == 1)
+    }
+}
+
+/// The rules that hold for a worker, in the order in which they were added.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_worker(connection: &Connection, worker: RowId) -> Result<Vec<OwnerRule>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM {TABLES} WHERE (r.worker = ?1 OR r.worker IS NULL)
+           AND r.controller = (SELECT controller FROM workers WHERE id = ?1) ORDER BY r.id"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([worker.0], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// All rules, in the order in which they were added.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<OwnerRule>> {
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE w.removed_at IS NULL ORDER BY r.id");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// A rule, and the controller whose owner may remove it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(OwnerRule, ControllerRow)>> {
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.rule_id = ?1 AND w.removed_at IS NULL");
+    let found = connection.query_row(&sql, [rule_id], read).optional().map_err(StoreError::from)?;
+    let Some(rule) = found else { return Ok(None) };
+    let controller = super::controllers::by_id(connection, rule.controller_id.as_str())?;
+    Ok(controller.map(|controller| (rule, controller)))
+}
+
+/// The workspace of a worker's controller.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn workspace_of(connection: &Connection, worker: RowId) -> Result<String> {
+    let sql =
+        "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";
+    Ok(connection.query_row(sql, [worker.0], |row| row.get(0)).map_err(StoreError::from)?)
+}

@@ -1,0 +1,165 @@
+//! Decisions that become rules of the owner: which rule that is, and the rules that there are.
+
+use std::path::Path;
+
+use subagent_config::policy::{Action, MOST_RULES, Rule, real_path};
+use subagent_protocol::api::{OwnerRule, OwnerRules, RuleScope};
+use subagent_protocol::ids::RuleId;
+use subagent_protocol::policy::PolicyRule;
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::state::Carrier;
+use subagent_protocol::{Code, Error, Result};
+
+use super::{Caller, Supervisor, entropy, policy, spec, views};
+use crate::core::decision::Choice;
+use crate::core::inbox::NewRule;
+use crate::store::workers::ApprovalRow;
+use crate::store::{Connection, Durability, WorkerRow, owner_rules};
+
+/// Which rules are listed; all of it must fit.
+#[derive(Debug, Clone, Default)]
+pub struct RuleFilter {
+    /// Those that hold for this worker.
+    pub worker: Option<String>,
+    /// Those of this controller, also for single workers of it.
+    pub controller_id: Option<String>,
+}
+
+impl Supervisor {
+    /// The rule that a decision about this request becomes, as it is told and as it is stored.
+    ///
+    /// # Errors
+    /// `RULE_NOT_DERIVABLE{requestId,reason}`: no rule says exactly this.
+    pub(super) async fn derive(
+        &self,
+        row: &WorkerRow,
+        asked: &ApprovalRow,
+        choice: &Choice,
+        scope: RuleScope,
+    ) -> Result<(OwnerRule, NewRule)> {
+        let rule_id = RuleId::from_random(entropy::random()?);
+        let refused = {
+            let request_id = asked.request_id.clone();
+            move |reason: String| {
+                let message = format!("the decision cannot become a rule: {reason}; nothing was decided");
+                Error::new(Code::RuleNotDerivable, message)
+                    .with("requestId", request_id.as_str())
+                    .with("reason", reason)
+                    .recommend("decide it without --always; rules can be given to `subagent worker start` with --allow and --deny")
+            }
+        };
+        let action = action(asked, choice).map_err(&refused)?;
+        let (worker, asked_by) = (row.clone(), asked.clone());
+        // The rules may look at the file system.
+        let derived = self
+            .shared
+            .store
+            .read(move |connection| rule(connection, &worker, &asked_by, action)?.map_err(refused));
+        let rule = derived.await?;
+        let new = NewRule {
+            rule_id: rule_id.clone(),
+            rule: rule.text(),
+            action: rule.action.as_str(),
+            for_controller: scope == RuleScope::Controller,
+            request_id: asked.request_id.clone(),
+            created_at: entropy::now(),
+        };
+        let told = OwnerRule {
+            rule_id,
+            rule: PolicyRule {
+                rule: new.rule.clone(),
+                action: new.action.to_owned(),
+                line: None,
+                column: None,
+            },
+            scope,
+            controller_id: row.controller_id.clone(),
+            worker_id: (scope == RuleScope::Worker).then(|| row.worker_id.clone()),
+            request_id: asked.request_id.clone(),
+            created_at: new.created_at,
+        };
+        Ok((told, new))
+    }
+
+    /// The rules that decisions became, in the order in which they were added.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn owner_rules(&self, filter: RuleFilter) -> Result<OwnerRules> {
+        let worker = match &filter.worker {
+            Some(worker) => Some(self.row(worker).await?.id),
+            None => None,
+        };
+        let read = self.shared.store.read(move |connection| match worker {
+            Some(worker) => owner_rules::of_worker(connection, worker),
+            None => owner_rules::all(connection),
+        });
+        let mut items = read.await?;
+        if let Some(wanted) = &filter.controller_id {
+            items.retain(|rule| rule.controller_id.as_str() == wanted);
+        }
+        Ok(OwnerRules { count: items.len(), items })
+    }
+
+    /// Removes a rule. From then on its workers ask again.
+    ///
+    /// # Errors
+    /// `RULE_NOT_FOUND{ruleId}`, `INVALID_CONTROLLER_HANDLE`, `STORAGE_ERROR`.
+    pub async fn remove_owner_rule(&self, caller: Caller, rule_id: &str) -> Result<OwnerRule> {
+        let (owner, key) = self.guarded(caller, &format!("remove rule {rule_id}"), &())?;
+        let (asked, now) = (rule_id.to_owned(), entropy::now());
+        let removed = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), now, |tx| {
+                let Some((rule, controller)) = owner_rules::get(tx.connection(), &asked)? else {
+                    return Err(Error::new(Code::RuleNotFound, format!("there is no rule {asked}"))
+                        .with("ruleId", asked.as_str())
+                        .recommend("`subagent policy rules list` shows them"));
+                };
+                tx.check_owner(&owner, &controller)?;
+                tx.delete_owner_rule(&asked)?;
+                Ok(rule)
+            })
+        });
+        let (rule, _) = removed.await?;
+        self.shared.rules.send_modify(|changes| *changes += 1);
+        Ok(rule)
+    }
+}
+
+/// What the option that was chosen says.
+fn action(asked: &ApprovalRow, choice: &Choice) -> Result<Action, String> {
+    if asked.carrier == Carrier::Local {
+        return Err("the request is only simulated".to_owned());
+    }
+    let options = views::approval_view(asked).options;
+    let chosen = options.iter().find(|option| Some(&option.id) == choice.option_id.as_ref());
+    match chosen.and_then(|option| option.kind.as_deref()) {
+        Some("allow_once" | "allow_always") => Ok(Action::Allow),
+        Some("reject_once" | "reject_always") => Ok(Action::Deny),
+        _ => Err("what was chosen neither allows nor denies".to_owned()),
+    }
+}
+
+/// The rule that says exactly this under the rules that the worker has.
+fn rule(
+    connection: &Connection,
+    worker: &WorkerRow,
+    asked: &ApprovalRow,
+    action: Action,
+) -> Result<Result<Rule, String>> {
+    let added = owner_rules::of_worker(connection, worker.id)?;
+    if added.len() >= MOST_RULES {
+        return Ok(Err(format!("there are {} rules already; remove some", added.len())));
+    }
+    let Ok(record) = serde_json::from_str::<ApprovalRequested>(&asked.asked) else {
+        return Ok(Err("what was asked cannot be read".to_owned()));
+    };
+    let workspace = owner_rules::workspace_of(connection, worker.id)?;
+    let policy =
+        policy::of_worker(spec::policy(worker).as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
+    let (call, params) = policy::call_of(&record);
+    if !params["toolCall"].is_object() && call == Default::default() {
+        return Ok(Err("the agent does not tell what it is about".to_owned()));
+    }
+    Ok(policy.exact(&call, action, &real_path))
+}

@@ -1,0 +1,369 @@
+//! The inbox: what all workers ask, one question in full, and several decisions at once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use subagent_protocol::api::{
+    AllDecided, AnswerTime, ApprovalDecided, ApprovalShown, Decide, DecideAll, DecidedOne, Inbox, InboxItem,
+    MOST_WAIT_MS,
+};
+use subagent_protocol::clean::one_line;
+use subagent_protocol::event::{ApprovalOption, EventType};
+use subagent_protocol::ids::{EventId, RequestId, WorkerId};
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind, WorkerState};
+use subagent_protocol::tags::Selector;
+use subagent_protocol::{Code, Error, Result};
+
+use super::orders::{Reached, read_response};
+use super::questions::{DELIVERY, delivery};
+use super::spec::Spec;
+use super::turns::Decision;
+use super::{Caller, Supervisor, policy, views};
+use crate::core::decision::{self, Choice};
+use crate::core::inbox::InboxInput;
+use crate::core::{Input, Worker};
+use crate::store::inbox::InboxRow;
+use crate::store::workers::ApprovalRow;
+use crate::store::{OwnerCheck, RowId, WorkerRow, inbox, workers};
+
+/// So much is told of what is asked, in a line.
+const MOST_SUBJECT_CHARS: usize = 1000;
+/// How often several decisions are tried again because one of them was made meanwhile.
+const MOST_ATTEMPTS: usize = 5;
+/// How long a list waits until it is known of all workers how things stand.
+const SETTLE: Duration = Duration::from_secs(6);
+
+/// Whether questions can wait for as long as this.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`.
+pub(super) fn check(time: Option<AnswerTime>) -> Result<()> {
+    match time {
+        Some(time) if !(1..=MOST_WAIT_MS).contains(&time.timeout_ms) => {
+            let message =
+                format!("questions wait for 1 to {MOST_WAIT_MS} milliseconds, not {}", time.timeout_ms);
+            Err(Error::new(Code::InvalidArgument, message).with("field", "answerTime"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Which questions are listed; all of it must fit.
+#[derive(Debug, Clone, Default)]
+pub struct InboxFilter {
+    /// Those of these workers; all if it is empty.
+    pub workers: Vec<String>,
+    /// Those of this controller's workers.
+    pub controller_id: Option<String>,
+    /// Those of workers with these tags.
+    pub selector: Option<String>,
+    /// Those of this worker, which asks.
+    pub only: Option<WorkerId>,
+}
+
+impl Supervisor {
+    /// The open questions of all workers, oldest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn inbox(&self, filter: InboxFilter) -> Result<Inbox> {
+        let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
+        self.all_settled().await;
+        let named = filter.workers.clone();
+        let (rows, unknown) = self
+            .shared
+            .store
+            .read(move |connection| {
+                let mut unknown = None;
+                for worker in &named {
+                    if workers::get(connection, worker)?.is_none() {
+                        unknown = Some(worker.clone());
+                    }
+                }
+                Ok((inbox::open(connection)?, unknown))
+            })
+            .await?;
+        if let Some(worker) = unknown {
+            return Err(self.roster.not_found(&worker));
+        }
+        let mut specs: HashMap<RowId, Option<Spec>> = HashMap::new();
+        let mut items = Vec::new();
+        for row in rows {
+            let spec =
+                specs.entry(row.worker).or_insert_with(|| serde_json::from_str::<Spec>(&row.spec).ok());
+            let tags = spec.as_ref().map(|spec| spec.tags.clone()).unwrap_or_default();
+            let worker = row.worker_id.as_str();
+            let fits = (filter.workers.is_empty() || filter.workers.iter().any(|wanted| wanted == worker))
+                && filter.controller_id.as_ref().is_none_or(|wanted| wanted == row.controller_id.as_str())
+                && chosen.as_ref().is_none_or(|chosen| chosen.matches(&tags))
+                && filter.only.as_ref().is_none_or(|only| *only == row.worker_id);
+            if fits {
+                items.push(item(&row, spec.as_ref()));
+            }
+        }
+        Ok(Inbox { count: items.len(), items })
+    }
+
+    /// What was asked while no daemon was there is part of the picture.
+    async fn all_settled(&self) {
+        let settled = self.roster.all().into_iter().map(|handle| async move {
+            let mut snapshots = handle.snapshot.clone();
+            // Its actor may have ended, which is settled too.
+            let _ = snapshots.wait_for(|snapshot| snapshot.settled).await;
+        });
+        let _ = tokio::time::timeout(SETTLE, futures_util::future::join_all(settled)).await;
+    }
+
+    /// One question, whatever has become of it. The caller sees to it that it may be seen.
+    ///
+    /// # Errors
+    /// `APPROVAL_NOT_FOUND{requestId}`, `STORAGE_ERROR`.
+    pub async fn show_approval(&self, request_id: &str) -> Result<ApprovalShown> {
+        let read = || {
+            let asked = request_id.to_owned();
+            self.shared.store.read(move |connection| {
+                Ok(inbox::get(connection, &asked)?.zip(Some(inbox::decider(connection, &asked)?)))
+            })
+        };
+        let mut found = read().await?;
+        if let Some((row, _)) = &found
+            && let Ok(handle) = self.roster.live(row.worker_id.as_str())
+        {
+            views::settled(&handle).await;
+            found = read().await?;
+        } else if found.is_none() {
+            self.all_settled().await;
+            found = read().await?;
+        }
+        let Some((row, decided_by)) = found else {
+            return Err(Error::new(Code::ApprovalNotFound, "no worker has asked this")
+                .with("requestId", request_id)
+                .recommend("`subagent approval list` shows what is asked"));
+        };
+        let spec: Option<Spec> = serde_json::from_str(&row.spec).ok();
+        let item = item(&row, spec.as_ref());
+        let shown = views::pending_approval(row.asked.clone());
+        let answers = match row.asked.status {
+            ApprovalStatus::Pending => answers(&row, &shown.options),
+            _ => Vec::new(),
+        };
+        let options = match row.asked.kind {
+            QuestionKind::Permission => shown.options,
+            QuestionKind::Elicitation => Vec::new(),
+        };
+        Ok(ApprovalShown {
+            item,
+            message: shown.message,
+            cwd: row.cwd,
+            options,
+            request: shown.tool_call,
+            decided_by,
+            answers,
+        })
+    }
+
+    /// Decides all permission requests of a worker that are open, in one transaction, and waits a moment until the agent
+    /// was told. A request that offers nothing like the decision stays open.
+    ///
+    /// # Errors
+    /// As [`Self::decide`], of the worker; what is wrong with a request is told of it.
+    pub async fn decide_all(&self, caller: Caller, worker: &str, request: DecideAll) -> Result<AllDecided> {
+        let row = self.row(worker).await?;
+        let (owner, key) = self.guarded(caller, &format!("decide all {worker}"), &request)?;
+        let response = match self.recall(&key).await? {
+            Some(response) => response,
+            None => {
+                self.check_owner_of(&owner, &row).await?;
+                let decided = self.decide_all_now(&row, &request, owner, key.clone()).await;
+                self.or_earlier(&key, decided).await?
+            }
+        };
+        let kept: Vec<KeptOne> = read_response(response)?;
+        let decided = kept.iter().filter(|one| one.decision.is_some());
+        let decided: Vec<RequestId> = decided.map(|one| one.request_id.clone()).collect();
+        let (delivered, state) = self.deliveries(worker, decided).await?;
+        let items: Vec<DecidedOne> = kept
+            .into_iter()
+            .map(|KeptOne { request_id, decision, error }| DecidedOne {
+                decided: decision.map(|decision| ApprovalDecided {
+                    worker_id: row.worker_id.clone(),
+                    request_id: request_id.clone(),
+                    decision: decision.decision,
+                    option_id: decision.option_id,
+                    alias: decision.alias,
+                    state,
+                    event_id: decision.event_id,
+                    delivery: delivered.get(&request_id).copied().unwrap_or("pending").to_owned(),
+                    always: None,
+                }),
+                request_id,
+                error,
+            })
+            .collect();
+        let decided = items.iter().filter(|item| item.decided.is_some()).count();
+        Ok(AllDecided { count: items.len(), items, decided })
+    }
+
+    /// Waits a moment until the agent was told of these decisions; how they stand then, and the worker.
+    async fn deliveries(
+        &self,
+        worker: &str,
+        decided: Vec<RequestId>,
+    ) -> Result<(HashMap<RequestId, &'static str>, WorkerState)> {
+        if let Ok(handle) = self.roster.live(worker) {
+            let mut snapshots = handle.snapshot.clone();
+            let told = snapshots.wait_for(|snapshot| {
+                let open = &snapshot.worker.approvals;
+                !decided.iter().any(|request_id| open.contains_key(request_id))
+            });
+            // Not confirmed in time is an answer too.
+            let _ = tokio::time::timeout(DELIVERY, told).await;
+        }
+        let row = self.row(worker).await?;
+        let id = row.id;
+        let read = self.shared.store.read(move |connection| {
+            let mut found = HashMap::new();
+            for request_id in decided {
+                let now = workers::approvals(connection, id, Some(request_id.as_str()))?.pop();
+                found.insert(request_id, delivery(now.map_or(ApprovalStatus::Decided, |now| now.status)));
+            }
+            Ok(found)
+        });
+        Ok((read.await?, self.view(&row).await.state))
+    }
+
+    /// The worker that asks this, if any does.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub async fn asking_worker(&self, request_id: &str) -> Result<Option<WorkerId>> {
+        let asked = request_id.to_owned();
+        let found = self.shared.store.read(move |connection| inbox::get(connection, &asked)).await?;
+        Ok(found.map(|row| row.worker_id))
+    }
+
+    async fn decide_all_now(
+        &self,
+        row: &WorkerRow,
+        request: &DecideAll,
+        owner: OwnerCheck,
+        key: Option<(String, String)>,
+    ) -> Result<Value> {
+        let mut attempt = 1;
+        loop {
+            let handle = match self.reach(row, &owner, &key).await? {
+                Reached::Actor(handle) => handle,
+                Reached::Past(response) => return Ok(response),
+            };
+            let id = row.id;
+            let open =
+                self.shared.store.read(move |connection| workers::approvals(connection, id, None)).await?;
+            let chosen: Vec<(RequestId, Result<Choice>)> = open
+                .iter()
+                .filter(|row| row.kind == QuestionKind::Permission)
+                .map(|row| (row.request_id.clone(), choose(row, &request.decision)))
+                .collect();
+            let choices: Vec<(RequestId, Choice)> = chosen
+                .iter()
+                .filter_map(|(id, choice)| Some((id.clone(), choice.as_ref().ok()?.clone())))
+                .collect();
+            let input = Input::Inbox(InboxInput::DecideAll { choices, note: request.note.clone() });
+            let respond = Box::new(move |_: &Worker, added: &[(EventType, i64)]| kept(&chosen, added));
+            match self.order(&handle, Some(owner.clone()), key.clone(), input, respond).await {
+                // One of them was decided, or is over, since it was read.
+                Err(error)
+                    if matches!(error.code, Code::ApprovalNotPending | Code::ApprovalNotFound)
+                        && attempt < MOST_ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// What is kept of several decisions for repetitions.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KeptOne {
+    request_id: RequestId,
+    decision: Option<Decision>,
+    error: Option<Error>,
+}
+
+fn kept(chosen: &[(RequestId, Result<Choice>)], added: &[(EventType, i64)]) -> Value {
+    let mut events = added.iter().filter(|(event_type, _)| *event_type == EventType::ApprovalDecided);
+    let items = chosen.iter().map(|(request_id, choice)| match choice {
+        Ok(choice) => {
+            let event_id = EventId(events.next().map_or(0, |(_, seq)| *seq));
+            KeptOne {
+                request_id: request_id.clone(),
+                decision: Some(Decision::of(choice, event_id)),
+                error: None,
+            }
+        }
+        Err(error) => KeptOne { request_id: request_id.clone(), decision: None, error: Some(error.clone()) },
+    });
+    json!(items.collect::<Vec<_>>())
+}
+
+fn choose(row: &ApprovalRow, word: &str) -> Result<Choice> {
+    let decide = Decide { decision: Some(word.to_owned()), ..Decide::default() };
+    decision::choose(&views::approval_view(row).options, &decide)
+}
+
+/// A question in a line.
+fn item(row: &InboxRow, spec: Option<&Spec>) -> InboxItem {
+    let asked = &row.asked;
+    let answer_time = row.deadline_at.and_then(|_| spec?.answer_time);
+    let shown = views::pending_approval(asked.clone());
+    let subject = subject(asked, &shown.tool_call).unwrap_or(shown.message);
+    let tool_kind = shown.tool_call.get("toolKind").and_then(Value::as_str).map(str::to_owned);
+    InboxItem {
+        request_id: asked.request_id.clone(),
+        worker_id: row.worker_id.clone(),
+        label: row.label.clone(),
+        controller_id: row.controller_id.clone(),
+        turn_id: asked.turn_id.clone(),
+        kind: asked.kind,
+        tool_kind,
+        subject: one_line(&subject).chars().take(MOST_SUBJECT_CHARS).collect(),
+        status: asked.status,
+        created_at: asked.asked_at,
+        deadline_at: row.deadline_at,
+        on_timeout: answer_time.map(|time| time.on_timeout),
+        rule: row.asked_by.clone(),
+    }
+}
+
+fn subject(asked: &ApprovalRow, told: &Map<String, Value>) -> Option<String> {
+    let text =
+        |name: &str| told.get(name)?.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    match (asked.kind, asked.carrier) {
+        (QuestionKind::Permission, Carrier::Runtime) => {
+            let record: ApprovalRequested = serde_json::from_str(&asked.asked).ok()?;
+            policy::call_of(&record).0.subject().or_else(|| text("title"))
+        }
+        (QuestionKind::Permission, Carrier::Local) => None,
+        (QuestionKind::Elicitation, _) => text("url"),
+    }
+}
+
+/// What to type for an answer.
+fn answers(row: &InboxRow, options: &[ApprovalOption]) -> Vec<String> {
+    let (worker, request) = (&row.worker_id, &row.asked.request_id);
+    if row.asked.kind == QuestionKind::Elicitation {
+        let command = format!("subagent answer --worker-id {worker} --request {request}");
+        return ["--accept", "--decline", "--cancel"].map(|flag| format!("{command} {flag}")).to_vec();
+    }
+    let command = format!("subagent approve --worker-id {worker} --request {request}");
+    let decides = |word: &str| {
+        let decide = Decide { decision: Some(word.to_owned()), ..Decide::default() };
+        decision::choose(options, &decide).is_ok()
+    };
+    let words = ["allow", "deny", "cancel"].into_iter().filter(|word| decides(word));
+    words.map(|word| format!("{command} --decision {word}")).collect()
+}

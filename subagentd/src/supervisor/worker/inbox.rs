@@ -1,0 +1,210 @@
+//! What the actor does about questions that wait: it decides those whose time is over, and those that a rule answers which
+//! was added since.
+
+use std::path::Path;
+use std::time::Duration;
+
+use subagent_protocol::api::{Decide, OnTimeout, OwnerRule};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::state::{Carrier, QuestionKind};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use crate::core::approval::Approval;
+use crate::core::decision::{self, Choice};
+use crate::core::inbox::{Expiry, InboxInput};
+use crate::core::worker::State;
+use crate::core::{Fact, Input};
+use crate::store::workers::ApprovalRow;
+use crate::store::{inbox, owner_rules, tool_calls, workers};
+use crate::supervisor::policy::Watch;
+use crate::supervisor::{entropy, views};
+
+/// After a failure of the store it is asked again so much later.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// What is known of questions and rules beside the rules' state.
+pub(super) struct Questions {
+    /// Until when questions wait, the earliest first; some of them may be over.
+    deadlines: Vec<(RequestId, Timestamp)>,
+    /// Whether more may be stored than is known.
+    stale: bool,
+    /// Changes of rules, of all workers.
+    pub(super) rules: watch::Receiver<u64>,
+    /// Whether the rules are to be read anew, and what waits is to be held against them.
+    pub(super) rules_stale: bool,
+    /// When the store is asked again after it failed.
+    again: Option<Instant>,
+}
+
+impl Questions {
+    /// Of a worker that is just taken up: nothing is known yet.
+    pub(super) fn new(rules: watch::Receiver<u64>) -> Self {
+        Self { deadlines: Vec::new(), stale: true, rules, rules_stale: true, again: None }
+    }
+
+    /// Takes notice of what was stored.
+    pub(super) fn see(&mut self, facts: &[Fact]) {
+        self.stale |= facts.iter().any(|fact| matches!(fact, Fact::ApprovalOpened { .. }));
+    }
+}
+
+impl Actor {
+    /// How long it is until the next question is decided, unless somebody decides it before.
+    fn expires(&self) -> Option<(RequestId, OnTimeout, Timestamp)> {
+        let on_timeout = self.spec.answer_time?.on_timeout;
+        if !self.settled || self.retry.is_some() || self.questions.again.is_some() {
+            return None;
+        }
+        let pending = |request_id: &RequestId| match &self.worker.state {
+            State::Local(local) if local.request_id == *request_id => true,
+            _ => {
+                let asked = self.worker.approvals.get(request_id);
+                asked.is_some_and(|asked| asked.approval == Approval::Pending)
+            }
+        };
+        let next = self.questions.deadlines.iter().find(|(request_id, _)| pending(request_id))?;
+        Some((next.0.clone(), on_timeout, next.1))
+    }
+
+    /// When something is to be done about questions.
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        if self.questions.again.is_some() {
+            return self.questions.again;
+        }
+        let (_, _, deadline) = self.expires()?;
+        let left = u64::try_from(deadline.0.saturating_sub(entropy::now().0)).unwrap_or(0);
+        Instant::now().checked_add(Duration::from_millis(left))
+    }
+
+    /// Decides the question whose time is over, if there is one; the next one follows.
+    pub(super) async fn expire(&mut self) {
+        self.questions.again.take_if(|again| *again <= Instant::now());
+        let Some((request_id, on_timeout, deadline)) = self.expires() else { return };
+        if deadline > entropy::now() {
+            return;
+        }
+        let expiry = match on_timeout {
+            OnTimeout::Cancel => Expiry::Cancel,
+            OnTimeout::Deny => match self.denial(&request_id).await {
+                Ok(expiry) => expiry,
+                Err(error) => {
+                    return self.tries_again(&error);
+                }
+            },
+        };
+        subagent_failpoint::hit("decision.before_commit");
+        self.apply(Input::Inbox(InboxInput::Expired { request_id, expiry })).await;
+        subagent_failpoint::hit("decision.after_commit");
+    }
+
+    /// What it is to deny this question.
+    async fn denial(&self, request_id: &RequestId) -> Result<Expiry> {
+        let (id, asked) = (self.id, request_id.clone());
+        let read = self
+            .shared
+            .store
+            .read(move |connection| Ok(workers::approvals(connection, id, Some(asked.as_str()))?.pop()));
+        let row = read.await?.ok_or_else(|| Error::new(Code::Internal, "a question is not stored"))?;
+        Ok(match row.kind {
+            QuestionKind::Elicitation => Expiry::Decline,
+            QuestionKind::Permission => Expiry::Decide(denied(&row)),
+        })
+    }
+
+    /// Reads what is stored and not known yet, and answers what a new rule answers.
+    pub(super) async fn look_after_questions(&mut self) {
+        if self.questions.again.is_some() {
+            return;
+        }
+        if self.questions.stale && self.spec.answer_time.is_some() {
+            let id = self.id;
+            match self.shared.store.read(move |connection| inbox::deadlines(connection, id)).await {
+                Ok(deadlines) => (self.questions.deadlines, self.questions.stale) = (deadlines, false),
+                Err(error) => self.tries_again(&error),
+            }
+        }
+        if self.questions.rules_stale && self.settled {
+            match self.read_rules().await {
+                Ok(true) => self.judge_again().await,
+                Ok(false) => self.questions.rules_stale = false,
+                Err(error) => self.tries_again(&error),
+            }
+        }
+    }
+
+    fn tries_again(&mut self, error: &Error) {
+        tracing::error!(worker = %self.worker_id, %error, "the questions of a worker cannot be read; trying again");
+        self.questions.again = Some(Instant::now() + STORE_RETRY);
+    }
+
+    /// Has the rules be those that are stored, and says whether there are any that decisions became.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn read_rules(&mut self) -> Result<bool> {
+        let (id, known) = (self.id, self.watch.is_some());
+        let turn = self.worker.turn().map(|open| open.no);
+        let (spec, cwd) = (self.spec.policy.clone(), self.cwd.clone());
+        let read = self.shared.store.read(move |connection| {
+            let added: Vec<OwnerRule> = owner_rules::of_worker(connection, id)?;
+            let workspace = owner_rules::workspace_of(connection, id)?;
+            let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
+            if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
+                // What was told of the open turn before there were rules.
+                tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
+            }
+            Ok((watch, !added.is_empty()))
+        });
+        let (rules, any) = read.await?;
+        self.watch = match (self.watch.take(), rules) {
+            (Some(before), Some(rules)) => Some(before.with_rules_of(rules)),
+            (_, rules) => rules,
+        };
+        Ok(any)
+    }
+
+    /// Holds the requests that wait against the rules.
+    async fn judge_again(&mut self) {
+        let waits = self.worker.approvals.values().any(|asked| asked.approval == Approval::Pending);
+        let Some(watch) = self.watch.clone().filter(|_| waits) else {
+            self.questions.rules_stale = false;
+            return;
+        };
+        let id = self.id;
+        let judged = self.shared.store.read(move |connection| {
+            let rows = workers::approvals(connection, id, None)?;
+            let rows = rows
+                .into_iter()
+                .filter(|row| row.kind == QuestionKind::Permission && row.carrier == Carrier::Runtime);
+            Ok(rows.filter_map(|row| watch.judge(&row.asked)).collect::<Vec<Input>>())
+        });
+        match judged.await {
+            Ok(inputs) => {
+                self.questions.rules_stale = false;
+                for input in inputs {
+                    self.apply(input).await;
+                }
+            }
+            Err(error) => self.tries_again(&error),
+        }
+    }
+}
+
+/// The option that denies a request; `cancelled` where none does.
+fn denied(row: &ApprovalRow) -> Choice {
+    let options = views::approval_view(row).options;
+    let decide = |word: &str| Decide { decision: Some(word.to_owned()), ..Decide::default() };
+    let once = options.iter().find(|option| option.kind.as_deref() == Some("reject_once"));
+    match once {
+        Some(option) => Choice {
+            option_id: Some(option.id.clone()),
+            alias: Some(option.alias.clone()),
+            decision: "deny".to_owned(),
+        },
+        None => decision::choose(&options, &decide("deny")).unwrap_or_else(|_| Choice::cancelled()),
+    }
+}
