@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::budgets::Budgets;
 use crate::error::ConfigError;
 use crate::mcp::McpServer;
 use crate::policy::Rule;
@@ -25,6 +26,8 @@ pub struct Config {
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// What agents may do without asking; none if the file says nothing of it.
     pub permissions: Option<Vec<Rule>>,
+    /// How much workers and controllers may use.
+    pub budgets: Budgets,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

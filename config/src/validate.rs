@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{idle, mcp, policy, session};
+use crate::{budgets, idle, mcp, policy, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         launchers: named(root, "launchers", "launchers", launcher)?,
         mcp_servers: mcp::servers(root, "")?,
         permissions: policy::rules(root.get("permissions"))?,
+        budgets: budgets::budgets(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         defaults: defaults(root)?,
@@ -113,7 +114,7 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     Ok(timeouts)
 }
 
-fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {
+pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {
     let place = || Place::Field(field.to_owned());
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let Value::Number(number) = value else { return mismatch(place(), "a number of seconds", value) };

@@ -53,6 +53,10 @@ words! {
         CursorExpired = "CURSOR_EXPIRED",
         /// The agent has done without asking what a rule of the owner denies.
         PolicyViolation = "POLICY_VIOLATION",
+        /// A budget is used up.
+        BudgetExceeded = "BUDGET_EXCEEDED",
+        /// It is not known how much of a budget was used.
+        BudgetUnknown = "BUDGET_UNKNOWN",
         /// No such permission request.
         ApprovalNotFound = "APPROVAL_NOT_FOUND",
         /// The permission request was decided already.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
+use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::{ConfigOption, Cost};
@@ -92,6 +93,9 @@ pub struct StartWorker {
     /// What the agent may do without asking; without it, every permission request waits for the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub budget: Limits,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

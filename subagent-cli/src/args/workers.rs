@@ -56,6 +56,9 @@ pub struct StartFlags {
     /// What it may do, besides what the config says.
     #[command(flatten)]
     pub rules: super::policy::RuleFlags,
+    /// What it may use; what is not named is the config's.
+    #[command(flatten)]
+    pub budget: super::budgets::BudgetFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -7,6 +7,7 @@ mod answer;
 mod approve;
 mod attachments;
 mod backup;
+mod budgets;
 mod cancel;
 mod chosen_options;
 pub(crate) mod completions;
@@ -59,6 +60,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
+use crate::args::budgets::BudgetCommand;
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
 use crate::args::roles::RoleCommand;
@@ -83,6 +85,10 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
+        Command::Budget(command) => match &**command {
+            BudgetCommand::Show(args) => args.json.json,
+            BudgetCommand::Set(args) => args.json.json,
+        },
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -134,6 +140,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
+        Command::Budget(command) => budgets::run(*command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
+use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
 use subagent_protocol::mcp::McpServers;
 
@@ -117,6 +118,7 @@ async fn prepare(
         tags: subagent_protocol::tags::Tags::default(),
         inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
         rules: args.rules.clone(),
+        budget: LimitsChange::default(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

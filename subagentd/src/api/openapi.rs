@@ -8,7 +8,7 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, backups, controllers, daemon, events, handoffs, removal, turns, waits, workers};
+use super::{approvals, backups, budgets, controllers, daemon, events, handoffs, removal, turns, waits, workers};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -27,6 +27,10 @@ use super::{approvals, backups, controllers, daemon, events, handoffs, removal, 
         daemon::health,
         daemon::stop,
         backups::create,
+        budgets::show,
+        budgets::change,
+        budgets::show_worker,
+        budgets::change_worker,
         controllers::init,
         controllers::attach,
         controllers::release,

@@ -40,6 +40,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::PolicyViolation
+        | Code::BudgetExceeded
+        | Code::BudgetUnknown
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -9,6 +9,7 @@ use subagent_protocol::state::{Carrier, Dispatched, QuestionKind, TurnStatus};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput, Request, event_of};
+use super::budget::Spent;
 use super::decision::Choice;
 use super::lost::{lost, runtime_lost};
 use super::worker::{
@@ -37,6 +38,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Decide { request_id, choice, note } => next.decide(request_id, choice, note)?,
         Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
         Input::Violation { turn, call } => next.violation(turn, call)?,
+        Input::OverBudget { error } => next.over_budget(error)?,
+        Input::CostReported { cost } => next.facts.push(Fact::Spent(Spent::Cost(cost))),
         Input::Answer { request_id, reply } => next.answer(request_id, reply)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
@@ -46,6 +49,9 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::HibernateRefused => next.hibernate_refused(),
         Input::Wake => next.wake(),
         Input::Session { origin, context_lost, context_lost_reason, took_ms } => {
+            if origin == SessionOrigin::New {
+                next.facts.push(Fact::Spent(Spent::NewSession));
+            }
             // Who is starting has never had a session: whatever was taken up then, it is his first.
             let first =
                 next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
@@ -113,6 +119,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Attached { link, last_turn } => next.attached(link, last_turn),
         Input::NothingLeft => next.stopped_if_stopping(),
     }
+    next.spend(worker);
     Ok(Step { worker: next.worker, facts: next.facts, actions: next.actions })
 }
 
@@ -375,6 +382,7 @@ impl Next {
             },
             State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
         };
+        self.spend_turn(&turn, end.as_ref());
         // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
         let own = !turn.dispatching || end.is_none() || lost(end.as_ref());
         let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);

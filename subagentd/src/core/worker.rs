@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use subagent_protocol::budget::Money;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
@@ -11,6 +12,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind
 use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
+use super::budget::Spent;
 use super::decision::{Choice, Reply};
 
 /// Why a turn is canceled when nobody says why.
@@ -197,6 +199,16 @@ pub enum Input {
         turn: Option<u64>,
         /// What, and which rule, as events tell of it.
         call: Value,
+    },
+    /// A budget is used up for which the open turn is to be canceled.
+    OverBudget {
+        /// Which.
+        error: Error,
+    },
+    /// Journal: the agent says what its session has cost so far.
+    CostReported {
+        /// How much.
+        cost: Money,
     },
     /// Somebody answers an elicitation.
     Answer {
@@ -417,6 +429,8 @@ pub enum Fact {
     LastError(Option<Error>),
     /// From now on the worker must not run.
     DesiredStop,
+    /// Something was used: to be added to the accounts of the worker and of its controller.
+    Spent(Spent),
 }
 
 /// What must be done after that transaction.

@@ -292,6 +292,7 @@ impl Tx<'_> {
             Fact::DesiredStop => {
                 self.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
             }
+            Fact::Spent(spent) => self.spend(id, spent, now, added)?,
         }
         Ok(())
     }

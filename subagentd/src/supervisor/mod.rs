@@ -5,6 +5,7 @@
 
 mod attachments;
 mod backups;
+mod budgets;
 mod controllers;
 mod depth;
 mod entropy;
@@ -181,6 +182,7 @@ mod testing {
 
     use subagent_config::{Environment, RuntimeDir};
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
+    use subagent_protocol::budget::Limits;
 
     use super::{Caller, ProcessId, Setup, Supervisor, proc};
 
@@ -226,7 +228,7 @@ mod testing {
         owner: ProcessId,
         key: Option<&str>,
     ) -> subagent_protocol::Result<ControllerInitialized> {
-        let request = InitController { choice: choice(dir), label: None, require_handle: false, owner };
+        let request = InitController { choice: choice(dir), label: None, require_handle: false, budget: Limits::default(), owner };
         supervisor.init_controller(caller(key), request).await
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) ending: watch::Sender<bool>,
     /// The newest event of all workers that may be read.
     pub(super) news: watch::Sender<i64>,
+    /// Counts changes of the budgets of controllers.
+    pub(super) budgets: watch::Sender<u64>,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
@@ -58,6 +60,7 @@ impl Shared {
             boot_id,
             ending: watch::Sender::new(false),
             news: watch::Sender::new(0),
+            budgets: watch::Sender::new(0),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),

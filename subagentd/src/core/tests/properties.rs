@@ -12,7 +12,7 @@ use subagent_protocol::state::ElicitationAction;
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{LOCAL, Shape, answer, decide, failure, request, send, simulate, simulate_asking, turn_id};
+use super::{LOCAL, Shape, answer, costs, over_budget, decide, failure, request, send, simulate, simulate_asking, turn_id};
 use crate::core::worker::{Input, Link};
 
 fn live(history: &[Op]) -> World {
@@ -69,6 +69,8 @@ fn anything() -> impl Strategy<Value = Input> {
         3 => (1u64..200).prop_map(send),
         2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
         2 => Just(Input::Cancel { reason: "enough".to_owned() }),
+        1 => Just(over_budget()),
+        1 => Just(costs(3)),
         1 => Just(Input::Stop),
         1 => Just(Input::Retire),
         1 => any::<bool>().prop_map(|force| Input::Restart { force }),
@@ -113,6 +115,8 @@ fn all_inputs() -> Vec<Input> {
         decide(request(LOCAL), Some("allow")),
         decide(request(LOCAL), None),
         Input::Cancel { reason: "enough".to_owned() },
+        over_budget(),
+        costs(3),
         Input::Stop,
         Input::Retire,
         Input::Restart { force: false },

@@ -6,6 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
 use crate::core::approval::{Approval, Request};
+use crate::core::budget::Account;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub(crate) struct Rows {
     hibernation: Hibernation,
     pub(crate) turns: BTreeMap<u64, TurnRow>,
     approvals: BTreeMap<RequestId, ApprovalRow>,
+    pub(crate) account: Account,
+    time: i64,
 }
 
 pub(super) fn word(state: &State) -> &'static str {
@@ -60,6 +63,8 @@ impl Rows {
             hibernation: worker.hibernation,
             turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
+            account: Account::default(),
+            time: 0,
         }
     }
 
@@ -113,6 +118,10 @@ impl Rows {
             Fact::ApprovalClosed { request_id, status } => {
                 let row = self.approvals.get_mut(request_id).expect("only what was opened is closed");
                 (row.status, row.content) = (*status, false);
+            }
+            Fact::Spent(spent) => {
+                self.time += 1_000;
+                let _ = self.account.spend(spent, self.time);
             }
             Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
         }

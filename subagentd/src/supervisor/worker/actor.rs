@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::blocked::Blocked;
+use super::budget::Budgets;
 use super::ingest::Goal;
 use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
@@ -98,6 +99,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers: Option<Instant>,
     /// How long the last such wait was; each is longer.
     pub(super) leftovers_pause: Duration,
+    pub(super) budgets: Budgets,
     /// The last start of a runtime that no message asked for.
     pub(super) revival: Option<Revival>,
     /// When to start one so.
@@ -186,6 +188,7 @@ impl Actor {
             blocked: None,
             leftovers: None,
             leftovers_pause: Duration::ZERO,
+            budgets: Budgets::new(shared.budgets.subscribe()),
             revival: None,
             revive_at: None,
             mailbox,
@@ -213,7 +216,7 @@ impl Actor {
                 self.check_leftovers().await;
             }
             self.look_after_sleepers().await;
-            if !self.todo.is_empty() {
+            if self.look_at_budgets().await || !self.todo.is_empty() {
                 continue;
             }
             self.publish();
@@ -233,14 +236,17 @@ impl Actor {
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
+                Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(Message::Order(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Set(order)) if refuse => self.refuse(order.reply),
+                    Some(Message::Limits(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Revive { reply, .. }) if refuse => {
                         let _ = reply.send(Demand::Needless);
                     }
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Set(order)) => self.set(*order).await,
+                    Some(Message::Limits(order)) => self.set_limits(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
@@ -259,6 +265,7 @@ impl Actor {
     pub(super) fn adopt(&mut self, worker: Worker, facts: &[Fact], last_seq: Option<i64>) {
         self.worker = worker;
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
+        self.budgets.see(facts);
         for fact in facts {
             if let Fact::LastError(error) = fact {
                 self.last_error.clone_from(error);

@@ -5,6 +5,7 @@
 
 mod actor;
 mod blocked;
+mod budget;
 mod elicitation;
 mod gone;
 mod hibernation;
@@ -25,6 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{Aside, input};
+pub(super) use budget::LimitOrder;
 pub(super) use order::{Order, Respond};
 pub(super) use revival::{Demand, Revival};
 pub(super) use setting::SetOrder;
@@ -43,6 +45,8 @@ pub(super) enum Message {
     Order(Box<Order>),
     /// Choose options of the session.
     Set(Box<SetOrder>),
+    /// Change what it may use.
+    Limits(Box<LimitOrder>),
     /// Journal that somebody below the worker was refused.
     Forbidden {
         /// What was asked for.

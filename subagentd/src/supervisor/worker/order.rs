@@ -53,6 +53,7 @@ impl Actor {
         let (before, after) = points(&input);
         subagent_failpoint::hit(before);
         let starts = matches!(input, Input::Restart { .. } | Input::Send { by: By::Runtime, .. });
+        let opens = matches!(input, Input::Send { .. });
         let step = self.worker.step(input);
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
@@ -80,6 +81,9 @@ impl Actor {
                         tx.check_owner(owner, &controller)?;
                     }
                     let step = step?;
+                    if opens {
+                        tx.may_open_turn(id, now)?;
+                    }
                     match (given, lacking) {
                         (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
                         (None, Some(required)) if servers.is_empty() => return Err(required),
