@@ -61,6 +61,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_budgets() {
+    run("docs/budgets.md", "work");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

@@ -117,7 +117,9 @@ impl Scene<'_> {
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
+            "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
+            | "subagent budget show"
             | "subagent controller status"
             | "subagent controller recover"
             | "subagent daemon start"
