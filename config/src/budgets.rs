@@ -2,11 +2,16 @@
 //!
 //! A key that is not known is refused here: a limit that is written down wrong must not be none.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
 
 use crate::error::Place;
+use crate::policy::Position;
 use crate::validate::{Checked, mapping, mismatch, object, refuse, required_string, seconds};
 
 const KEY: &str = "budgets";
@@ -98,6 +103,69 @@ fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
     })
 }
 
+/// Where in the text the key stands that this place is about, if it is one of a budget and the text can be read in this way.
+pub(crate) fn position(text: &str, place: &Place) -> Option<Position> {
+    let path = match place {
+        Place::Field(field) => field.clone(),
+        Place::Entry { field, key } => format!("{field}.{key}"),
+        _ => return None,
+    };
+    let mut path = path.strip_prefix(KEY)?.strip_prefix('.')?.split('.');
+    let scopes = serde_saphyr::from_str::<Document>(text).ok()?.budgets;
+    let scope = path.next()?;
+    let (at, keys) = scopes.0.iter().find(|(key, _)| key.value == scope)?;
+    let found = match path.next() {
+        None => at,
+        Some(key) => &keys.0.iter().find(|(known, _)| known.value == key)?.0,
+    };
+    Some(Position { line: found.referenced.line(), column: found.referenced.column() })
+}
+
+#[derive(serde::Deserialize)]
+struct Document {
+    budgets: Keys<Keys<IgnoredAny>>,
+}
+
+/// The keys of a mapping, and what is below them.
+struct Keys<T>(Vec<(Spanned<String>, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keys<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KeysOf(PhantomData))
+    }
+}
+
+struct KeysOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
+    type Value = Keys<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    // What has no keys is not looked for below.
+    fn visit_unit<E>(self) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys<T>, A::Error> {
+        let mut keys = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            keys.push(entry);
+        }
+        Ok(Keys(keys))
+    }
+}
+
 fn cost(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<f64>> {
     match value {
         None | Some(Value::Null) => Ok(None),
@@ -134,6 +202,26 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(read.worker, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_found_in_the_text() {
+        let text = "launchers: {}\nbudgets:\n  worker:\n    turns: 5\n    token: 9\n  controllers: {cost: 5}\n";
+        let field = |name: &str| Place::Field(name.to_owned());
+        let entry = |field: &str, key: &str| Place::Entry { field: field.to_owned(), key: key.to_owned() };
+        for (place, expected) in [
+            (field("budgets.worker.turns"), Some((4, 5))),
+            (entry("budgets.worker", "token"), Some((5, 5))),
+            (entry("budgets", "controllers"), Some((6, 3))),
+            (field("budgets.worker"), Some((3, 3))),
+            (field("budgets"), None),
+            (field("budgets.worker.cost"), None),
+            (field("defaults.role"), None),
+        ] {
+            let found = position(text, &place).map(|at| (at.line, at.column));
+            assert_eq!(found, expected, "{place:?}");
+        }
+        assert!(position("budgets: 5", &field("budgets.worker")).is_none());
     }
 
     #[test]

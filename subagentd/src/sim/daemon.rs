@@ -191,8 +191,15 @@ impl Site {
                 Some(Input::ApprovalRequested { request_id }) => Some(request_id.clone()),
                 _ => None,
             };
+            let costs = matches!(&meaning, Some(Input::CostReported { cost }) if cost.micros == 5_000_000);
             if let Some(meaning) = meaning {
                 self.step(meaning);
+            }
+            if costs && env.broken.is_none() {
+                // Its budget is used up, which is seen in a transaction of its own.
+                let error = Error::new(Code::BudgetExceeded, "the worker has used all");
+                env.tally.over_budget += 1;
+                self.sure(Input::OverBudget { error }, env);
             }
             if let Some(request_id) = asked {
                 self.decide_by_rule(request_id, env);

@@ -32,11 +32,12 @@ pub(super) struct Tally {
     pub(super) doubled: u64,
     pub(super) overtaken: u64,
     pub(super) hibernations: u64,
+    pub(super) over_budget: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 15] {
+    fn fields(&mut self) -> [&mut u64; 16] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -52,6 +53,7 @@ impl Tally {
             &mut self.doubled,
             &mut self.overtaken,
             &mut self.hibernations,
+            &mut self.over_budget,
             &mut self.unknown_ends,
         ]
     }
