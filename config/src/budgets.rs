@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_found_in_the_text() {
-        let text = "launchers: {}\nbudgets:\n  worker:\n    turns: 5\n    token: 9\n  controllers: {cost: 5}\n";
+        let text =
+            "launchers: {}\nbudgets:\n  worker:\n    turns: 5\n    token: 9\n  controllers: {cost: 5}\n";
         let field = |name: &str| Place::Field(name.to_owned());
         let entry = |field: &str, key: &str| Place::Entry { field: field.to_owned(), key: key.to_owned() };
         for (place, expected) in [

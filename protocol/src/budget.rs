@@ -247,7 +247,11 @@ pub fn tokens(usage: Option<&Value>, meta: Option<&Value>) -> Option<u64> {
 }
 
 fn count(told: &Value) -> Option<u64> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates, and is not negative")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it saturates, and is not negative"
+    )]
     let whole = |number: f64| (number >= 0.0).then_some(number as u64);
     told.as_u64().or_else(|| whole(told.as_f64()?)).map(|count| count.min(MOST))
 }
@@ -347,7 +351,9 @@ mod tests {
         for wrong in [json!(-0.1), json!("1"), json!(null), json!([1]), json!({}), json!(true)] {
             assert_eq!(of(wrong.clone()), None, "{wrong}");
         }
-        for wrong in [json!(null), json!(""), json!(" "), json!("a\u{1b}[1m"), json!("x".repeat(17)), json!(1)] {
+        for wrong in
+            [json!(null), json!(""), json!(" "), json!("a\u{1b}[1m"), json!("x".repeat(17)), json!(1)]
+        {
             assert_eq!(Money::of(&json!({"amount": 1, "currency": wrong})), None, "{wrong}");
         }
         assert_eq!(Money::of(&Value::Null), None);

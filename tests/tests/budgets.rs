@@ -66,7 +66,8 @@ fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
     assert_eq!(told_once, [data]);
     sandbox.kill_daemon();
     sandbox.sending(&worker, "three").run().error("BUDGET_EXCEEDED");
-    let set = sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "3"]).data_of("worker.set");
+    let set =
+        sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "3"]).data_of("worker.set");
     assert_eq!(set["budget"]["turns"], json!({"used": 2, "limit": 3, "unit": "turns", "unreported": 0}));
     let changed = told(&sandbox, &worker, "budget.changed");
     assert_eq!(changed, [json!({"scope": "worker", "limits": {"turns": 3}})]);
@@ -183,7 +184,17 @@ fn time_runs_out_by_itself_and_not_while_somebody_is_waited_for() {
     let before = shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap();
     // Whoever thinks longer than the budget allows uses none of it.
     let (end, cursor) = ("turn.canceled,turn.completed", waited["matchedEvent"]["eventId"].as_str().unwrap());
-    let wait = ["wait", "--worker-id", &worker, "--from-event-id", cursor, "--until", end, "--timeout-seconds", "1.3"];
+    let wait = [
+        "wait",
+        "--worker-id",
+        &worker,
+        "--from-event-id",
+        cursor,
+        "--until",
+        end,
+        "--timeout-seconds",
+        "1.3",
+    ];
     sandbox.run(&wait).error("WAIT_TIMEOUT");
     assert_eq!(shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap(), before);
     sandbox.approve(&worker, &waited["requestId"], "allow").data_of("approval.decided");
@@ -219,7 +230,8 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
     for worker in [&first, &second] {
         wait_until("the event of the change", Duration::from_secs(10), || {
             let changed = told(&sandbox, worker, "budget.changed");
-            (changed == [json!({"scope": "controller", "limits": {"tokens": 100, "onLimit": "cancel"}})]).then_some(())
+            (changed == [json!({"scope": "controller", "limits": {"tokens": 100, "onLimit": "cancel"}})])
+                .then_some(())
         });
     }
     let open = sandbox.send_no_wait(&second, "said\n!sleep 60000");
@@ -230,10 +242,16 @@ fn two_workers_share_the_budget_of_their_controller_and_what_was_removed_stays_u
     let _ = sandbox.send(&third, &tokens(50));
     assert_eq!(told(&sandbox, &third, "budget.exceeded")[0]["scope"], "controller");
     let end = sandbox.turn_end(&open);
-    assert_eq!(end["data"]["reason"].as_str().unwrap(), "BUDGET_EXCEEDED: the workers of the controller together have used 110 tokens, and may use 100");
+    assert_eq!(
+        end["data"]["reason"].as_str().unwrap(),
+        "BUDGET_EXCEEDED: the workers of the controller together have used 110 tokens, and may use 100"
+    );
     for worker in [&second, &third] {
         let error = sandbox.sending(worker, "more").run().error("BUDGET_EXCEEDED");
-        assert_eq!((&error["details"]["scope"], &error["details"]["used"]), (&json!("controller"), &json!(110)));
+        assert_eq!(
+            (&error["details"]["scope"], &error["details"]["used"]),
+            (&json!("controller"), &json!(110))
+        );
     }
     let exceeded = |worker: &str| told(&sandbox, worker, "budget.exceeded").len();
     assert_eq!(exceeded(&second) + exceeded(&third), 1, "once for all of them");
@@ -267,7 +285,10 @@ fn the_config_says_what_new_workers_and_a_new_controller_may_use() {
     assert_eq!((&controller["cost"]["limit"], &controller["wallTime"]["limit"]), (&json!(2.5), &json!(3600)));
     let worker = start(&sandbox, &["--max-tokens", "7"]);
     let budget = shown(&sandbox, &worker);
-    assert_eq!((&budget["turns"]["limit"], &budget["tokens"]["limit"], &budget["onLimit"]), (&json!(5), &json!(7), &json!("warn")));
+    assert_eq!(
+        (&budget["turns"]["limit"], &budget["tokens"]["limit"], &budget["onLimit"]),
+        (&json!(5), &json!(7), &json!("warn"))
+    );
     // What is there keeps what it has.
     fs::write(sandbox.config_file(), format!("{launchers}\nbudgets:\n  controller: {{cost: 9}}\n")).unwrap();
     assert_eq!(of_controller(&sandbox)["cost"]["limit"], 2.5);

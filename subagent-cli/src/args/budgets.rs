@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 
+use super::JsonFlag;
 use super::controllers::Which;
 use super::numbers::{age, count};
-use super::JsonFlag;
 
 /// `--max-turns` and the like.
 #[derive(Debug, Clone, Default, Args)]

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
-use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
+use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;

@@ -17,8 +17,7 @@ pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
     };
     let chosen = chosen_options::typed(args.options, &input)?;
     let budget = budgets::typed(args.budget, &input)?;
-    let told =
-        !chosen.options.is_empty() || !chosen.forget.is_empty() || chosen.idle_timeout_ms.is_some();
+    let told = !chosen.options.is_empty() || !chosen.forget.is_empty() || chosen.idle_timeout_ms.is_some();
     if !told && budget.is_empty() {
         return Err(Failure::input(
             "nothing to set: give --mode, --model, --set, --idle-timeout or a limit, or their keys in --input",
@@ -45,7 +44,6 @@ pub(super) fn run(args: WorkerSet, context: &Context) -> Result<Outcome> {
         }
         Ok::<_, Failure>(data)
     })?;
-    let shown =
-        text::fields(&data, &["workerId", "applied", "chosen", "current", "idleTimeoutMs", "budget"]);
+    let shown = text::fields(&data, &["workerId", "applied", "chosen", "current", "idleTimeoutMs", "budget"]);
     Ok(Outcome::report("worker.set", data, shown))
 }

@@ -6,8 +6,8 @@
 
 mod approvals;
 mod backups;
-mod budgets;
 mod body;
+mod budgets;
 mod caller;
 mod checks;
 mod control;

@@ -8,7 +8,9 @@ use subagent_protocol::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::{approvals, backups, budgets, controllers, daemon, events, handoffs, removal, turns, waits, workers};
+use super::{
+    approvals, backups, budgets, controllers, daemon, events, handoffs, removal, turns, waits, workers,
+};
 
 #[derive(OpenApi)]
 #[openapi(

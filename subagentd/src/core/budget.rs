@@ -317,12 +317,15 @@ impl Account {
             Scope::Controller => ("the agents of the controller's workers have", "subagent budget set"),
         };
         let (unreported, flag) = (self.unreported(budget), flag(budget));
-        let message = format!("{who} not told what {unreported} turns used of the budget {budget}, which is limited");
+        let message =
+            format!("{who} not told what {unreported} turns used of the budget {budget}, which is limited");
         Error::new(Code::BudgetUnknown, message)
             .with("scope", scope.as_str())
             .with("budget", budget.as_str())
             .with("unreported", unreported)
-            .recommend(format!("go on all the same with `{how} --on-unknown warn`, or take the limit away with `{flag} none`"))
+            .recommend(format!(
+                "go on all the same with `{how} --on-unknown warn`, or take the limit away with `{flag} none`"
+            ))
     }
 
     fn shown(&self, budget: Budget, now: i64) -> Used {

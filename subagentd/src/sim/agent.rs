@@ -127,9 +127,11 @@ impl Agent {
             4 if random.below(3) == 0 => self.exit = Some((Some(1), None)),
             5..=9 if self.open.is_some() => self.ask(deeds),
             10..=14 if self.open.is_some() => {
-                let update = match deeds.prompts.len() % 3 {
+                let update = match deeds.asked % 2 {
                     0 => json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost(deeds)}),
-                    _ => json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}}),
+                    _ => {
+                        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}})
+                    }
                 };
                 self.say(
                     &json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}),
@@ -209,7 +211,7 @@ impl Agent {
 
 /// What an agent says that its session has cost: sometimes less than before, and sometimes nothing that is a number.
 fn cost(deeds: &Deeds) -> Value {
-    let amount = deeds.asked % 7;
+    let amount = (1 + deeds.prompts.len() as u64 + deeds.asked) % 7;
     if amount == 6 { json!({"amount": "much"}) } else { json!({"amount": amount, "currency": "USD"}) }
 }
 

@@ -216,8 +216,7 @@ pub(crate) fn of_workers(
         })
         .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
         .map_err(StoreError::from)?;
-    let shown = |(worker_id, label, text)| {
-        Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(now.0) })
-    };
+    let shown =
+        |(worker_id, label, text)| Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(now.0) });
     found.into_iter().map(shown).collect()
 }

@@ -111,7 +111,10 @@ impl Supervisor {
 
 fn check(change: &LimitsChange) -> Result<()> {
     match change.is_empty() {
-        true => Err(Error::new(Code::InvalidInput, "nothing to change: give turns, wallTimeMs, tokens, cost, onLimit or onUnknown")),
+        true => Err(Error::new(
+            Code::InvalidInput,
+            "nothing to change: give turns, wallTimeMs, tokens, cost, onLimit or onUnknown",
+        )),
         false => change.over(&subagent_protocol::budget::Limits::default()).check(),
     }
 }

@@ -228,7 +228,13 @@ mod testing {
         owner: ProcessId,
         key: Option<&str>,
     ) -> subagent_protocol::Result<ControllerInitialized> {
-        let request = InitController { choice: choice(dir), label: None, require_handle: false, budget: Limits::default(), owner };
+        let request = InitController {
+            choice: choice(dir),
+            label: None,
+            require_handle: false,
+            budget: Limits::default(),
+            owner,
+        };
         supervisor.init_controller(caller(key), request).await
     }
 }

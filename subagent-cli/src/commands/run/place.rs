@@ -3,8 +3,8 @@
 
 use subagent_config::Workspace;
 use subagent_protocol::Code;
-use subagent_protocol::budget::Limits;
 use subagent_protocol::api::{ControllerInitialized, Handle, InitController, ReleaseController};
+use subagent_protocol::budget::Limits;
 
 use crate::client::{Ask, Client};
 use crate::commands::{controller_grant, worker_start};

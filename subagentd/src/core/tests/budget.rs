@@ -155,7 +155,12 @@ fn time_counts_while_a_turn_runs_and_is_shared() {
 }
 
 fn session() -> Input {
-    Input::Session { origin: SessionOrigin::New, context_lost: false, context_lost_reason: None, took_ms: None }
+    Input::Session {
+        origin: SessionOrigin::New,
+        context_lost: false,
+        context_lost_reason: None,
+        took_ms: None,
+    }
 }
 
 fn spent(facts: &[Fact]) -> Vec<&Spent> {
@@ -208,7 +213,8 @@ fn anything() -> impl Strategy<Value = Spent> {
     prop_oneof![
         Just(Spent::Opened),
         prop::option::of(number()).prop_map(|tokens| Spent::Closed { tokens }),
-        (number(), currency).prop_map(|(micros, currency)| Spent::Cost(Money { micros, currency: currency.to_owned() })),
+        (number(), currency)
+            .prop_map(|(micros, currency)| Spent::Cost(Money { micros, currency: currency.to_owned() })),
         Just(Spent::NewSession),
         (any::<bool>(), time).prop_map(|(runs, at)| Spent::Clock { runs, at }),
     ]
@@ -218,16 +224,22 @@ fn limits() -> impl Strategy<Value = Limits> {
     let number = || prop::option::of(prop_oneof![1u64..100, Just(MOST)]);
     let on_limit = prop::option::of(prop::sample::select(OnLimit::ALL));
     let on_unknown = prop::option::of(prop::sample::select(OnUnknown::ALL));
-    (number(), number(), number(), prop::option::of((1u64..10_000_000).prop_map(amount)), on_limit, on_unknown).prop_map(
-        |(turns, wall_time_ms, tokens, cost, on_limit, on_unknown)| Limits {
+    (
+        number(),
+        number(),
+        number(),
+        prop::option::of((1u64..10_000_000).prop_map(amount)),
+        on_limit,
+        on_unknown,
+    )
+        .prop_map(|(turns, wall_time_ms, tokens, cost, on_limit, on_unknown)| Limits {
             turns,
             wall_time_ms,
             tokens,
             cost,
             on_limit,
             on_unknown,
-        },
-    )
+        })
 }
 
 proptest! {

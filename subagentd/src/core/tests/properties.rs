@@ -12,7 +12,10 @@ use subagent_protocol::state::ElicitationAction;
 use super::checker::Checker;
 use super::ops::{Op, ops};
 use super::world::World;
-use super::{LOCAL, Shape, answer, costs, over_budget, decide, failure, request, send, simulate, simulate_asking, turn_id};
+use super::{
+    LOCAL, Shape, answer, costs, decide, failure, over_budget, request, send, simulate, simulate_asking,
+    turn_id,
+};
 use crate::core::worker::{Input, Link};
 
 fn live(history: &[Op]) -> World {

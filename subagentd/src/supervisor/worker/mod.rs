@@ -24,9 +24,9 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(super) use budget::LimitOrder;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{Aside, input};
-pub(super) use budget::LimitOrder;
 pub(super) use order::{Order, Respond};
 pub(super) use revival::{Demand, Revival};
 pub(super) use setting::SetOrder;
