@@ -52,7 +52,7 @@ pub enum ConfigError {
         place: Place,
         /// What is wrong there, as the end of a sentence that begins with the place.
         problem: String,
-        /// Where in the text, if it is a rule of `permissions`.
+        /// Where in the text, if it is a rule of `permissions` or a limit of `budgets`.
         at: Option<Position>,
     },
     /// `config init` would overwrite a file.

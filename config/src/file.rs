@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::model::Config;
-use crate::{policy, syntax, validate};
+use crate::{budgets, policy, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -69,7 +69,7 @@ fn parse_with<T>(
     })?;
     check(&document).map_err(|found| ConfigError::ConfigInvalid {
         path: path.to_owned(),
-        at: policy::located(text).of(&found.place),
+        at: policy::located(text).of(&found.place).or_else(|| budgets::position(text, &found.place)),
         place: found.place.map(brief),
         problem: brief(found.problem),
     })

@@ -5,6 +5,7 @@
 //! so a daemon can resolve things in the name of its caller, and tests are hermetic.
 
 pub mod approvals;
+pub mod budgets;
 pub mod controller_hint;
 pub mod discovery;
 #[cfg(test)]

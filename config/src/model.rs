@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::approvals::Approvals;
+use crate::budgets::Budgets;
 use crate::error::ConfigError;
 use crate::mcp::McpServer;
 use crate::policy::Rule;
@@ -28,6 +29,8 @@ pub struct Config {
     pub permissions: Option<Vec<Rule>>,
     /// How long questions of agents wait.
     pub approvals: Approvals,
+    /// How much workers and controllers may use.
+    pub budgets: Budgets,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, idle, mcp, policy, session};
+use crate::{approvals, budgets, idle, mcp, policy, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         mcp_servers: mcp::servers(root, "")?,
         permissions: policy::rules(root.get("permissions"))?,
         approvals: approvals::approvals(root)?,
+        budgets: budgets::budgets(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         defaults: defaults(root)?,

@@ -67,6 +67,10 @@ words! {
         RuleNotDerivable = "RULE_NOT_DERIVABLE",
         /// No such rule of an owner.
         RuleNotFound = "RULE_NOT_FOUND",
+        /// A budget is used up.
+        BudgetExceeded = "BUDGET_EXCEEDED",
+        /// It is not known how much of a budget was used.
+        BudgetUnknown = "BUDGET_UNKNOWN",
         /// No such permission request.
         ApprovalNotFound = "APPROVAL_NOT_FOUND",
         /// The permission request was decided already.

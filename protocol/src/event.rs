@@ -39,6 +39,12 @@ words! {
         ApprovalLost = "approval.lost",
         /// The agent has done without asking what a rule denies.
         PolicyViolated = "policy.violated",
+        /// A budget is used up.
+        BudgetExceeded = "budget.exceeded",
+        /// Of a turn that is over it is not known how much of a budget it used.
+        BudgetUnknown = "budget.unknown",
+        /// Somebody has changed limits.
+        BudgetChanged = "budget.changed",
         /// The deadline passed.
         ApprovalExpired = "approval.expired",
         /// The agent withdrew it, or the worker was stopped.

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod ask;
 pub mod attachment;
+pub mod budget;
 pub mod bytes64;
 pub mod children;
 pub mod clean;

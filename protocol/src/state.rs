@@ -50,6 +50,8 @@ words! {
         StartFailed = "start_failed",
         /// Somebody else ended the worker's runtime in the middle of a turn.
         RuntimeEnded = "runtime_ended",
+        /// A budget is used up, or it is not known how much of it is.
+        Budget = "budget",
         /// The state was restored from a backup: some of it may have been sent since.
         Restored = "restored",
     }

@@ -111,6 +111,11 @@ pub const WORKER_START: &[Field] = &[
     field("deny", &["deny"], Shape::Texts),
     field("approvalTimeout", &["approval_timeout"], Shape::Text),
     field("onApprovalTimeout", &["on_approval_timeout"], Shape::Text),
+    field(
+        "budget",
+        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
+        Shape::Object,
+    ),
 ];
 
 /// The keys of `worker set`.
@@ -120,6 +125,11 @@ pub const WORKER_SET: &[Field] = &[
     field("model", &["model"], Shape::Text),
     field("configOptions", &["set"], Shape::Options),
     field("idleTimeout", &["idle_timeout"], Shape::Text),
+    field(
+        "budget",
+        &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
+        Shape::Object,
+    ),
 ];
 
 /// A checked object: every key that is left holds what its shape says.

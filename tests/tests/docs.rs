@@ -71,6 +71,11 @@ fn the_inbox() {
 }
 
 #[test]
+fn the_budgets() {
+    run("docs/budgets.md", "work");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

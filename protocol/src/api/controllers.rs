@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::budget::Limits;
 use crate::ids::{ControllerId, InstanceId};
 use crate::process::ProcessId;
 use crate::time::Timestamp;
@@ -87,6 +88,9 @@ pub struct InitController {
     /// From now on its workers are changed with the owner's handle alone. False leaves it as it is.
     #[serde(default)]
     pub require_handle: bool,
+    /// What its workers may use together, if it is made now. One that exists keeps what it has.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub budget: Limits,
     /// The process whose life is the ownership's: the caller's session leader.
     pub owner: ProcessId,
 }

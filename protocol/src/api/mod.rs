@@ -5,6 +5,7 @@
 
 mod approvals;
 mod backups;
+mod budgets;
 mod controllers;
 mod daemon;
 mod envelope;
@@ -20,6 +21,7 @@ mod workers;
 
 pub use approvals::{Answer, ApprovalDecided, Decide, ElicitationAnswered, OpenQuestion, PendingApproval};
 pub use backups::{BackUp, BackedUp};
+pub use budgets::ChangeControllerBudget;
 pub use controllers::{
     AttachController, ControllerChoice, ControllerInitialized, ControllerReleased, ControllerStatus,
     ControllersRecovered, Handle, InitController, OwnerGranted, OwnerView, Ownership, OwnershipEnded,

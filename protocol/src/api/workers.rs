@@ -8,6 +8,7 @@ use super::AnswerTime;
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use super::queue::QueueView;
+use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::{ConfigOption, Cost};
@@ -100,6 +101,9 @@ pub struct StartWorker {
     /// How long its questions wait; without it, until they are answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_time: Option<AnswerTime>,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub budget: Limits,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use crate::budget::{Budget, Limits, OnLimit, OnUnknown, Scope};
 use crate::client::{ExitStatus, Failure};
 use crate::error::Error;
 use crate::event::ApprovalOption;
@@ -212,6 +213,46 @@ struct PolicyViolated {
     /// What was denied, and by which rule.
     #[serde(flatten)]
     decided: DecidingRule,
+}
+
+/// A budget is used up. Told once, until the limit is raised.
+#[derive(utoipa::ToSchema)]
+struct BudgetExceeded {
+    /// Whose budget it is.
+    scope: Scope,
+    /// What is limited.
+    budget: Budget,
+    /// How much.
+    limit: f64,
+    /// How much was used.
+    used: f64,
+    /// Of what.
+    #[schema(required)]
+    unit: Option<String>,
+    /// What follows.
+    action: OnLimit,
+}
+
+/// A turn was opened although it is not known how much of a budget was used. Told once.
+#[derive(utoipa::ToSchema)]
+struct BudgetUnknown {
+    /// Whose budget it is.
+    scope: Scope,
+    /// What is limited.
+    budget: Budget,
+    /// Of how many turns it is not known.
+    unreported: u64,
+    /// What follows.
+    action: OnUnknown,
+}
+
+/// Somebody has changed limits.
+#[derive(utoipa::ToSchema)]
+struct BudgetChanged {
+    /// Whose.
+    scope: Scope,
+    /// All that are set now.
+    limits: Limits,
 }
 
 /// A request that nobody decides any more.
@@ -433,6 +474,9 @@ pub(super) mod of {
             EventType::ApprovalRequested => named::<super::ApprovalRequested>(),
             EventType::ApprovalDecided => named::<super::ApprovalDecided>(),
             EventType::PolicyViolated => named::<super::PolicyViolated>(),
+            EventType::BudgetExceeded => named::<super::BudgetExceeded>(),
+            EventType::BudgetUnknown => named::<super::BudgetUnknown>(),
+            EventType::BudgetChanged => named::<super::BudgetChanged>(),
             EventType::ApprovalLost | EventType::ApprovalExpired | EventType::ApprovalCanceled => {
                 named::<super::ApprovalOver>()
             }

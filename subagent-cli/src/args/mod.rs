@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod answer;
+pub mod budgets;
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
@@ -115,6 +116,9 @@ pub enum Command {
     /// Who owns the workers of a workspace
     #[command(subcommand)]
     Controller(ControllerCommand),
+    /// How much workers have used, and may use
+    #[command(subcommand)]
+    Budget(Box<budgets::BudgetCommand>),
     /// Start, list, show, stop and remove workers
     #[command(subcommand)]
     Worker(WorkerCommand),

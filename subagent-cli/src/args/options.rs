@@ -23,17 +23,18 @@ pub struct OptionFlags {
     pub idle_timeout: Option<u64>,
 }
 
-/// Choose mode, model and config options of a worker's agent
+/// Choose mode, model and config options of a worker's agent, and its budget
 ///
 /// They count now, also while a turn is open, and for every agent that is started for this worker later. If no agent
 /// runs, the next one is told when it starts: `applied` is false. What is not chosen is the agent's own business;
-/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout` alone
-/// starts none.
+/// `--set ID=` makes it that again. An agent that was ended because it was idle is started for it; `--idle-timeout` and
+/// limits alone start none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   subagent worker set --worker-id w_0123456789 --model opus
   subagent worker set --worker-id w_0123456789 --mode plan --set effort=high
+  subagent worker set --worker-id w_0123456789 --max-turns 20 --max-cost none
   echo '{\"workerId\": \"w_0123456789\", \"configOptions\": {\"fast\": true}}' |
       subagent worker set --input - --json")]
 pub struct WorkerSet {
@@ -43,7 +44,10 @@ pub struct WorkerSet {
     /// What is chosen.
     #[command(flatten)]
     pub options: OptionFlags,
-    /// Read workerId, mode, model, configOptions, idleTimeout from a JSON file, - for stdin
+    /// What it may use from now on.
+    #[command(flatten)]
+    pub budget: super::budgets::BudgetFlags,
+    /// Read workerId, mode, model, configOptions, idleTimeout, budget from a JSON file, - for stdin
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub input: Option<PathBuf>,
     /// Which workspace.

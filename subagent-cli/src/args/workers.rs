@@ -62,6 +62,9 @@ pub struct StartFlags {
     /// What happens then: deny (the default), or cancel, which ends the turn
     #[arg(long, value_name = "deny|cancel")]
     pub on_approval_timeout: Option<String>,
+    /// What it may use; what is not named is the config's.
+    #[command(flatten)]
+    pub budget: super::budgets::BudgetFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

@@ -2,6 +2,7 @@
 
 use subagent_protocol::api::InitController;
 
+use super::budgets;
 use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerInit;
 use crate::client::Ask;
@@ -12,10 +13,12 @@ use crate::output::Outcome;
 pub(super) fn run(args: &ControllerInit, context: &Context) -> Result<Outcome> {
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.cwd.as_deref())?;
+    let config = context.config(None, args.cwd.as_deref())?;
     let request = InitController {
         choice: controller_grant::choice(args.controller_id.as_deref(), &workspace),
         label: present(args.label.clone()),
         require_handle: args.require_handle,
+        budget: budgets::of_config(&config.config.budgets.controller),
         owner: controller_grant::owner()?,
     };
     let ask = Ask::change("/v1/controllers", &request)?;

@@ -9,6 +9,7 @@ mod approval;
 mod approve;
 mod attachments;
 mod backup;
+mod budgets;
 mod cancel;
 mod chosen_options;
 pub(crate) mod completions;
@@ -65,6 +66,7 @@ use subagent_config::Workspace;
 use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
+use crate::args::budgets::BudgetCommand;
 use crate::args::inbox::{ApprovalCommand, RulesCommand};
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
@@ -93,6 +95,10 @@ pub fn format(command: &Command) -> Format {
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
+        Command::Budget(command) => match &**command {
+            BudgetCommand::Show(args) => args.json.json,
+            BudgetCommand::Set(args) => args.json.json,
+        },
         Command::Controller(ControllerCommand::Init(args)) => args.json.json,
         Command::Controller(ControllerCommand::Attach(args)) => args.json.json,
         Command::Controller(ControllerCommand::Status(args)) => args.json.json,
@@ -149,6 +155,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
+        Command::Budget(command) => budgets::run(*command, context),
         Command::Controller(ControllerCommand::Init(args)) => controller_init::run(&args, context),
         Command::Controller(ControllerCommand::Attach(args)) => controller_attach::run(&args, context),
         Command::Controller(ControllerCommand::Status(args)) => controller_status::run(&args, context),

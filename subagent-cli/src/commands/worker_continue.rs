@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
 use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
+use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
@@ -119,6 +120,7 @@ async fn prepare(
         rules: args.rules.clone(),
         approval_timeout_ms: None,
         on_approval_timeout: None,
+        budget: LimitsChange::default(),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

@@ -16,12 +16,13 @@ use subagent_config::model::{self, ACP_STDIO};
 use subagent_config::{LoadedConfig, Workspace, controller_hint, inherited_environment, role, workspace};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, OnTimeout, SetOptions, StartWorker};
+use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
-use super::{answer_time, chosen_options, mcp_servers, policy};
+use super::{answer_time, budgets, chosen_options, mcp_servers, policy};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
@@ -50,6 +51,8 @@ pub(super) struct Wanted {
     pub(super) tags: Tags,
     /// What the agent may do, besides what the config says.
     pub(super) rules: RuleFlags,
+    /// What it may use; what is not named is the config's.
+    pub(super) budget: LimitsChange,
     /// The same, of the worker that this one goes on from.
     pub(super) inherited: Vec<PolicyRule>,
     /// How long its questions wait; 0 for ever.
@@ -87,6 +90,7 @@ impl Wanted {
                 ask: rules(args.rules.ask, "ask"),
                 deny: rules(args.rules.deny, "deny"),
             },
+            budget: budgets::typed(args.budget, input)?,
             inherited: Vec::new(),
             approval_timeout_ms,
             on_approval_timeout,
@@ -134,6 +138,16 @@ impl Prepared {
             }
             _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
                 Err(not_as_asked(client, &data, "limit how long questions wait").await)
+            }
+            _ if !self.request.budget.is_boundless() => {
+                let worker = data["workerId"].as_str().unwrap_or_default();
+                let path = format!("/v1/workers/{worker}/budget");
+                match client.ask(&Ask::get(Query::new(path))).await {
+                    Err(failure) if failure.is(Code::InvalidArgument) => {
+                        Err(not_as_asked(client, &data, "limit what a worker uses").await)
+                    }
+                    shown => shown.map(|_| data),
+                }
             }
             _ => Ok(data),
         }
@@ -205,6 +219,7 @@ pub(super) async fn prepare(
         options: chosen_options::of_start(wanted.options, &launcher.options),
         resume: wanted.resume,
         tags: wanted.tags,
+        budget: wanted.budget.over(&budgets::of_config(&config.budgets.worker)),
         policy: policy::spec(loaded, &wanted.rules, wanted.inherited, &workspace.root, context)?,
         answer_time: answer_time::of(
             &config.approvals,

@@ -24,6 +24,7 @@ pub(super) enum Directive {
     Tool { kind: String, title: String },
     Plan(Vec<String>),
     Usage { used: u64, size: u64 },
+    Tokens(String),
     Ask { kind: String, title: String, requests: u8 },
     Elicit { params: String, file: Option<PathBuf> },
     Raw(String),
@@ -92,6 +93,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
             let (used, size) = words.pair("USED SIZE")?;
             Directive::Usage { used: words.number(&used, "USED")?, size: words.number(&size, "SIZE")? }
         }
+        "tokens" => Directive::Tokens(words.word("JSON")?),
         "ask" | "ask2" => {
             let (kind, title) = words.pair("KIND TITLE")?;
             Directive::Ask { kind, title, requests: if name == "ask" { 1 } else { 2 } }

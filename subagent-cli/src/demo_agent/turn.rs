@@ -72,6 +72,8 @@ pub(super) struct Turn<'a> {
     said: String,
     late: bool,
     exit_after: bool,
+    /// What the answer to the prompt says of tokens.
+    usage: Option<Value>,
 }
 
 /// Runs the prompt to its end and answers it.
@@ -91,10 +93,11 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
         said: String::new(),
         late: false,
         exit_after: false,
+        usage: None,
     };
     let end = turn.steps(script::parse(&text));
     turn.finish_message();
-    let Turn { agent, session, mut history, open_tools, late, exit_after, .. } = turn;
+    let Turn { agent, session, mut history, open_tools, late, exit_after, usage, .. } = turn;
     for tool in open_tools {
         let update = updates::tool_call_end(&tool, "failed", "the turn ended");
         history.push(update.clone());
@@ -117,7 +120,13 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
         Err(Stop::Output(error)) => return Err(error),
     };
     match reason {
-        Ok(reason) => agent.out.result(&id, &json!({"stopReason": reason}))?,
+        Ok(reason) => {
+            let mut result = json!({"stopReason": reason});
+            if let Some(usage) = usage {
+                result["usage"] = usage;
+            }
+            agent.out.result(&id, &result)?;
+        }
         Err(error) => agent.out.error(Some(&id), &error)?,
     }
     agent.out.flush()?;
@@ -158,6 +167,10 @@ impl Turn<'_> {
             Directive::Tool { kind, title } => self.tool(&kind, &title)?,
             Directive::Plan(entries) => self.record(updates::plan(&entries))?,
             Directive::Usage { used, size } => self.update(updates::usage(used, size))?,
+            Directive::Tokens(json) => match serde_json::from_str(&json) {
+                Ok(usage) => self.usage = Some(usage),
+                Err(error) => return Ok(Some(format!("!tokens: {error}"))),
+            },
             Directive::Ask { kind, title, requests } => self.ask(&kind, &title, requests)?,
             Directive::Elicit { params, file } => return self.elicit(&params, file.as_deref()),
             Directive::Raw(line) => self.raw(&line)?,

@@ -7,6 +7,7 @@
 mod approvals;
 mod backups;
 mod body;
+mod budgets;
 mod caller;
 mod checks;
 mod control;
@@ -65,6 +66,8 @@ pub fn router(api: Api) -> Router {
         .route("/v1/controllers/release", post(controllers::release))
         .route("/v1/controllers/status", get(controllers::status))
         .route("/v1/controllers/resolve", get(controllers::resolve))
+        .route("/v1/budgets", get(budgets::show).post(budgets::change))
+        .route("/v1/workers/{worker}/budget", get(budgets::show_worker).post(budgets::change_worker))
         .route("/v1/prune", post(removal::prune))
         .route("/v1/wait", post(waits::many))
         .route("/v1/events", get(events::follow_all))

@@ -9,7 +9,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, controllers, daemon, events, handoffs, inbox, queue, removal, turns, waits, workers,
+    approvals, backups, budgets, controllers, daemon, events, handoffs, inbox, queue, removal, turns, waits,
+    workers,
 };
 
 #[derive(OpenApi)]
@@ -29,6 +30,10 @@ use super::{
         daemon::health,
         daemon::stop,
         backups::create,
+        budgets::show,
+        budgets::change,
+        budgets::show_worker,
+        budgets::change_worker,
         controllers::init,
         controllers::attach,
         controllers::release,

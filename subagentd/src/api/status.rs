@@ -47,6 +47,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ApprovalNotPending
         | Code::PolicyViolation
         | Code::RuleNotDerivable
+        | Code::BudgetExceeded
+        | Code::BudgetUnknown
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -5,6 +5,7 @@
 //! function with the same journal. The written table is `docs/state-machines.md`.
 
 pub mod approval;
+pub mod budget;
 mod cancel;
 pub mod decision;
 mod elicitation;

@@ -11,7 +11,7 @@ use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
-use super::worker::{By, Fact, STOPPED_BY_MANAGER, State, stopped_for_good};
+use super::worker::{By, Fact, STOPPED_BY_MANAGER, State, Worker, stopped_for_good};
 
 /// Why a turn is canceled for the sake of another message.
 pub(crate) const STEERED: &str = "steered";
@@ -19,13 +19,16 @@ pub(crate) const STEERED: &str = "steered";
 const DROPPED: &str = "dropped by manager";
 
 /// What waits for a worker. It is never paused while nothing waits, and a worker without an open turn has nothing that waits
-/// but what is paused.
+/// but what is paused, or what is looked at before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queue {
     /// The turns to be, in order.
     pub turns: VecDeque<TurnId>,
     /// Why none of them is opened until somebody says so.
     pub paused: Option<QueuePause>,
+    /// Whether each of them is opened by [`Input::OpenQueued`](super::worker::Input::OpenQueued) alone, because something
+    /// of the worker is limited: what has been used is not known here. Not stored; whoever looks after a worker knows it.
+    pub gated: bool,
 }
 
 impl Queue {
@@ -58,6 +61,15 @@ pub enum Urgency {
     Retried,
     /// Before all others, and the open turn is canceled.
     Steered,
+}
+
+impl Worker {
+    /// Whether nothing but a look is between the first of what waits and its turn.
+    #[must_use]
+    pub fn waits_to_open(&self) -> bool {
+        let idle = matches!(self.state, State::Idle | State::Error);
+        idle && self.queue.paused.is_none() && !self.queue.turns.is_empty()
+    }
 }
 
 impl Next {
@@ -112,9 +124,27 @@ impl Next {
             .with("state", state)
     }
 
-    /// Opens the next turn if the worker has none. To be called at the end of each step.
+    /// Opens the next turn if the worker has none and nobody has to look first. To be called at the end of each step.
     pub(super) fn open_next(&mut self) {
-        if self.worker.queue.paused.is_some() || !matches!(self.worker.state, State::Idle | State::Error) {
+        if !self.worker.queue.gated {
+            self.open_first();
+        }
+    }
+
+    /// Somebody has looked whether the next turn may be opened.
+    pub(super) fn open_queued(&mut self, refused: Option<Error>) {
+        match refused {
+            Some(error) if self.worker.waits_to_open() => {
+                self.facts.push(Fact::LastError(Some(error)));
+                self.pause(QueuePause::Budget, None);
+            }
+            Some(_) => {}
+            None => self.open_first(),
+        }
+    }
+
+    fn open_first(&mut self) {
+        if !self.worker.waits_to_open() {
             return;
         }
         let Some(id) = self.worker.queue.turns.pop_front() else { return };

@@ -9,6 +9,7 @@ use subagent_protocol::state::{QuestionKind, QueuePause};
 use subagent_protocol::{Code, Error, Result};
 
 use super::approval::{Approval, ApprovalInput};
+use super::budget::Spent;
 use super::lost::runtime_lost;
 use super::worker::{
     Action, Cancel, Fact, Hibernation, Input, Link, Restart, STOPPED_BY_MANAGER, State, Step, Turn, Worker,
@@ -47,15 +48,21 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::Inbox(input) => next.inbox(input)?,
         Input::DecideByRule { request_id, choice, rule } => next.decide_by_rule(request_id, choice, &rule)?,
         Input::Violation { turn, call } => next.violation(turn, call)?,
+        Input::OverBudget { error } => next.over_budget(error)?,
+        Input::CostReported { cost } => next.facts.push(Fact::Spent(Spent::Cost(cost))),
         Input::Answer { request_id, reply } => next.answer(request_id, reply)?,
         Input::Cancel { reason } => next.cancel(reason)?,
         Input::Stop => next.stop(),
         Input::Retire => next.retire()?,
         Input::Restart { force } => next.restart(force)?,
+        Input::OpenQueued { refused } => next.open_queued(refused),
         Input::Hibernate { idle_seconds } => next.hibernate(idle_seconds),
         Input::HibernateRefused => next.hibernate_refused(),
         Input::Wake => next.wake(),
         Input::Session { origin, context_lost, context_lost_reason, took_ms } => {
+            if origin == SessionOrigin::New {
+                next.facts.push(Fact::Spent(Spent::NewSession));
+            }
             // Who is starting has never had a session: whatever was taken up then, it is his first.
             let first =
                 next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
@@ -124,6 +131,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::NothingLeft => next.stopped_if_stopping(),
     }
     next.open_next();
+    next.spend(worker);
     Ok(Step { worker: next.worker, facts: next.facts, actions: next.actions })
 }
 

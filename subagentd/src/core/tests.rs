@@ -1,5 +1,6 @@
 //! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
 
+mod budget;
 mod by_rule;
 pub(crate) mod checker;
 mod hibernation;
@@ -14,6 +15,7 @@ mod table;
 mod world;
 
 use serde_json::json;
+use subagent_protocol::budget::Money;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ElicitationAction;
@@ -74,6 +76,14 @@ fn decide(request_id: RequestId, option: Option<&str>) -> Input {
 fn answer(request_id: RequestId, action: ElicitationAction) -> Input {
     let content = (action == ElicitationAction::Accept).then(|| Secret(r#"{"a":"x"}"#.to_owned()));
     Input::Answer { request_id, reply: Reply { action, fields: Vec::new(), content } }
+}
+
+fn over_budget() -> Input {
+    Input::OverBudget { error: Error::new(Code::BudgetExceeded, "the worker has used all") }
+}
+
+fn costs(micros: u64) -> Input {
+    Input::CostReported { cost: Money { micros, currency: "USD".to_owned() } }
 }
 
 fn failure() -> Error {

@@ -33,6 +33,7 @@ impl Next {
             },
             State::Starting | State::Idle | State::Local(_) | State::Error | State::Stopped => return,
         };
+        self.spend_turn(&turn, end.as_ref());
         // A cancel that the runtime did not journal counts only where the runtime had no say in the end.
         let is_lost = lost(end.as_ref());
         let own = !turn.dispatching || end.is_none() || is_lost;

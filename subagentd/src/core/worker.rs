@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use subagent_protocol::budget::Money;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::record::{ApprovalClosedReason, SessionOrigin, TurnEnd};
@@ -11,6 +12,7 @@ use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind
 use subagent_protocol::{Code, Error};
 
 use super::approval::{Approval, Request};
+use super::budget::Spent;
 use super::decision::{Choice, Reply};
 pub use super::hibernation::Hibernation;
 use super::inbox::{InboxFact, InboxInput};
@@ -196,6 +198,16 @@ pub enum Input {
         /// What, and which rule, as events tell of it.
         call: Value,
     },
+    /// A budget is used up for which the open turn is to be canceled.
+    OverBudget {
+        /// Which.
+        error: Error,
+    },
+    /// Journal: the agent says what its session has cost so far.
+    CostReported {
+        /// How much.
+        cost: Money,
+    },
     /// Somebody answers an elicitation.
     Answer {
         /// Which.
@@ -218,6 +230,11 @@ pub enum Input {
     Restart {
         /// Whether an open turn is canceled for it.
         force: bool,
+    },
+    /// Somebody has looked whether the budgets let the first message that waits have its turn.
+    OpenQueued {
+        /// Why they do not.
+        refused: Option<Error>,
     },
     /// Nothing of the worker was open for long, and its agent can restore its session.
     Hibernate {
@@ -443,6 +460,8 @@ pub enum Fact {
     LastError(Option<Error>),
     /// From now on the worker must not run.
     DesiredStop,
+    /// Something was used: to be added to the accounts of the worker and of its controller.
+    Spent(Spent),
 }
 
 /// What must be done after that transaction.

@@ -127,8 +127,12 @@ impl Agent {
             4 if random.below(3) == 0 => self.exit = Some((Some(1), None)),
             5..=9 if self.open.is_some() => self.ask(deeds),
             10..=14 if self.open.is_some() => {
-                let update =
-                    json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}});
+                let update = match deeds.asked % 2 {
+                    0 => json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost(deeds)}),
+                    _ => {
+                        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "t"}})
+                    }
+                };
                 self.say(
                     &json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}),
                 );
@@ -153,7 +157,13 @@ impl Agent {
         }
         let Some(open) = self.open.take() else { return };
         let reason = if open.canceled { "cancelled" } else { "end_turn" };
-        self.answer(&open.rpc, json!({"stopReason": reason}));
+        let mut result = json!({"stopReason": reason});
+        match deeds.prompts.len() % 4 {
+            0 => result["usage"] = json!({"totalTokens": 10}),
+            1 => result["usage"] = json!({"totalTokens": -1}),
+            _ => {}
+        }
+        self.answer(&open.rpc, result);
         deeds.answered.insert(open.text);
     }
 
@@ -197,6 +207,12 @@ impl Agent {
         self.output.extend_from_slice(message.to_string().as_bytes());
         self.output.push(b'\n');
     }
+}
+
+/// What an agent says that its session has cost: sometimes less than before, and sometimes nothing that is a number.
+fn cost(deeds: &Deeds) -> Value {
+    let amount = (1 + deeds.prompts.len() as u64 + deeds.asked) % 7;
+    if amount == 6 { json!({"amount": "much"}) } else { json!({"amount": amount, "currency": "USD"}) }
 }
 
 /// Whether this question is an elicitation.

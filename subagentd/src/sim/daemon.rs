@@ -191,8 +191,19 @@ impl Site {
                 Some(Input::ApprovalRequested { request_id }) => Some(request_id.clone()),
                 _ => None,
             };
+            let over = match &meaning {
+                Some(Input::Dispatching { turn }) => turn % 5 == 2,
+                Some(Input::CostReported { .. }) => true,
+                _ => false,
+            };
             if let Some(meaning) = meaning {
                 self.step(meaning);
+            }
+            if over && env.broken.is_none() && self.memory.settled {
+                // Its budget is used up, which is seen in a transaction of its own.
+                let error = Error::new(Code::BudgetExceeded, "the worker has used all");
+                env.tally.over_budget += 1;
+                self.sure(Input::OverBudget { error }, env);
             }
             if let Some(request_id) = asked {
                 self.decide_by_rule(request_id, env);

@@ -33,6 +33,7 @@ pub(super) struct Tally {
     pub(super) overtaken: u64,
     pub(super) hibernations: u64,
     pub(super) queued: u64,
+    pub(super) over_budget: u64,
     pub(super) unknown_ends: u64,
 }
 
@@ -54,6 +55,7 @@ impl Tally {
             &mut self.overtaken,
             &mut self.hibernations,
             &mut self.queued,
+            &mut self.over_budget,
             &mut self.unknown_ends,
         ]
     }

@@ -3,6 +3,7 @@
 //! One thread writes (see `writer`); readers are short, run on tokio's blocking threads, and hold nothing
 //! between two calls. Architecture invariant: no rule about workers stands here, only how their rows look.
 
+pub(crate) mod accounts;
 pub(crate) mod all_events;
 mod backup;
 pub(crate) mod child_sessions;

@@ -310,6 +310,7 @@ impl Tx<'_> {
             Fact::DesiredStop => {
                 self.execute("UPDATE workers SET desired = 'stop' WHERE id = ?1", [id.0])?;
             }
+            Fact::Spent(spent) => self.spend(id, spent, now, added)?,
         }
         Ok(())
     }
@@ -430,7 +431,7 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         known_turn: known_turn.unwrap_or(0).unsigned_abs(),
         restart: row.restart,
         hibernation: row.hibernation,
-        queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.queue_pause },
+        queue: Queue { turns: queue::ids(connection, row.id)?, paused: row.queue_pause, gated: false },
     })
 }
 

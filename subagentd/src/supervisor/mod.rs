@@ -6,6 +6,7 @@
 mod always;
 mod attachments;
 mod backups;
+mod budgets;
 mod controllers;
 mod depth;
 mod entropy;
@@ -186,6 +187,7 @@ mod testing {
 
     use subagent_config::{Environment, RuntimeDir};
     use subagent_protocol::api::{ControllerChoice, ControllerInitialized, InitController};
+    use subagent_protocol::budget::Limits;
 
     use super::{Caller, ProcessId, Setup, Supervisor, proc};
 
@@ -231,7 +233,13 @@ mod testing {
         owner: ProcessId,
         key: Option<&str>,
     ) -> subagent_protocol::Result<ControllerInitialized> {
-        let request = InitController { choice: choice(dir), label: None, require_handle: false, owner };
+        let request = InitController {
+            choice: choice(dir),
+            label: None,
+            require_handle: false,
+            budget: Limits::default(),
+            owner,
+        };
         supervisor.init_controller(caller(key), request).await
     }
 }

@@ -47,17 +47,22 @@ impl Supervisor {
     ) -> Result<ControllerInitialized> {
         let claim = self.claim(caller, "controller init", &request, request.owner)?;
         let fresh = ControllerId::from_random(entropy::random()?);
-        let InitController { choice, label, require_handle, .. } = request;
+        request.budget.check()?;
+        let InitController { choice, label, require_handle, budget, .. } = request;
         self.shared
             .store
             .write(Durability::Full, 1, move |tx| {
                 let controller_id = controller_to_init(tx, &choice, fresh)?;
                 let earlier = claim.earlier(tx)?;
-                if let Some(existing) = controllers::by_id(tx.connection(), controller_id.as_str())? {
-                    claim.check_free(tx, &existing, earlier.as_deref())?;
+                let existing = controllers::by_id(tx.connection(), controller_id.as_str())?;
+                if let Some(existing) = &existing {
+                    claim.check_free(tx, existing, earlier.as_deref())?;
                 }
                 let key = &choice.workspace_key;
                 let row = tx.upsert_controller(&controller_id, label.as_deref(), key, claim.now)?;
+                if existing.is_none() {
+                    tx.open_controller_account(row.id, budget)?;
+                }
                 if require_handle {
                     tx.require_handle(row.id)?;
                 }

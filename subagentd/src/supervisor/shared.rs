@@ -40,6 +40,8 @@ pub(super) struct Shared {
     pub(super) news: watch::Sender<i64>,
     /// Counts changes of rules that decisions became.
     pub(super) rules: watch::Sender<u64>,
+    /// Counts changes of the budgets of controllers.
+    pub(super) budgets: watch::Sender<u64>,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
@@ -61,6 +63,7 @@ impl Shared {
             ending: watch::Sender::new(false),
             news: watch::Sender::new(0),
             rules: watch::Sender::new(0),
+            budgets: watch::Sender::new(0),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),

@@ -80,7 +80,8 @@ impl Supervisor {
                         placeholder: placeholder.as_str().to_owned(),
                         state: begins.state,
                     };
-                    tx.insert_worker(&new, now)?;
+                    let worker = tx.insert_worker(&new, now)?;
+                    tx.open_account(worker, controller.id, request.budget)?;
                     Ok(worker_id)
                 })
             })
@@ -223,6 +224,7 @@ impl Supervisor {
 fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     request.tags.check()?;
+    request.budget.check()?;
     places::check_servers(&request.mcp_servers)?;
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
@@ -304,6 +306,7 @@ mod tests {
             tags: subagent_protocol::tags::Tags::default(),
             policy: None,
             answer_time: None,
+            budget: subagent_protocol::budget::Limits::default(),
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{
-    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, OwnerRule, SendTurn, Simulation, TurnAccepted, TurnCanceled,
+    ApprovalDecided, CancelTurn, Decide, Handle, IfBusy, OwnerRule, SendTurn, Simulation, TurnAccepted,
+    TurnCanceled,
 };
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};

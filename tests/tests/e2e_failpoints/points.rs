@@ -129,6 +129,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("cancel.before_record", Hit, Cancel),
     ("cancel.after_record", Hit, Cancel),
     // Options of a session.
+    ("budget.before_commit", Hit, Work),
+    ("budget.after_commit", Hit, Work),
     ("options.before_commit", Hit, Work),
     ("options.after_commit", Hit, Work),
     ("options.before_send", Hit, Work),

@@ -112,8 +112,13 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     manager.init();
     let worker = manager.start();
     turn(trouble, sandbox, &manager, &worker, 1);
-    let set = manager.get(&["worker", "set", "--worker-id", &worker, "--mode", "bold"]);
-    assert_eq!(set["chosen"]["mode"], "bold", "{set}");
+    let set =
+        manager.get(&["worker", "set", "--worker-id", &worker, "--mode", "bold", "--max-turns", "1000"]);
+    assert_eq!(
+        (&set["chosen"]["mode"], &set["budget"]["turns"]["limit"]),
+        (&"bold".into(), &1000.into()),
+        "{set}"
+    );
     if job == Job::Cancel {
         cancel(sandbox, &manager, &worker);
     }

@@ -137,9 +137,11 @@ impl Scene<'_> {
             "subagent policy rules remove" => (words(&["rule_0123456789"]), &["RULE_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
+            "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
             | "subagent approval list"
             | "subagent policy rules list"
+            | "subagent budget show"
             | "subagent controller status"
             | "subagent controller recover"
             | "subagent daemon start"

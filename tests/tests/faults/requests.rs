@@ -228,6 +228,20 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &[],
             "SELECT count(*) FROM workers WHERE spec ->> '$.options.mode' = 'bold'",
         ),
+        "/v1/workers/{worker}/budget" => Post::new(
+            "/v1/workers/{worker}/budget",
+            &format!("/v1/workers/{}/budget", worker()),
+            json!({"turns": 1000}),
+            &[],
+            "SELECT count(*) FROM events WHERE type = 'budget.changed' AND payload ->> '$.scope' = 'worker'",
+        ),
+        "/v1/budgets" => Post::new(
+            "/v1/budgets",
+            "/v1/budgets",
+            json!({"workspaceKey": workspace, "limits": {"turns": 1_000_000}}),
+            &["controllerId"],
+            "SELECT coalesce(sum(account ->> '$.revision'), 0) FROM accounts WHERE scope = 'controller'",
+        ),
         "/v1/workers/{worker}/stop" => Post::new(
             "/v1/workers/{worker}/stop",
             &format!("/v1/workers/{}/stop", worker()),

@@ -25,7 +25,7 @@ use self::sink::Sink;
 use super::selected::Choice;
 use super::text_source::{Text, TextSources};
 use super::worker_start::{self, Wanted};
-use super::{attachments, text_risk};
+use super::{attachments, budgets, text_risk};
 use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
@@ -80,7 +80,9 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let mut clients = Clients::new(context, &workspace);
         let prepared = async {
             let controller = wanted.controller_id.clone();
-            place::ensure(&mut clients.work, &workspace.state_dir, controller.as_deref(), &workspace).await?;
+            let budget = budgets::of_config(&config.config.budgets.controller);
+            let named = controller.as_deref();
+            place::ensure(&mut clients.work, &workspace.state_dir, named, &workspace, budget).await?;
             worker_start::prepare(&mut clients.work, wanted, &config, &workspace, context).await
         };
         // Nothing was started that would have to be ended.

@@ -4,6 +4,7 @@
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerInitialized, Handle, InitController, ReleaseController};
+use subagent_protocol::budget::Limits;
 
 use crate::client::{Ask, Client};
 use crate::commands::{controller_grant, worker_start};
@@ -18,6 +19,7 @@ pub(super) async fn ensure(
     state_dir: &std::path::Path,
     named: Option<&str>,
     workspace: &Workspace,
+    budget: Limits,
 ) -> Result<()> {
     let choice = controller_grant::choice(named, workspace);
     let missing = match client.ask(&Ask::get(worker_start::resolve_path(&choice))).await {
@@ -28,6 +30,7 @@ pub(super) async fn ensure(
         choice: choice.clone(),
         label: None,
         require_handle: false,
+        budget,
         owner: controller_grant::owner()?,
     };
     let granted = match client.ask(&Ask::change("/v1/controllers", &request)?).await {

@@ -10,6 +10,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, QuestionKind, TurnSta
 use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
+use crate::core::budget::runs;
 use crate::core::inbox::InboxFact;
 use crate::core::queue::Urgency;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
@@ -36,6 +37,7 @@ fn decides(input: &Input) -> bool {
         Input::Decide { .. }
             | Input::DecideByRule { .. }
             | Input::Violation { .. }
+            | Input::OverBudget { .. }
             | Input::Answer { .. }
             | Input::Inbox(_)
             | Input::Cancel { .. }
@@ -109,6 +111,12 @@ impl Checker {
             self.rows.contents().all(|(_, status)| status == ApprovalStatus::Decided),
             "what was filled in is kept although the question is over"
         );
+        let account = &self.rows.account;
+        assert_eq!(account.running(), u64::from(runs(&self.worker)), "whether time counts");
+        assert_eq!(account.turns(), self.rows.turns.len() as u64, "each turn counts once");
+        let over = self.rows.turns.values().filter(|row| row.dispatched != Dispatched::No);
+        let over = over.filter(|row| row.status != TurnStatus::Accepted).count() as u64;
+        assert!(account.reported() == over, "what was sent and is over is reported or unknown: {account:?}");
         let local = matches!(self.worker.state, State::Local(_)).then(|| request(LOCAL));
         let known: BTreeSet<&RequestId> = self.worker.approvals.keys().chain(&local).collect();
         assert!(self.open.keys().eq(known), "the open permission requests");
@@ -372,7 +380,10 @@ impl Checker {
                 let local = matches!(&self.worker.state, State::Local(_));
                 assert!(decided || local, "a rule of a decision that was not made");
             }
-            Fact::Inbox(InboxFact::AskedFor { .. }) | Fact::LastError(_) | Fact::DesiredStop => {}
+            Fact::Inbox(InboxFact::AskedFor { .. })
+            | Fact::LastError(_)
+            | Fact::DesiredStop
+            | Fact::Spent(_) => {}
         }
     }
 

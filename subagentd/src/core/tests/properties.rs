@@ -14,8 +14,8 @@ use super::inbox::in_the_inbox;
 use super::ops::{Op, ops};
 use super::world::World;
 use super::{
-    LOCAL, Shape, answer, decide, enqueue, failure, queued_id, request, send, simulate, simulate_asking,
-    turn_id,
+    LOCAL, Shape, answer, costs, decide, enqueue, failure, over_budget, queued_id, request, send, simulate,
+    simulate_asking, turn_id,
 };
 use crate::core::queue::Urgency;
 use crate::core::worker::{Input, Link, Worker};
@@ -90,6 +90,8 @@ fn anything() -> impl Strategy<Value = Input> {
         1 => (0usize..4).prop_map(|to| Input::MoveQueued { turn_id: queued_id(0), to }),
         1 => Just(Input::ResumeQueue),
         2 => Just(Input::Cancel { reason: "enough".to_owned() }),
+        1 => Just(over_budget()),
+        1 => Just(costs(3)),
         1 => Just(Input::Stop),
         1 => Just(Input::Retire),
         1 => any::<bool>().prop_map(|force| Input::Restart { force }),
@@ -141,6 +143,8 @@ fn all_inputs() -> Vec<Input> {
         Input::DropQueued { turn_id: queued_id(1) },
         Input::ResumeQueue,
         Input::Cancel { reason: "enough".to_owned() },
+        over_budget(),
+        costs(3),
         Input::Stop,
         Input::Retire,
         Input::Restart { force: false },

@@ -78,6 +78,7 @@ fn a_question_whose_words_are_lost_can_be_answered_with_a_cancel() {
     let [
         Fact::Event { event_type: EventType::ApprovalRequested, data, turn: Some(1) },
         Fact::ApprovalOpened { .. },
+        Fact::Spent(_),
     ] = &step.facts[..]
     else {
         panic!("{:?}", step.facts)

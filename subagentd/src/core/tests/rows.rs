@@ -6,6 +6,7 @@ use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus};
 
 use crate::core::approval::{Approval, Request};
+use crate::core::budget::Account;
 use crate::core::queue::Queue;
 use crate::core::worker::{Cancel, Fact, Hibernation, Link, LocalTurn, Restart, State, Turn, Worker};
 
@@ -42,6 +43,8 @@ pub(crate) struct Rows {
     pub(crate) queue: Queue,
     /// What waited once and does not any more, without having been begun.
     pub(crate) dropped: Vec<TurnId>,
+    pub(crate) account: Account,
+    time: i64,
 }
 
 pub(super) fn word(state: &State) -> &'static str {
@@ -67,6 +70,8 @@ impl Rows {
             approvals: BTreeMap::new(),
             queue: Queue::default(),
             dropped: Vec::new(),
+            account: Account::default(),
+            time: 0,
         }
     }
 
@@ -143,6 +148,10 @@ impl Rows {
             Fact::ApprovalClosed { request_id, status } => {
                 let row = self.approvals.get_mut(request_id).expect("only what was opened is closed");
                 (row.status, row.content) = (*status, false);
+            }
+            Fact::Spent(spent) => {
+                self.time += 1_000;
+                let _ = self.account.spend(spent, self.time);
             }
             Fact::Inbox(_) | Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
         }

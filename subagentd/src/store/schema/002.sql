@@ -74,3 +74,15 @@ CREATE TABLE owner_rules (
 ) STRICT;
 CREATE INDEX owner_rules_of ON owner_rules (controller, worker);
 CREATE INDEX owner_rules_of_worker ON owner_rules (worker) WHERE worker IS NOT NULL;
+-- What workers and controllers have used and may use (core::budget::Account as JSON). scope: worker, controller. key: its id in
+-- its table; a worker's is never given again. Of turns from before there were budgets nothing is known but their number.
+CREATE TABLE accounts (
+    scope   TEXT    NOT NULL,
+    key     INTEGER NOT NULL,
+    account TEXT    NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+INSERT INTO accounts SELECT 'worker', worker, json_object('turns', count(*), 'tokensUnknown', count(*), 'costUnknown', count(*))
+    FROM turns GROUP BY worker;
+INSERT INTO accounts SELECT 'controller', w.controller, json_object('turns', count(*), 'tokensUnknown', count(*), 'costUnknown', count(*))
+    FROM turns t JOIN workers w ON w.id = t.worker GROUP BY w.controller;

@@ -11,11 +11,13 @@ use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
+use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::blocked::Blocked;
+use super::budget::Budgets;
 use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
@@ -23,7 +25,7 @@ use super::setting::{SetOrder, Setting};
 use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
-use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
+use crate::store::{ControllerRow, Cursor, Durability, RowId, Tx, WorkerRow, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::journal::JournalReader;
@@ -101,6 +103,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers: Option<Instant>,
     /// How long the last such wait was; each is longer.
     pub(super) leftovers_pause: Duration,
+    pub(super) budgets: Budgets,
     /// The last start of a runtime that no message asked for.
     pub(super) revival: Option<Revival>,
     /// When to start one so.
@@ -115,10 +118,12 @@ impl Actor {
         shared: Arc<Shared>,
         row: &WorkerRow,
         controller: ControllerRow,
-        worker: Worker,
+        mut worker: Worker,
         last_seq: i64,
         mailbox: mpsc::Receiver<Message>,
     ) -> Result<Self> {
+        // Until the budgets were looked at.
+        worker.queue.gated = true;
         let spec: Spec = serde_json::from_str(&row.spec).map_err(|error| {
             Error::new(
                 Code::Internal,
@@ -190,6 +195,7 @@ impl Actor {
             blocked: None,
             leftovers: None,
             leftovers_pause: Duration::ZERO,
+            budgets: Budgets::new(shared.budgets.subscribe()),
             revival: None,
             revive_at: None,
             mailbox,
@@ -218,7 +224,7 @@ impl Actor {
             }
             self.look_after_sleepers().await;
             self.look_after_questions().await;
-            if !self.todo.is_empty() {
+            if self.look_at_budgets().await || !self.todo.is_empty() {
                 continue;
             }
             self.publish();
@@ -238,14 +244,17 @@ impl Actor {
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
+                Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(Message::Order(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Set(order)) if refuse => self.refuse(order.reply),
+                    Some(Message::Limits(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Revive { reply, .. }) if refuse => {
                         let _ = reply.send(Demand::Needless);
                     }
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Set(order)) => self.set(*order).await,
+                    Some(Message::Limits(order)) => self.set_limits(*order).await,
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
@@ -266,6 +275,10 @@ impl Actor {
         self.questions.see(facts);
         self.worker = worker;
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
+        self.budgets.see(facts);
+        if self.worker.waits_to_open() {
+            self.budgets.is_news();
+        }
         for fact in facts {
             match fact {
                 Fact::LastError(error) => self.last_error.clone_from(error),
@@ -309,11 +322,21 @@ impl Actor {
 
     /// Lets the rules decide about something that nobody asked for, and stores it.
     pub(super) async fn apply(&mut self, input: Input) {
+        // Nothing speaks against what has happened.
+        let _ = self.apply_if(input, |_, _, _| Ok(())).await;
+    }
+
+    /// The same, if nothing that is stored by then speaks against it.
+    pub(super) async fn apply_if(
+        &mut self,
+        input: Input,
+        check: fn(&Tx<'_>, RowId, Timestamp) -> Result<()>,
+    ) -> Result<()> {
         let mut step = match self.worker.step(input) {
             Ok(step) => step,
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
-                return;
+                return Ok(());
             }
         };
         if subagent_failpoint::sabotaged("approval.keep_open") {
@@ -327,27 +350,31 @@ impl Actor {
                 .shared
                 .store
                 .write(Durability::Full, 4, move |tx| {
+                    if let Err(refused) = check(tx, id, now) {
+                        return Ok(Err(refused));
+                    }
                     let added = tx.store_facts(id, &step.facts, None, now)?;
                     tx.update_worker(id, &step.worker, cursor, now)?;
                     if !may_live {
                         tx.end_incarnation(id)?;
                     }
-                    Ok(added)
+                    Ok(Ok(added))
                 })
                 .await;
             match result {
-                Ok(added) => {
+                Ok(Err(refused)) => return Err(refused),
+                Ok(Ok(added)) => {
                     self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
                     self.todo.extend(actions);
-                    return;
+                    return Ok(());
                 }
-                Err(_) if *self.shared.ending.borrow() => return,
+                Err(_) if *self.shared.ending.borrow() => return Ok(()),
                 // What has happened has happened: it is stored as soon as there is room.
                 Err(error) => {
                     tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
                     let mut ending = self.shared.ending.subscribe();
                     tokio::select! {
-                        () = is_ending(&mut ending) => return,
+                        () = is_ending(&mut ending) => return Ok(()),
                         () = tokio::time::sleep(STORE_RETRY) => {}
                     }
                 }

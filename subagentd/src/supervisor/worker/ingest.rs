@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use subagent_protocol::budget::Money;
 use subagent_protocol::details::Report;
 use subagent_protocol::event::{EventType, option_kind};
 use subagent_protocol::process::ProcessId;
@@ -11,10 +12,11 @@ use subagent_protocol::record::{
     ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, StartFailed, Terminating,
 };
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
 use super::hibernation::is_activity;
+use crate::core::budget::Spent;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
 use crate::core::{Action, Fact, Input, Worker};
@@ -327,6 +329,7 @@ impl Actor {
                 }
             }
             taken.changed |= by_rule(&record, &mut taken, &mut facts);
+            was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
             taken.drafts.push(Draft {
                 number: record.n,
@@ -425,10 +428,10 @@ pub(crate) fn input(
             None
         }
         RecordType::Terminating => Some(Input::Terminating { reason: body::<Terminating>(record)?.reason }),
+        RecordType::Update => cost(record),
         RecordType::Ended
         | RecordType::Segment
         | RecordType::Sealed
-        | RecordType::Update
         | RecordType::ChildUpdate
         | RecordType::Notification
         | RecordType::Noise
@@ -452,6 +455,25 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> boo
     facts.extend(step.facts);
     taken.actions.extend(step.actions);
     true
+}
+
+/// What time counted from or to was when the record was written, which may be long ago.
+fn was_then(record: &Record<'_>, facts: &mut [Fact]) {
+    for fact in facts {
+        if let Fact::Spent(Spent::Clock { at, .. }) = fact {
+            *at = Some(record.at);
+        }
+    }
+}
+
+/// What an update says of the cost of the session.
+fn cost(record: &Record<'_>) -> Option<Input> {
+    let text = record.b?.get();
+    if record.k.as_deref() != Some("usage") || !text.contains("\"cost\"") {
+        return None;
+    }
+    let body: serde_json::Value = surrogates::parse(text).ok()?;
+    Some(Input::CostReported { cost: Money::of(&body["update"]["cost"])? })
 }
 
 /// Does what must never be done, where a test wants to see it noticed.

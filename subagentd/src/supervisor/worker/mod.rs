@@ -5,6 +5,7 @@
 
 mod actor;
 mod blocked;
+mod budget;
 mod elicitation;
 mod gone;
 mod hibernation;
@@ -24,6 +25,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(super) use budget::LimitOrder;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{Aside, input};
 pub(super) use order::{Order, Respond};
@@ -44,6 +46,8 @@ pub(super) enum Message {
     Order(Box<Order>),
     /// Choose options of the session.
     Set(Box<SetOrder>),
+    /// Change what it may use.
+    Limits(Box<LimitOrder>),
     /// Journal that somebody below the worker was refused.
     Forbidden {
         /// What was asked for.

@@ -61,6 +61,9 @@ impl Actor {
                 | Input::ResumeQueue
         );
         let step = self.worker.step(input);
+        let opens = step
+            .as_ref()
+            .is_ok_and(|step| step.facts.iter().any(|fact| matches!(fact, Fact::TurnOpened { .. })));
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
             _ => None,
@@ -89,6 +92,9 @@ impl Actor {
                         tx.check_owner(owner, &controller)?;
                     }
                     let step = step?;
+                    if opens {
+                        tx.may_open_turn(id, now)?;
+                    }
                     match (given, lacking) {
                         (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
                         (None, Some(required)) if servers.is_empty() => return Err(required),

@@ -396,6 +396,7 @@ impl Actor {
             self.retry,
             self.leftovers,
             self.revive_at,
+            self.budgets.at,
             self.hibernate_at(),
             self.expires_at(),
             runtime.and_then(|runtime| runtime.answer_by),
@@ -427,6 +428,10 @@ impl Actor {
         if due(self.revive_at) {
             self.revive_at = None;
             self.demand(Duration::ZERO);
+        }
+        if due(self.budgets.at) {
+            self.budgets.at = None;
+            self.budgets.is_news();
         }
         if due(self.hibernate_at()) {
             self.hibernate().await;

@@ -1,0 +1,255 @@
+//! How much workers and controllers may use: the key `budgets`. Pure.
+//!
+//! A key that is not known is refused here: a limit that is written down wrong must not be none.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
+
+use crate::error::Place;
+use crate::policy::Position;
+use crate::validate::{Checked, mapping, mismatch, object, refuse, required_string, seconds};
+
+const KEY: &str = "budgets";
+const KEYS: [&str; 6] = ["turns", "wallTimeSeconds", "tokens", "cost", "onLimit", "onUnknown"];
+/// What may follow when a budget is used up.
+pub const ON_LIMIT: [&str; 3] = ["refuse", "cancel", "warn"];
+/// What may follow when it is not known how much was used.
+pub const ON_UNKNOWN: [&str; 2] = ["refuse", "warn"];
+/// Nobody uses more, and the sum of two such numbers must exist.
+const MOST_COUNT: u64 = 1_000_000_000_000_000;
+const MOST_COST: f64 = 1_000_000_000.0;
+
+/// How much may be used; what is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Limits {
+    /// Turns.
+    pub turns: Option<u64>,
+    /// The time in which turns are open and nobody is waited for.
+    pub wall_time: Option<Duration>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Cost, in the currency that agents report.
+    pub cost: Option<f64>,
+    /// One of [`ON_LIMIT`].
+    pub on_limit: Option<&'static str>,
+    /// One of [`ON_UNKNOWN`].
+    pub on_unknown: Option<&'static str>,
+}
+
+/// The limits of each worker that is started, and of each controller that is made.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Budgets {
+    /// Of a worker.
+    pub worker: Limits,
+    /// Of all workers of a controller together.
+    pub controller: Limits,
+}
+
+/// The budgets of this document.
+pub(crate) fn budgets(root: &Map<String, Value>) -> Checked<Budgets> {
+    let Some(given) = object(root.get(KEY), || KEY.to_owned())? else { return Ok(Budgets::default()) };
+    known(given, KEY, &["worker", "controller"])?;
+    Ok(Budgets { worker: limits(given, "worker")?, controller: limits(given, "controller")? })
+}
+
+fn known(given: &Map<String, Value>, field: &str, keys: &[&str]) -> Checked<()> {
+    match given.keys().find(|key| !keys.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            let place = Place::Entry { field: field.to_owned(), key: key.clone() };
+            refuse(place, format!("is not known; write {}", keys.join(", ")))
+        }
+    }
+}
+
+fn limits(budgets: &Map<String, Value>, scope: &str) -> Checked<Limits> {
+    let field = format!("{KEY}.{scope}");
+    let given = match budgets.get(scope) {
+        None | Some(Value::Null) => return Ok(Limits::default()),
+        Some(given) => mapping(given, || field.clone())?,
+    };
+    known(given, &field, &KEYS)?;
+    let place = |key: &str| Place::Field(format!("{field}.{key}"));
+    let count = |key: &str| match given.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_u64() {
+            Some(count @ 1..=MOST_COUNT) => Ok(Some(count)),
+            _ if value.is_number() => {
+                refuse(place(key), format!("must be a whole number from 1 to {MOST_COUNT}"))
+            }
+            _ => mismatch(place(key), "a whole number", value),
+        },
+    };
+    let word = |key: &str, words: &[&'static str]| {
+        let Some(value) = given.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+        let said = required_string(value, || place(key))?;
+        match words.iter().find(|word| **word == said) {
+            Some(word) => Ok(Some(*word)),
+            None => refuse(place(key), format!("says `{said}`; write {}", words.join(", "))),
+        }
+    };
+    Ok(Limits {
+        turns: count("turns")?,
+        wall_time: seconds(given.get("wallTimeSeconds"), &format!("{field}.wallTimeSeconds"), 1.0)?,
+        tokens: count("tokens")?,
+        cost: cost(given.get("cost"), || place("cost"))?,
+        on_limit: word("onLimit", &ON_LIMIT)?,
+        on_unknown: word("onUnknown", &ON_UNKNOWN)?,
+    })
+}
+
+/// Where in the text the key stands that this place is about, if it is one of a budget and the text can be read in this way.
+pub(crate) fn position(text: &str, place: &Place) -> Option<Position> {
+    let path = match place {
+        Place::Field(field) => field.clone(),
+        Place::Entry { field, key } => format!("{field}.{key}"),
+        _ => return None,
+    };
+    let mut path = path.strip_prefix(KEY)?.strip_prefix('.')?.split('.');
+    let scopes = serde_saphyr::from_str::<Document>(text).ok()?.budgets;
+    let scope = path.next()?;
+    let (at, keys) = scopes.0.iter().find(|(key, _)| key.value == scope)?;
+    let found = match path.next() {
+        None => at,
+        Some(key) => &keys.0.iter().find(|(known, _)| known.value == key)?.0,
+    };
+    Some(Position { line: found.referenced.line(), column: found.referenced.column() })
+}
+
+#[derive(serde::Deserialize)]
+struct Document {
+    budgets: Keys<Keys<IgnoredAny>>,
+}
+
+/// The keys of a mapping, and what is below them.
+struct Keys<T>(Vec<(Spanned<String>, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Keys<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(KeysOf(PhantomData))
+    }
+}
+
+struct KeysOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for KeysOf<T> {
+    type Value = Keys<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping")
+    }
+
+    // What has no keys is not looked for below.
+    fn visit_unit<E>(self) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Keys<T>, E> {
+        Ok(Keys(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys<T>, A::Error> {
+        let mut keys = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            keys.push(entry);
+        }
+        Ok(Keys(keys))
+    }
+}
+
+fn cost(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<f64>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => match number.as_f64() {
+            Some(cost) if cost > 0.0 && cost <= MOST_COST => Ok(Some(cost)),
+            _ => refuse(place(), format!("must be above 0 and at most {MOST_COST}")),
+        },
+        Some(other) => mismatch(place(), "a number", other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Checked<Budgets> {
+        budgets(json!({"budgets": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn what_is_absent_is_not_limited() {
+        assert_eq!(budgets(&Map::new()).unwrap(), Budgets::default());
+        assert_eq!(read(json!(null)).unwrap(), Budgets::default());
+        let worker = json!({"turns": 20, "wallTimeSeconds": 90.5, "cost": 2, "onLimit": "cancel"});
+        let read = read(json!({"worker": worker, "controller": null})).unwrap();
+        assert_eq!(read.controller, Limits::default());
+        let expected = Limits {
+            turns: Some(20),
+            wall_time: Some(Duration::from_millis(90_500)),
+            cost: Some(2.0),
+            on_limit: Some("cancel"),
+            ..Limits::default()
+        };
+        assert_eq!(read.worker, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_found_in_the_text() {
+        let text =
+            "launchers: {}\nbudgets:\n  worker:\n    turns: 5\n    token: 9\n  controllers: {cost: 5}\n";
+        let field = |name: &str| Place::Field(name.to_owned());
+        let entry = |field: &str, key: &str| Place::Entry { field: field.to_owned(), key: key.to_owned() };
+        for (place, expected) in [
+            (field("budgets.worker.turns"), Some((4, 5))),
+            (entry("budgets.worker", "token"), Some((5, 5))),
+            (entry("budgets", "controllers"), Some((6, 3))),
+            (field("budgets.worker"), Some((3, 3))),
+            (field("budgets"), None),
+            (field("budgets.worker.cost"), None),
+            (field("defaults.role"), None),
+        ] {
+            let found = position(text, &place).map(|at| (at.line, at.column));
+            assert_eq!(found, expected, "{place:?}");
+        }
+        assert!(position("budgets: 5", &field("budgets.worker")).is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_key_is_overlooked() {
+        for (wrong, place) in [
+            (json!([]), "budgets"),
+            (json!({"worker": 5}), "budgets.worker"),
+            (json!({"worker": {"turns": 0}}), "budgets.worker.turns"),
+            (json!({"worker": {"turns": 1.5}}), "budgets.worker.turns"),
+            (json!({"worker": {"turns": "5"}}), "budgets.worker.turns"),
+            (json!({"worker": {"tokens": -1}}), "budgets.worker.tokens"),
+            (json!({"controller": {"cost": 0}}), "budgets.controller.cost"),
+            (json!({"controller": {"cost": "1 USD"}}), "budgets.controller.cost"),
+            (json!({"controller": {"wallTimeSeconds": 0}}), "budgets.controller.wallTimeSeconds"),
+            (json!({"controller": {"wallTimeSeconds": "1h"}}), "budgets.controller.wallTimeSeconds"),
+            (json!({"worker": {"onLimit": "stop"}}), "budgets.worker.onLimit"),
+            (json!({"worker": {"onUnknown": "cancel"}}), "budgets.worker.onUnknown"),
+        ] {
+            let found = read(wrong.clone()).unwrap_err();
+            assert_eq!(found.place, Place::Field(place.to_owned()), "{wrong}");
+        }
+        for (wrong, field, key) in [
+            (json!({"workers": {}}), "budgets", "workers"),
+            (json!({"worker": {"token": 5}}), "budgets.worker", "token"),
+        ] {
+            let entry = Place::Entry { field: field.to_owned(), key: key.to_owned() };
+            assert_eq!(read(wrong).unwrap_err().place, entry);
+        }
+    }
+}

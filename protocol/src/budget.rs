@@ -1,0 +1,420 @@
+//! Budgets: how much a worker, or all workers of a controller, may use, and how much they have used.
+//!
+//! Pure. What an agent does not report is unknown and never 0; what it reports is taken as a bounded number or not at all.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::{Code, Error, Result};
+use crate::fields;
+use crate::ids::{ControllerId, WorkerId};
+use crate::state::words;
+
+/// The highest limit of turns, tokens and milliseconds, and the most that an agent is believed at a time.
+pub const MOST: u64 = 1_000_000_000_000_000;
+/// The highest limit of a cost.
+pub const MOST_COST: f64 = 1_000_000_000.0;
+/// Parts of a cost's unit in which it is counted.
+const MICROS: f64 = 1_000_000.0;
+/// A longer text names no currency.
+const MOST_CURRENCY_CHARS: usize = 16;
+
+words! {
+    /// What is limited.
+    Budget {
+        /// Turns that were accepted.
+        Turns = "turns",
+        /// The time in which turns were open and nobody was waited for.
+        WallTime = "wallTime",
+        /// Tokens, as agents report them at the end of a turn.
+        Tokens = "tokens",
+        /// What agents say that their sessions cost.
+        Cost = "cost",
+    }
+}
+
+words! {
+    /// Whose budget it is.
+    Scope {
+        /// One worker's.
+        Worker = "worker",
+        /// That of all workers of a controller together.
+        Controller = "controller",
+    }
+}
+
+words! {
+    /// What happens when a budget is used up.
+    OnLimit {
+        /// The next turn is refused.
+        Refuse = "refuse",
+        /// The open turn is canceled, too.
+        Cancel = "cancel",
+        /// An event says so, and work goes on.
+        Warn = "warn",
+    }
+}
+
+words! {
+    /// What happens when it is not known how much of a budget was used.
+    OnUnknown {
+        /// The next turn is refused.
+        Refuse = "refuse",
+        /// An event says so once.
+        Warn = "warn",
+    }
+}
+
+/// How much may be used. What is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// Turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    /// The time in which turns are open and nobody is waited for, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_time_ms: Option<u64>,
+    /// Tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Cost, in the currency that the agents report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// What happens when one is used up; without it the next turn is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
+    /// What happens when it is unknown how much was used; without it an event says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unknown: Option<OnUnknown>,
+}
+
+impl Limits {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_boundless(&self) -> bool {
+        self.turns.is_none() && self.wall_time_ms.is_none() && self.tokens.is_none() && self.cost.is_none()
+    }
+
+    /// What happens when a budget is used up.
+    #[must_use]
+    pub fn on_limit(&self) -> OnLimit {
+        self.on_limit.unwrap_or(OnLimit::Refuse)
+    }
+
+    /// What happens when it is unknown how much was used.
+    #[must_use]
+    pub fn on_unknown(&self) -> OnUnknown {
+        self.on_unknown.unwrap_or(OnUnknown::Warn)
+    }
+
+    /// Checks limits that came from outside.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`.
+    pub fn check(&self) -> Result<()> {
+        let counts = [("turns", self.turns), ("wallTimeMs", self.wall_time_ms), ("tokens", self.tokens)];
+        for (name, count) in counts {
+            if let Some(count) = count
+                && !(1..=MOST).contains(&count)
+            {
+                return Err(wrong(name, &format!("a whole number from 1 to {MOST}")));
+            }
+        }
+        match self.cost {
+            Some(cost) if !(cost > 0.0 && cost <= MOST_COST) => {
+                Err(wrong("cost", &format!("a number above 0, at most {MOST_COST}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn wrong(name: &str, wanted: &str) -> Error {
+    let field = format!("budget.{name}");
+    Error::new(Code::InvalidArgument, format!("{field} must be {wanted}")).with("field", field)
+}
+
+/// A change of limits: what is absent stays, null takes a limit away.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct LimitsChange {
+    /// Turns.
+    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub turns: Option<Option<u64>>,
+    /// Time, in milliseconds.
+    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub wall_time_ms: Option<Option<u64>>,
+    /// Tokens.
+    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>))]
+    pub tokens: Option<Option<u64>>,
+    /// Cost.
+    #[serde(deserialize_with = "told", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
+    pub cost: Option<Option<f64>>,
+    /// What happens when one is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
+    /// What happens when it is unknown how much was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unknown: Option<OnUnknown>,
+}
+
+/// A value that is there, null included.
+fn told<'de, D, T>(deserializer: D) -> std::result::Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl LimitsChange {
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The limits with this change.
+    #[must_use]
+    pub fn over(&self, before: &Limits) -> Limits {
+        Limits {
+            turns: self.turns.unwrap_or(before.turns),
+            wall_time_ms: self.wall_time_ms.unwrap_or(before.wall_time_ms),
+            tokens: self.tokens.unwrap_or(before.tokens),
+            cost: self.cost.unwrap_or(before.cost),
+            on_limit: self.on_limit.or(before.on_limit),
+            on_unknown: self.on_unknown.or(before.on_unknown),
+        }
+    }
+}
+
+/// An amount of money, in millionths of its unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Money {
+    /// How much.
+    pub micros: u64,
+    /// Of what.
+    pub currency: String,
+}
+
+impl Money {
+    /// What an agent says that its session has cost so far, from the `cost` of a `usage_update`.
+    #[must_use]
+    pub fn of(cost: &Value) -> Option<Self> {
+        let micros = micros(cost["amount"].as_f64()?)?;
+        let currency = cost["currency"].as_str()?.trim();
+        let plain = currency.chars().all(|letter| letter.is_ascii_alphanumeric());
+        let named = plain && (1..=MOST_CURRENCY_CHARS).contains(&currency.len());
+        named.then(|| Self { micros, currency: currency.to_owned() })
+    }
+}
+
+/// An amount as it is counted; `None` for what is none.
+#[must_use]
+pub fn micros(amount: f64) -> Option<u64> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and MOST")]
+    let counted = |amount: f64| (amount.min(MOST_COST) * MICROS).round() as u64;
+    (amount.is_finite() && amount >= 0.0).then(|| counted(amount))
+}
+
+/// How many tokens a turn took, from the answer to its prompt; `None` if that does not say it.
+#[must_use]
+pub fn tokens(usage: Option<&Value>, meta: Option<&Value>) -> Option<u64> {
+    const PARTS: [&str; 5] =
+        ["inputTokens", "outputTokens", "thoughtTokens", "cachedReadTokens", "cachedWriteTokens"];
+    let told = fields::usage_of_turn(usage, meta)?;
+    match told.get("totalTokens") {
+        Some(total) => count(total),
+        None => {
+            let parts: Vec<&Value> = PARTS.iter().filter_map(|part| told.get(*part)).collect();
+            let sum = parts.iter().try_fold(0, |sum: u64, part| Some(sum.saturating_add(count(part)?)));
+            sum.filter(|_| !parts.is_empty()).map(|sum| sum.min(MOST))
+        }
+    }
+}
+
+fn count(told: &Value) -> Option<u64> {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it saturates, and is not negative"
+    )]
+    let whole = |number: f64| (number >= 0.0).then_some(number as u64);
+    told.as_u64().or_else(|| whole(told.as_f64()?)).map(|count| count.min(MOST))
+}
+
+/// How much of a budget was used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Used {
+    /// How much, as far as it is known; null if nothing was ever reported of what was done.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
+    pub used: Value,
+    /// The limit; null if there is none.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
+    pub limit: Value,
+    /// `turns`, `seconds`, `tokens`, or a currency; null as long as none was reported.
+    pub unit: Option<String>,
+    /// Turns of which it is not known how much they used. They are not in `used`.
+    pub unreported: u64,
+}
+
+/// What a worker, or all workers of a controller, have used, and what they may use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetView {
+    /// Turns that were accepted.
+    pub turns: Used,
+    /// The time in which turns were open and nobody was waited for.
+    pub wall_time: Used,
+    /// Tokens.
+    pub tokens: Used,
+    /// Cost.
+    pub cost: Used,
+    /// What happens when one is used up.
+    pub on_limit: OnLimit,
+    /// What happens when it is unknown how much was used.
+    pub on_unknown: OnUnknown,
+}
+
+/// A worker's budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerBudget {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// Its label.
+    pub label: String,
+    /// Its budget.
+    #[serde(flatten)]
+    pub budget: BudgetView,
+}
+
+/// Data of `budget.shown` and `budget.set`: a controller's budget, and those of its workers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetsShown {
+    /// The controller.
+    pub controller_id: ControllerId,
+    /// What all of its workers together have used, those that were removed too.
+    pub controller: BudgetView,
+    /// Its workers, newest first.
+    pub workers: Vec<WorkerBudget>,
+}
+
+/// A number of milliseconds as seconds.
+#[must_use]
+pub fn seconds(millis: u64) -> Value {
+    #[allow(clippy::cast_precision_loss, reason = "a time that is shown")]
+    match millis % 1000 {
+        0 => json!(millis / 1000),
+        _ => json!(millis as f64 / 1000.0),
+    }
+}
+
+/// A counted amount of money as a number of its unit.
+#[must_use]
+pub fn amount(micros: u64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "an amount that is shown")]
+    let amount = micros as f64 / MICROS;
+    amount
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_amount_is_not_taken_and_what_is_too_much_is_cut() {
+        let of = |amount: Value| Money::of(&json!({"amount": amount, "currency": "USD"})).map(|m| m.micros);
+        assert_eq!(of(json!(0.0016)), Some(1600));
+        assert_eq!((of(json!(0)), of(json!(3))), (Some(0), Some(3_000_000)));
+        assert_eq!(of(json!(1e308)), Some(MOST));
+        for wrong in [json!(-0.1), json!("1"), json!(null), json!([1]), json!({}), json!(true)] {
+            assert_eq!(of(wrong.clone()), None, "{wrong}");
+        }
+        for wrong in
+            [json!(null), json!(""), json!(" "), json!("a\u{1b}[1m"), json!("x".repeat(17)), json!(1)]
+        {
+            assert_eq!(Money::of(&json!({"amount": 1, "currency": wrong})), None, "{wrong}");
+        }
+        assert_eq!(Money::of(&Value::Null), None);
+        assert_eq!((micros(f64::NAN), micros(f64::INFINITY)), (None, None));
+    }
+
+    #[test]
+    fn tokens_are_the_total_or_the_sum_of_what_is_named() {
+        let of = |usage: Value| tokens(Some(&usage), None);
+        assert_eq!(of(json!({"totalTokens": 120, "inputTokens": 100})), Some(120));
+        assert_eq!(of(json!({"inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 3})), Some(123));
+        assert_eq!(of(json!({"totalTokens": 0})), Some(0));
+        assert_eq!(of(json!({"totalTokens": 1e308})), Some(MOST));
+        assert_eq!(of(json!({"inputTokens": u64::MAX, "outputTokens": u64::MAX})), Some(MOST));
+        let quota = json!({"quota": {"token_count": {"input_tokens": 5, "output_tokens": 2}}});
+        assert_eq!(tokens(None, Some(&quota)), Some(7));
+        for unknown in [
+            json!(null),
+            json!({}),
+            json!({"totalTokens": -1}),
+            json!({"totalTokens": "120"}),
+            json!({"inputTokens": -5, "outputTokens": 2}),
+            json!({"steps": 4}),
+            json!([1, 2]),
+        ] {
+            assert_eq!(of(unknown.clone()), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name_and_null_takes_away() {
+        let before = Limits { turns: Some(3), tokens: Some(5), ..Limits::default() };
+        let change: LimitsChange = serde_json::from_value(json!({"turns": null, "cost": 1.5})).unwrap();
+        let after = change.over(&before);
+        assert_eq!(after, Limits { tokens: Some(5), cost: Some(1.5), ..Limits::default() });
+        assert_eq!(serde_json::to_value(&change).unwrap(), json!({"turns": null, "cost": 1.5}));
+        assert!(serde_json::from_value::<LimitsChange>(json!({"token": 1})).is_err());
+    }
+
+    #[test]
+    fn limits_have_bounds() {
+        let ok = Limits { turns: Some(1), wall_time_ms: Some(MOST), cost: Some(0.01), ..Limits::default() };
+        ok.check().unwrap();
+        for wrong in [
+            Limits { turns: Some(0), ..Limits::default() },
+            Limits { tokens: Some(MOST + 1), ..Limits::default() },
+            Limits { wall_time_ms: Some(0), ..Limits::default() },
+            Limits { cost: Some(0.0), ..Limits::default() },
+            Limits { cost: Some(f64::NAN), ..Limits::default() },
+            Limits { cost: Some(1e308), ..Limits::default() },
+        ] {
+            assert_eq!(wrong.check().unwrap_err().code, Code::InvalidArgument, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_number_of_an_agent_is_more_than_the_most(number in any::<f64>()) {
+            let told = json!({"totalTokens": number, "amount": number, "currency": "X"});
+            prop_assert!(tokens(Some(&told), None).is_none_or(|count| count <= MOST));
+            prop_assert!(Money::of(&told).is_none_or(|money| money.micros <= MOST));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Flags that limit what workers use, and `subagent budget`.
+
+use clap::{Args, Subcommand};
+
+use super::JsonFlag;
+use super::controllers::Which;
+use super::numbers::{age, count};
+
+/// `--max-turns` and the like.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BudgetFlags {
+    /// At most so many turns; none takes the limit away
+    #[arg(long, value_name = "N", value_parser = or_none(count))]
+    pub max_turns: Option<Limited<u64>>,
+    /// At most so long may turns be open, as 90s, 10m, 2h, without what they wait for answers; or none
+    #[arg(long, value_name = "TIME", value_parser = or_none(time))]
+    pub max_wall_time: Option<Limited<u64>>,
+    /// At most so many tokens, as agents report them; or none
+    #[arg(long, value_name = "N", value_parser = or_none(count))]
+    pub max_tokens: Option<Limited<u64>>,
+    /// At most so much, in the currency that agents report; or none
+    #[arg(long, value_name = "AMOUNT", value_parser = or_none(cost))]
+    pub max_cost: Option<Limited<f64>>,
+    /// What follows when one is used up: refuse the next turn, cancel the open one too, or warn
+    #[arg(long, value_name = "WHAT", value_parser = subagent_config::budgets::ON_LIMIT)]
+    pub on_budget: Option<String>,
+    /// What follows when agents do not report how much they used: refuse the next turn, or warn
+    #[arg(long, value_name = "WHAT", value_parser = subagent_config::budgets::ON_UNKNOWN)]
+    pub on_unknown: Option<String>,
+}
+
+/// A limit, or that there is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limited<T>(pub Option<T>);
+
+/// Reads a limit.
+fn or_none<T: Clone + Send + Sync + 'static>(
+    read: fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Limited<T>, String> + Clone + Send + Sync + 'static {
+    move |text| match text.trim() {
+        "none" => Ok(Limited(None)),
+        text => read(text).map(|limit| Limited(Some(limit))).map_err(|problem| format!("{problem}, or none")),
+    }
+}
+
+/// A time in milliseconds, at least a second.
+fn time(text: &str) -> Result<u64, String> {
+    match age(text)? {
+        0 => Err("must be 1s or more".to_owned()),
+        seconds => Ok(seconds.saturating_mul(1000)),
+    }
+}
+
+fn cost(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(cost) if cost > 0.0 && cost <= 1_000_000_000.0 => Ok(cost),
+        _ => Err("must be a number above 0 and at most 1000000000".to_owned()),
+    }
+}
+
+/// `subagent budget ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    Show(BudgetShow),
+    Set(BudgetSet),
+}
+
+/// Show what a controller's workers have used, and what they may use
+///
+/// What agents do not report is not known, and shown as such: with the number of turns that it is missing of.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent budget show
+  subagent budget show --worker-id w_0123456789 --json")]
+pub struct BudgetShow {
+    /// Only this worker's
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// Which controller.
+    #[command(flatten)]
+    pub which: Which,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Limit what all workers of a controller may use together
+///
+/// What is not named stays as it is. The limits of one worker are changed by `worker set`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent budget set --max-cost 20 --on-budget cancel
+  subagent budget set --max-turns none")]
+pub struct BudgetSet {
+    /// What is limited.
+    #[command(flatten)]
+    pub limits: BudgetFlags,
+    /// Which controller.
+    #[command(flatten)]
+    pub which: Which,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_or_none() {
+        assert_eq!(or_none(count)("5"), Ok(Limited(Some(5))));
+        assert_eq!(or_none(time)("2m"), Ok(Limited(Some(120_000))));
+        assert_eq!(or_none(cost)("0.5"), Ok(Limited(Some(0.5))));
+        assert_eq!(or_none(cost)(" none "), Ok(Limited(None)));
+        for wrong in ["0", "-1", "nan", "inf", "", "1e300", "5USD"] {
+            assert!(or_none(cost)(wrong).is_err(), "{wrong}");
+        }
+        assert!(or_none(time)("0s").is_err() && or_none(time)("10").is_err());
+        assert!(or_none(count)("0").is_err() && or_none(count)("1.5").is_err());
+    }
+}

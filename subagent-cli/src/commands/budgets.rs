@@ -1,0 +1,164 @@
+//! `budget show`, `budget set`, and what flags and config say of budgets.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
+use subagent_protocol::budget::{Limits, LimitsChange, OnLimit, OnUnknown};
+
+use super::{controller_grant, named_worker};
+use crate::args::budgets::{BudgetCommand, BudgetFlags, BudgetSet, BudgetShow};
+use crate::client::{Ask, Client, Query, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::input::Input;
+use crate::output::{Outcome, text};
+
+/// The columns for people.
+const COLUMNS: [&str; 4] = ["turns", "wallTime", "tokens", "cost"];
+
+pub(super) fn run(command: BudgetCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        BudgetCommand::Show(args) => show(args, context),
+        BudgetCommand::Set(args) => set(args, context),
+    }
+}
+
+/// What flags and the key `budget` of `--input` say.
+///
+/// # Errors
+/// `INVALID_INPUT{field}` for a key that is no budget.
+pub(super) fn typed(flags: BudgetFlags, input: &Input) -> Result<LimitsChange> {
+    if let Some(given) = input.object("budget") {
+        return serde_json::from_value(given.into()).map_err(|error| {
+            Failure::input(format!("\"budget\" in --input: {error}")).with("field", "budget")
+        });
+    }
+    Ok(LimitsChange {
+        turns: flags.max_turns.map(|limit| limit.0),
+        wall_time_ms: flags.max_wall_time.map(|limit| limit.0),
+        tokens: flags.max_tokens.map(|limit| limit.0),
+        cost: flags.max_cost.map(|limit| limit.0),
+        on_limit: flags.on_budget.as_deref().and_then(OnLimit::parse),
+        on_unknown: flags.on_unknown.as_deref().and_then(OnUnknown::parse),
+    })
+}
+
+/// What the config says.
+pub(super) fn of_config(limits: &subagent_config::budgets::Limits) -> Limits {
+    Limits {
+        turns: limits.turns,
+        wall_time_ms: limits.wall_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
+        tokens: limits.tokens,
+        cost: limits.cost,
+        on_limit: limits.on_limit.and_then(OnLimit::parse),
+        on_unknown: limits.on_unknown.and_then(OnUnknown::parse),
+    }
+}
+
+/// Changes what a worker may use, and gives its budget.
+pub(super) async fn change_worker(client: &mut Client, worker: &str, change: &LimitsChange) -> Result<Value> {
+    client.ask(&Ask::change(format!("/v1/workers/{}/budget", segment(worker)), change)?).await
+}
+
+fn show(args: BudgetShow, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.which.cwd.as_deref())?;
+    let worker = present(args.worker_id);
+    let path = match &worker {
+        Some(worker) => {
+            let worker = named_worker(worker, &workspace)?;
+            Query::new(format!("/v1/workers/{}/budget", segment(worker)))
+        }
+        None => {
+            let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+            if !super::has_state(&workspace) {
+                return Err(nobody(&choice));
+            }
+            Query::new("/v1/budgets")
+                .with("controllerId", choice.controller_id.as_deref())
+                .with("hintedControllerId", choice.hinted_controller_id.as_deref())
+                .with("workspaceKey", Some(&choice.workspace_key))
+        }
+    };
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move { client.ask(&Ask::get(path)).await })?;
+    let shown = lines(&data);
+    Ok(Outcome::report("budget.shown", data, shown))
+}
+
+/// The error of a workspace where nothing has been done yet.
+fn nobody(choice: &ControllerChoice) -> Failure {
+    Failure::new(subagent_protocol::Code::ControllerNotFound, "this workspace has no controller yet")
+        .with("workspaceKey", choice.workspace_key.as_str())
+        .recommend("run `subagent controller init` in the workspace")
+}
+
+fn set(args: BudgetSet, context: &Context) -> Result<Outcome> {
+    let limits = typed(args.limits, &Input::default())?;
+    if limits.is_empty() {
+        return Err(Failure::input(
+            "nothing to set: give --max-turns, --max-wall-time, --max-tokens, --max-cost, --on-budget or --on-unknown",
+        ));
+    }
+    let workspace = context.workspace(args.which.cwd.as_deref())?;
+    let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+    if !super::has_state(&workspace) {
+        return Err(nobody(&choice));
+    }
+    let ask = Ask::change("/v1/budgets", &ChangeControllerBudget { choice, limits })?;
+    let mut client = Client::new(context, &workspace);
+    let data = block_on(async move { client.ask(&ask).await })?;
+    let shown = line(&data["controllerId"], &data["controller"]);
+    Ok(Outcome::report("budget.set", data, shown))
+}
+
+/// One line for the controller and one for each worker, or the worker's.
+fn lines(data: &Value) -> String {
+    if data.get("workerId").is_some() {
+        return line(&data["workerId"], data);
+    }
+    let mut lines = vec![line(&data["controllerId"], &data["controller"])];
+    let workers = data["workers"].as_array().into_iter().flatten();
+    lines.extend(workers.map(|worker| line(&worker["workerId"], worker)));
+    lines.join("\n")
+}
+
+fn line(id: &Value, budget: &Value) -> String {
+    let mut row = json!({ "id": id });
+    for column in COLUMNS {
+        let used = &budget[column];
+        let word = |key: &str| text::value(&used[key]);
+        let amount = if used["used"].is_null() { "unknown".to_owned() } else { word("used") };
+        let limit = if used["limit"].is_null() { String::new() } else { format!(" of {}", word("limit")) };
+        let unit = match (column, used["unit"].as_str()) {
+            ("wallTime" | "cost", Some(unit)) => format!(" {unit}"),
+            _ => String::new(),
+        };
+        let missing = match used["unreported"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(turns) => format!(" ({turns} unreported)"),
+        };
+        row[column] = format!("{column} {amount}{limit}{unit}{missing}").into();
+    }
+    let keys = ["id", COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3]];
+    text::rows(&json!({"items": [row]}), &keys, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_not_shown_as_nothing() {
+        let used = |used: Value, limit: Value, unit: Value, unreported: u64| json!({"used": used, "limit": limit, "unit": unit, "unreported": unreported});
+        let data = json!({
+            "workerId": "w_1",
+            "turns": used(json!(3), json!(20), json!("turns"), 0),
+            "wallTime": used(json!(1.5), Value::Null, json!("seconds"), 0),
+            "tokens": used(json!(240), json!(1000), json!("tokens"), 1),
+            "cost": used(Value::Null, Value::Null, Value::Null, 3),
+        });
+        let shown = "w_1\tturns 3 of 20\twallTime 1.5 seconds\ttokens 240 of 1000 (1 unreported)\tcost unknown (3 unreported)";
+        assert_eq!(lines(&data), shown);
+        let both = json!({"controllerId": "ctl_1", "controller": data, "workers": [data]});
+        assert_eq!(lines(&both), format!("{}\n{shown}", shown.replace("w_1", "ctl_1")));
+    }
+}

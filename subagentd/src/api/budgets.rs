@@ -1,0 +1,55 @@
+//! Budgets of controllers and workers.
+
+use axum::extract::State;
+use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
+use subagent_protocol::budget::{BudgetsShown, LimitsChange, WorkerBudget};
+
+#[cfg(test)]
+use subagent_protocol::api::Envelope;
+
+use super::Api;
+use super::body::{Body, Names, Params};
+use super::caller::{Owner, Reader};
+use super::reply::{Outcome, Reply};
+
+/// `GET /v1/budgets?controllerId=&hintedControllerId=&workspaceKey=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/budgets", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`budget.shown`", body = Envelope<BudgetsShown>))))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Owner(_): Owner,
+    Params(choice): Params<ControllerChoice>,
+) -> Outcome<BudgetsShown> {
+    Ok(Reply("budget.shown", api.supervisor.budgets(choice).await?))
+}
+
+/// `POST /v1/budgets`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/budgets", request_body = ChangeControllerBudget, responses((status = 200, description = "`budget.set`", body = Envelope<BudgetsShown>))))]
+pub(super) async fn change(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<ChangeControllerBudget>,
+) -> Outcome<BudgetsShown> {
+    Ok(Reply("budget.set", api.supervisor.change_budget(caller, request).await?))
+}
+
+/// `GET /v1/workers/{worker}/budget`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/budget", params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`budget.shown`", body = Envelope<WorkerBudget>))))]
+pub(super) async fn show_worker(
+    State(api): State<Api>,
+    reader: Reader,
+    Names(worker): Names<String>,
+) -> Outcome<WorkerBudget> {
+    reader.may_see(&api, &worker).await?;
+    Ok(Reply("budget.shown", api.supervisor.worker_budget(&worker).await?))
+}
+
+/// `POST /v1/workers/{worker}/budget`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/budget", request_body = LimitsChange, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`budget.set`", body = Envelope<WorkerBudget>))))]
+pub(super) async fn change_worker(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(change): Body<LimitsChange>,
+) -> Outcome<WorkerBudget> {
+    Ok(Reply("budget.set", api.supervisor.change_worker_budget(caller, &worker, change).await?))
+}

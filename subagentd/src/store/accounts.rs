@@ -1,0 +1,222 @@
+//! What workers and controllers have used and may use: one row each, changed in the transaction of what is spent.
+//!
+//! What counts and what follows is `core::budget`'s.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+use subagent_protocol::Result;
+use subagent_protocol::budget::{Limits, LimitsChange, Scope, WorkerBudget};
+use subagent_protocol::event::EventType;
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::{self, NewEvent, RowId};
+use super::tx::Tx;
+use crate::core::budget::{Account, Accounts, Spent, may_open};
+
+impl Tx<'_> {
+    /// Makes the account of a new worker.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn open_account(&self, worker: RowId, controller: RowId, limits: Limits) -> Result<()> {
+        let revision = account(self.connection, Scope::Controller, controller)?.revision;
+        self.keep_account(Scope::Worker, worker, &Account::new(limits, revision))
+    }
+
+    /// Makes the account of a new controller.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn open_controller_account(&self, controller: RowId, limits: Limits) -> Result<()> {
+        self.keep_account(Scope::Controller, controller, &Account::new(limits, 0))
+    }
+
+    fn keep_account(&self, scope: Scope, key: RowId, account: &Account) -> Result<()> {
+        let text = serde_json::to_string(account).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "INSERT INTO accounts (scope, key, account) VALUES (?1, ?2, ?3)
+             ON CONFLICT (scope, key) DO UPDATE SET account = excluded.account",
+            params![scope.as_str(), key.0, text],
+        )?;
+        Ok(())
+    }
+
+    /// Adds what a worker has spent, and the events that this leads to.
+    pub(super) fn spend(
+        &mut self,
+        worker: RowId,
+        spent: &Spent,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
+        let (controller, mut accounts) = with_key(self.connection, worker)?;
+        let before = accounts.clone();
+        let news = accounts.spend(spent, now.0);
+        self.keep(worker, controller, &before, &accounts)?;
+        self.tell(worker, news, now, added)
+    }
+
+    fn keep(&self, worker: RowId, controller: RowId, before: &Accounts, now: &Accounts) -> Result<()> {
+        if now.worker != before.worker {
+            self.keep_account(Scope::Worker, worker, &now.worker)?;
+        }
+        if now.controller != before.controller {
+            self.keep_account(Scope::Controller, controller, &now.controller)?;
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &mut self,
+        worker: RowId,
+        news: Vec<(EventType, Value)>,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
+        for (event_type, data) in news {
+            let payload = data.to_string();
+            let event = NewEvent {
+                number: None,
+                turn: None,
+                at: now,
+                event_type,
+                kind: None,
+                record: None,
+                payload: &payload,
+            };
+            added.push((event_type, self.insert_event(worker, &event)?));
+        }
+        Ok(())
+    }
+
+    /// Whether another turn of this worker may be opened.
+    ///
+    /// # Errors
+    /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
+    pub fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
+        may_open(&accounts(self.connection, worker)?, now.0)
+    }
+
+    /// Adds the events about what has become so without anybody's doing: that time is used up, or that the controller's
+    /// limits were changed.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn tell_budgets(&mut self, worker: RowId, now: Timestamp) -> Result<Vec<(EventType, i64)>> {
+        let (controller, mut accounts) = with_key(self.connection, worker)?;
+        let before = accounts.clone();
+        let mut news = Vec::new();
+        if accounts.worker.revision != accounts.controller.revision {
+            accounts.worker.revision = accounts.controller.revision;
+            news.push(changed(Scope::Controller, &accounts.controller.limits));
+        }
+        news.extend(accounts.news(false, now.0));
+        self.keep(worker, controller, &before, &accounts)?;
+        let mut added = Vec::new();
+        self.tell(worker, news, now, &mut added)?;
+        Ok(added)
+    }
+
+    /// Changes what a worker may use.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`.
+    pub fn change_worker_limits(
+        &mut self,
+        worker: RowId,
+        change: &LimitsChange,
+        now: Timestamp,
+    ) -> Result<(Accounts, Vec<(EventType, i64)>)> {
+        let (controller, mut accounts) = with_key(self.connection, worker)?;
+        let before = accounts.clone();
+        accounts.worker.change(change, now.0)?;
+        let mut news = vec![changed(Scope::Worker, &accounts.worker.limits)];
+        news.extend(accounts.news(false, now.0));
+        self.keep(worker, controller, &before, &accounts)?;
+        let mut added = Vec::new();
+        self.tell(worker, news, now, &mut added)?;
+        Ok((accounts, added))
+    }
+
+    /// Changes what the workers of a controller may use together. Each worker's actor adds the event about it.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`.
+    pub fn change_controller_limits(
+        &self,
+        controller: RowId,
+        change: &LimitsChange,
+        now: Timestamp,
+    ) -> Result<()> {
+        let mut account = account(self.connection, Scope::Controller, controller)?;
+        account.change(change, now.0)?;
+        account.revision += 1;
+        self.keep_account(Scope::Controller, controller, &account)
+    }
+}
+
+fn changed(scope: Scope, limits: &Limits) -> (EventType, Value) {
+    (EventType::BudgetChanged, json!({"scope": scope, "limits": limits}))
+}
+
+fn read(text: Option<String>) -> Result<Account> {
+    match text {
+        None => Ok(Account::default()),
+        Some(text) => serde_json::from_str(&text)
+            .map_err(|error| StoreError::BadRow(format!("an account: {error}")).into()),
+    }
+}
+
+/// An account; an empty one if nothing was ever spent.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn account(connection: &Connection, scope: Scope, key: RowId) -> Result<Account> {
+    let sql = "SELECT account FROM accounts WHERE scope = ?1 AND key = ?2";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let text = statement.query_row(params![scope.as_str(), key.0], |row| row.get(0)).optional();
+    read(text.map_err(StoreError::from)?)
+}
+
+/// The accounts of a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn accounts(connection: &Connection, worker: RowId) -> Result<Accounts> {
+    Ok(with_key(connection, worker)?.1)
+}
+
+fn with_key(connection: &Connection, worker: RowId) -> Result<(RowId, Accounts)> {
+    let sql = "SELECT w.controller, a.account, c.account FROM workers w
+               LEFT JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
+               LEFT JOIN accounts c ON c.scope = 'controller' AND c.key = w.controller WHERE w.id = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row([worker.0], |row| Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?)));
+    let (controller, own, shared) = found.map_err(StoreError::from)?;
+    Ok((controller, Accounts { worker: read(own)?, controller: read(shared)? }))
+}
+
+/// The budgets of the workers of a controller, newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_workers(
+    connection: &Connection,
+    controller: RowId,
+    now: Timestamp,
+) -> Result<Vec<WorkerBudget>> {
+    let sql = "SELECT w.worker_id, w.label, a.account FROM workers w
+               LEFT JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
+               WHERE w.controller = ?1 AND w.removed_at IS NULL ORDER BY w.created_at DESC, w.worker_id DESC";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map([controller.0], |row| {
+            Ok((rows::parsed(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+        })
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+        .map_err(StoreError::from)?;
+    let shown =
+        |(worker_id, label, text)| Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(now.0) });
+    found.into_iter().map(shown).collect()
+}

@@ -1,0 +1,182 @@
+//! Budgets of a worker at work: when its time is used up, and the cancel of its turn where that is what follows.
+//!
+//! What was used is the store's, what follows from it the core's. Here is the clock, and the change of the worker's limits.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_protocol::Result;
+use subagent_protocol::budget::{LimitsChange, WorkerBudget};
+use subagent_protocol::event::EventType;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use crate::core::budget::{Accounts, runs};
+use crate::core::worker::{State, stopped_for_good};
+use crate::core::{Fact, Input};
+use crate::store::{Durability, Once, OwnerCheck, accounts};
+use crate::supervisor::entropy;
+
+/// After a failure of the store it is looked at again so much later.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// Somebody changes what the worker may use.
+pub(in crate::supervisor) struct LimitOrder {
+    /// The owner handle that came along.
+    pub(in crate::supervisor) owner: OwnerCheck,
+    /// The idempotency key, with what tells this request from another one.
+    pub(in crate::supervisor) key: Option<(String, String)>,
+    /// What is changed.
+    pub(in crate::supervisor) change: LimitsChange,
+    /// What the worker is called.
+    pub(in crate::supervisor) label: String,
+    /// Where the response goes.
+    pub(in crate::supervisor) reply: oneshot::Sender<Result<Value>>,
+}
+
+/// What the actor knows of its budgets.
+pub(super) struct Budgets {
+    /// Whether something is limited.
+    limited: bool,
+    /// Whether they are to be looked at.
+    stale: bool,
+    /// When to look at them again.
+    pub(super) at: Option<Instant>,
+    /// Whether the controller's stood against the open turn when it was last looked at.
+    controller_over: bool,
+    /// Told when those of a controller have changed, or are used up.
+    pub(super) news: watch::Receiver<u64>,
+}
+
+impl Budgets {
+    pub(super) fn new(news: watch::Receiver<u64>) -> Self {
+        Self { limited: true, stale: true, at: None, controller_over: false, news }
+    }
+
+    /// Sees what was committed.
+    pub(super) fn see(&mut self, facts: &[Fact]) {
+        self.stale |= self.limited && facts.iter().any(|fact| matches!(fact, Fact::Spent(_)));
+    }
+
+    /// They are to be looked at, whether something was limited or not.
+    pub(super) fn is_news(&mut self) {
+        self.stale = true;
+    }
+}
+
+impl Actor {
+    /// Looks at the budgets if something has happened to them. Says whether something is to be done now.
+    pub(super) async fn look_at_budgets(&mut self) -> bool {
+        if !self.budgets.stale || !self.settled || self.retry.is_some() {
+            return false;
+        }
+        self.budgets.stale = false;
+        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+            self.budgets.at = None;
+            return false;
+        }
+        match self.tell_budgets().await {
+            Ok(accounts) => self.follow_budgets(&accounts).await,
+            Err(error) => {
+                tracing::warn!(worker = %self.worker_id, %error, "the budgets cannot be looked at; trying again");
+                self.budgets.at = Some(Instant::now() + STORE_RETRY);
+                false
+            }
+        }
+    }
+
+    /// The accounts, with what there was to tell of them told.
+    async fn tell_budgets(&mut self) -> Result<Accounts> {
+        let id = self.id;
+        let known = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
+        let now = entropy::now();
+        let mut told = known.clone();
+        let heard = known.worker.revision == known.controller.revision;
+        if heard && told.news(false, now.0).is_empty() {
+            return Ok(known);
+        }
+        let write = self.shared.store.write(Durability::Full, 1, move |tx| {
+            let added = tx.tell_budgets(id, now)?;
+            Ok((added, accounts::accounts(tx.connection(), id)?))
+        });
+        let (added, accounts) = write.await?;
+        self.adopt(self.worker.clone(), &[], added.last().map(|(_, seq)| *seq));
+        Ok(accounts)
+    }
+
+    async fn follow_budgets(&mut self, accounts: &Accounts) -> bool {
+        let now = entropy::now().0;
+        self.budgets.limited = !accounts.is_boundless();
+        let over = accounts.controller.cancels(now).is_some();
+        if over && !self.budgets.controller_over {
+            // It is used up for all of its workers.
+            self.shared.budgets.send_modify(|changes| *changes += 1);
+            self.budgets.news.mark_unchanged();
+        }
+        self.budgets.controller_over = over;
+        let left = accounts.left(now).filter(|_| self.budgets.limited && runs(&self.worker));
+        // A moment later than it is used up, not earlier.
+        let left = left.and_then(|millis| millis.checked_add(1)).map(Duration::from_millis);
+        // One that lies beyond all time never comes.
+        self.budgets.at = left.and_then(|left| Instant::now().checked_add(left));
+        let open = self.worker.turn().is_some_and(|turn| turn.cancel.is_none());
+        match accounts.cancels(now).filter(|_| open) {
+            Some(error) => {
+                self.apply(Input::OverBudget { error }).await;
+                true
+            }
+            None => self.open_queued().await,
+        }
+    }
+
+    /// Opens the turn of the first message that waits, or has all of them wait on.
+    async fn open_queued(&mut self) -> bool {
+        self.worker.queue.gated = self.budgets.limited;
+        if !self.worker.waits_to_open() {
+            return false;
+        }
+        let opens = Input::OpenQueued { refused: None };
+        if let Err(error) = self.apply_if(opens, |tx, worker, now| tx.may_open_turn(worker, now)).await {
+            self.apply(Input::OpenQueued { refused: Some(error) }).await;
+        }
+        true
+    }
+
+    pub(super) async fn set_limits(&mut self, order: LimitOrder) {
+        let LimitOrder { owner, key, change, label, reply } = order;
+        let stopped = matches!(self.worker.state, State::Stopping(_) | State::Stopped);
+        let refused = stopped.then(|| stopped_for_good(self.worker.public_state()));
+        let (id, controller, now) = (self.id, self.controller.clone(), entropy::now());
+        let worker_id = self.worker_id.clone();
+        subagent_failpoint::hit("budget.before_commit");
+        let write = self.shared.store.write(Durability::Full, 2, move |tx| {
+            let mut added = Vec::new();
+            let (response, once) = tx.once(key.as_ref(), now, |tx| {
+                tx.check_owner(&owner, &controller)?;
+                if let Some(refused) = refused {
+                    return Err(refused);
+                }
+                let (accounts, events) = tx.change_worker_limits(id, &change, now)?;
+                added = events;
+                let shown = WorkerBudget { worker_id, label, budget: accounts.worker.view(now.0) };
+                Ok(serde_json::json!(shown))
+            })?;
+            Ok((response, added, once))
+        });
+        let result = write.await.map(|(response, added, once)| {
+            if once == Once::Now {
+                self.adopt(self.worker.clone(), &[], last(&added));
+                self.budgets.is_news();
+            }
+            response
+        });
+        subagent_failpoint::hit("budget.after_commit");
+        // Whoever asked may have gone.
+        let _ = reply.send(result);
+    }
+}
+
+fn last(added: &[(EventType, i64)]) -> Option<i64> {
+    added.last().map(|(_, seq)| *seq)
+}
