@@ -156,6 +156,9 @@ pub struct WorkerView {
     /// Its tags; absent when there are none.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
+    /// Whether it was started with rules; absent: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_policy: bool,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

@@ -125,13 +125,16 @@ impl Prepared {
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)
             }
+            _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
+                Err(not_as_asked(client, &data, "apply rules").await)
+            }
             _ => Ok(data),
         }
     }
 }
 
 /// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one,
-/// or nothing of tags: nobody has asked for such a worker.
+/// or nothing of tags or rules: nobody has asked for such a worker.
 async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure {
     let worker = data["workerId"].as_str().unwrap_or_default();
     let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {

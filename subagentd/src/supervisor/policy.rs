@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use subagent_config::policy::{
-    Action, Call, Judged, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
+    Action, Call, Judged, Kind, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
     real_path,
 };
 use subagent_protocol::api::StartWorker;
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
+use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::KINDS;
 use subagent_protocol::{Code, Error, Result, surrogates};
 
@@ -103,6 +104,20 @@ impl Watch {
         Some(Self { policy: Arc::new(policy), calls: Arc::default() })
     }
 
+    /// What of the agent's requests to its client these rules can say anything about.
+    pub(super) fn client_rules(&self) -> ClientRules {
+        let policy = &self.policy;
+        ClientRules {
+            read: policy.is_about(Kind::Read),
+            edit: policy.is_about(Kind::Edit),
+            // The shell opens files as well.
+            execute: policy.is_about(Kind::Execute)
+                || policy.restricts(Kind::Edit)
+                || policy.restricts(Kind::Read),
+            guarded: policy.places.protected(&real_path),
+        }
+    }
+
     /// What the rules make of a record.
     pub(super) fn see(&mut self, record: &Record<'_>) -> Option<Input> {
         match record.t {
@@ -148,7 +163,10 @@ impl Watch {
         };
         call.learn(&params["toolCall"]);
         self.is_asked(&asked, &params);
-        let verdict = self.policy.decide(&call, &real_path);
+        let verdict = match asked.client_call {
+            Some(_) => self.policy.decide_of_client(&call, &real_path),
+            None => self.policy.decide(&call, &real_path),
+        };
         // Without any, the words of people would be made up.
         params["options"].as_array().filter(|options| !options.is_empty())?;
         let options = ApprovalView::of_record(&asked).options;

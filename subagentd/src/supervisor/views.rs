@@ -191,6 +191,7 @@ impl Supervisor {
             questions: Vec::new(),
             child_sessions: Vec::new(),
             tags: spec::tags(row),
+            has_policy: spec::policy(row).is_some(),
         }
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::files;
-use super::walk::{self, Place};
+use super::walk::{self, Place, Way};
 use crate::acp::requests::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND};
 use crate::conversation::{Answer, Refused};
 
@@ -45,14 +45,14 @@ impl World {
     }
 
     fn read(&self, path: &str) -> Result<String, Refused> {
-        match files::read(&self.place, &self.path(path), None, None)? {
+        match files::read(&self.place, &self.path(path), None, None, None)? {
             Answer::Content(text) => Ok(text),
             other => panic!("{other:?}"),
         }
     }
 
     fn write(&self, path: &str, content: &str) -> Result<(), Refused> {
-        files::write(&self.place, 0o022, &self.path(path), content).map(drop)
+        files::write(&self.place, 0o022, &self.path(path), None, content).map(drop)
     }
 
     fn here(&self, path: &str) -> String {
@@ -203,7 +203,7 @@ fn what_is_private_is_closed() {
         );
     }
     assert_eq!(code(world.write("in/.subagent/state/new/file", "x")), INVALID_PARAMS);
-    assert!(walk::to_folder(&world.place, &world.base.join("in/.subagent/state/deep")).is_err());
+    assert!(walk::to_folder(&world.place, Way::Named(&world.base.join("in/.subagent/state/deep"))).is_err());
     assert_eq!(world.read("in/.subagent/config.yaml").unwrap(), "ours");
     world.place.roots = vec![world.base.join("in/.subagent/state/deep")];
     assert_eq!(code(world.write("in/.subagent/state/deep/x", "x")), INVALID_PARAMS, "also as a root");
@@ -230,7 +230,7 @@ fn only_regular_files_are_opened_and_nothing_waits() {
     }
     assert!(fs::metadata(world.base.join("in/pipe")).unwrap().file_type().is_fifo());
     let devices = Place { roots: vec!["/dev".into()], private: Vec::new() };
-    let refused = files::read(&devices, "/dev/zero", None, None).unwrap_err();
+    let refused = files::read(&devices, "/dev/zero", None, None, None).unwrap_err();
     assert!(refused.message.contains("a device"), "{}", refused.message);
 }
 
@@ -251,7 +251,7 @@ fn text_is_utf8_and_of_bounded_length() {
     fs::write(world.base.join("in/file"), b"good\n\xff\n").unwrap();
     let refused = world.read("in/file").unwrap_err();
     assert_eq!((refused.code, refused.message.contains("not UTF-8 text (at byte 5")), (INTERNAL_ERROR, true));
-    let page = files::read(&world.place, &world.path("in/file"), Some(1), Some(1)).unwrap();
+    let page = files::read(&world.place, &world.path("in/file"), None, Some(1), Some(1)).unwrap();
     assert_eq!(page, Answer::Content("good\n".to_owned()));
     let huge = fs::File::create(world.base.join("in/huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
@@ -294,7 +294,7 @@ fn no_race_leads_out() {
             }
             let _ = world.write("in/sub/file", "inside");
             let _ = world.write("in/sub/new/file", "inside");
-            let _ = walk::to_folder(&world.place, &world.base.join("in/sub/new"));
+            let _ = walk::to_folder(&world.place, Way::Named(&world.base.join("in/sub/new")));
         }
         done.store(true, Ordering::Relaxed);
         swap.join().unwrap();

@@ -114,7 +114,7 @@ impl World {
             Step::Decide { request, option } => {
                 let request_id = RequestId::from_random([request; 5]);
                 let option_id = option.then(|| "yes".to_owned());
-                let _ = self.talk.command(Command::Answer { request_id, option_id });
+                let _ = self.talk.command(Command::Answer { request_id, option_id, rule: None });
             }
             Step::SetOptions => {
                 let request = format!("set-{}", self.set.len());

@@ -5,6 +5,7 @@
 
 mod actor;
 mod blocked;
+mod client_rules;
 mod elicitation;
 mod gone;
 mod hibernation;
