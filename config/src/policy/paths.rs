@@ -86,7 +86,9 @@ impl Places {
     /// A path that the shell opens for a command which runs in this folder.
     pub(super) fn from(cwd: Option<&str>, path: &str) -> String {
         match cwd {
-            Some(cwd) if !["/", "~/", "$HOME/"].iter().any(|start| path.starts_with(start)) => format!("{cwd}/{path}"),
+            Some(cwd) if !["/", "~/", "$HOME/"].iter().any(|start| path.starts_with(start)) => {
+                format!("{cwd}/{path}")
+            }
             _ => path.to_owned(),
         }
     }

@@ -37,7 +37,8 @@ pub(super) fn read(
     line: Option<u64>,
     limit: Option<u64>,
 ) -> Result<Answer, Refused> {
-    let found = walk::to_file(place, way(path, allowed), None).map_err(|error| refused("read", path, &error))?;
+    let found =
+        walk::to_file(place, way(path, allowed), None).map_err(|error| refused("read", path, &error))?;
     let Some((looked_at, stat)) = found.there else { return Err(not_found(path)) };
     let failed = |error: io::Error| Refused::internal(format!("cannot read {path}: {error}"));
     regular(&stat, path)?;
@@ -222,9 +223,7 @@ fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
         | WalkError::Private
         | WalkError::TooMany(_)
         | WalkError::Moved
-        | WalkError::NoText => {
-            Refused::invalid(format!("cannot {what} {path}: {error}"))
-        }
+        | WalkError::NoText => Refused::invalid(format!("cannot {what} {path}: {error}")),
     }
 }
 

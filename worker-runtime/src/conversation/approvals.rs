@@ -92,13 +92,7 @@ impl Conversation {
     }
 
     /// We ask for something that the agent asks us to do. There must be room for it.
-    pub(super) fn ask_for_call(
-        &mut self,
-        call: u64,
-        id: RequestId,
-        params: Box<RawValue>,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn ask_for_call(&mut self, call: u64, id: RequestId, params: Box<RawValue>, cx: &mut Cx<'_>) {
         let (over, child) = (self.answers_no_more(), self.child_that_asks(params.get()));
         let body =
             ApprovalRequested { request_id: id, params, tool_call: None, client_call: Some(call), child };

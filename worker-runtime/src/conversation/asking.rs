@@ -42,13 +42,15 @@ impl Open {
     /// What is to be done about it now, once.
     pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<Step> {
         match &self.stage {
-            Stage::Begun => match self.asked.as_ref().zip(rules).and_then(|(asked, rules)| find(asked, rules)) {
-                Some(subject) => {
-                    self.stage = Stage::Finding;
-                    Some(Step::Find(subject))
+            Stage::Begun => {
+                match self.asked.as_ref().zip(rules).and_then(|(asked, rules)| find(asked, rules)) {
+                    Some(subject) => {
+                        self.stage = Stage::Finding;
+                        Some(Step::Find(subject))
+                    }
+                    None => Some(Step::Do(self.asked.take()?, None)),
                 }
-                None => Some(Step::Do(self.asked.take()?, None)),
-            },
+            }
             Stage::Allowed(path) => Some(Step::Do(self.asked.take()?, Some(path.clone()))),
             Stage::Finding | Stage::Asking(_) => None,
         }

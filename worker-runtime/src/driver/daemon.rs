@@ -4,9 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
-use subagent_protocol::frame::{
-    CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello,
-};
+use subagent_protocol::frame::{CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
