@@ -1,5 +1,6 @@
 //! Single cases of the conversation, without any process.
 
+mod asking;
 mod chosen;
 mod hibernate;
 mod login;
