@@ -28,6 +28,13 @@ pub(crate) struct World {
 impl World {
     /// A world with a worker of this agent.
     pub(crate) fn new(name: &'static str) -> Self {
+        let mut world = Self::empty(name);
+        world.worker = world.start();
+        world
+    }
+
+    /// A world without a worker.
+    pub(crate) fn empty(name: &'static str) -> Self {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
@@ -41,10 +48,7 @@ impl World {
         }
         sandbox.launcher(name, launcher);
         sandbox.init();
-        let mut world =
-            Self { sandbox, models, worker: String::new(), agent, since: Cell::new(SystemTime::now()) };
-        world.worker = world.start();
-        world
+        Self { sandbox, models, worker: String::new(), agent, since: Cell::new(SystemTime::now()) }
     }
 
     /// One more worker.
@@ -87,7 +91,9 @@ impl World {
 
     /// Ends everything; the sandbox proves that nothing is left.
     pub(crate) fn finish(self) {
-        self.stop(&self.worker);
+        if !self.worker.is_empty() {
+            self.stop(&self.worker);
+        }
         self.sandbox.finish();
         let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
         let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();
