@@ -236,6 +236,9 @@ impl StoredEvent {
                         "message": view.message, "options": view.options,
                     });
                     view.tool_call.into_iter().for_each(|(key, value)| data[key] = value);
+                    if let Some(call) = asked.client_call {
+                        data["clientCall"] = call.into();
+                    }
                     name_child(&mut data, asked.child);
                     data
                 }

@@ -22,6 +22,9 @@ pub const ELICITATION: &str = "elicitation";
 /// The capability of a runtime that ends when it is told to hibernate, and knows when it must not.
 pub const HIBERNATE: &str = "hibernate";
 
+/// The capability of a runtime that asks before it reads, writes or runs something for the agent.
+pub const CLIENT_RULES: &str = "clientRules";
+
 /// What the daemon writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -74,6 +77,9 @@ pub enum Command {
         request_id: RequestId,
         /// The option to select; `None` answers `cancelled`.
         option_id: Option<String>,
+        /// The rule that decided, as it is written; only for what the client itself asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
     },
     /// Set options of the session. Needs the capability `options`. Taken means: they will be asked for, one after the
     /// other; each outcome is a record of its own.

@@ -274,6 +274,10 @@ pub struct ApprovalRequested {
     /// about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<Box<RawValue>>,
+    /// The agent's request for a file or a terminal that the client itself asks for here (see
+    /// [`crate::client::ClientRequest::call`]); absent of what the agent asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_call: Option<u64>,
     /// Which session asks, if it is not the worker's own.
     #[serde(flatten)]
     pub child: Child,

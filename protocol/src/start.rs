@@ -77,6 +77,24 @@ pub struct RuntimeStart {
     /// How somebody logs in to the agent.
     #[serde(default)]
     pub login: Login,
+    /// What of the requests for files and terminals the daemon is asked about; absent of a worker without rules. Needs
+    /// [`crate::frame::CLIENT_RULES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rules: Option<ClientRules>,
+}
+
+/// Which of the agent's requests to its client are done only when the daemon allows them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientRules {
+    /// To read a file.
+    pub read: bool,
+    /// To write one.
+    pub edit: bool,
+    /// To run a command.
+    pub execute: bool,
+    /// Folders, absolute, in which files are written only then, whatever `edit` says.
+    pub guarded: Vec<PathBuf>,
 }
 
 /// How somebody logs in to an agent that wants it.

@@ -70,9 +70,12 @@ struct Parts<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Asked<'a> {
     #[serde(borrow)]
     params: Said<'a>,
+    #[serde(default)]
+    client_call: Option<u64>,
 }
 
 impl Calls {
@@ -82,9 +85,11 @@ impl Calls {
         let body = surrogates::replaced(body);
         let said = match record {
             RecordType::Update | RecordType::ChildUpdate => serde_json::from_str::<Said<'_>>(&body),
-            RecordType::ApprovalRequested => {
-                serde_json::from_str::<Asked<'_>>(&body).map(|asked| asked.params)
-            }
+            RecordType::ApprovalRequested => match serde_json::from_str::<Asked<'_>>(&body) {
+                // It has an answer of its own, and no agent knows its id.
+                Ok(Asked { client_call: Some(_), .. }) => return,
+                asked => asked.map(|asked| asked.params),
+            },
             _ => return,
         };
         let Ok(Said { session_id, update }) = said else { return };

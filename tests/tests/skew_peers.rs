@@ -117,6 +117,26 @@ fn a_daemon_of_another_age_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_worker_that_an_older_daemon_starts_without_its_rules_is_stopped() {
+    let sandbox = Sandbox::new();
+    let info: Value = serde_json::from_str(&fixture("daemon.json")).unwrap();
+    let answer = |kind: &str| {
+        let data = json!({"workerId": "w_0123456789", "sessionId": "s", "state": "idle"});
+        (
+            200,
+            json!({"ok": true, "protocolVersion": 1, "type": kind, "data": data, "error": null}).to_string(),
+        )
+    };
+    let daemon = posing(&sandbox, info, vec![answer("worker.started"), answer("worker.stopped")]);
+    let start = ["worker", "start", "--launcher", "demo", "--deny", "execute(rm *)"];
+    let error = sandbox.run(&start).error("DAEMON_TOO_OLD");
+    assert_eq!(daemon.join().unwrap(), 2, "{error}");
+    assert_eq!(error["details"]["stopped"], true, "{error}");
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    sandbox.finish();
+}
+
+#[test]
 fn more_in_daemon_json_is_no_reason_to_stumble_and_nonsense_is_no_daemon() {
     let (sandbox, _) = Sandbox::with_worker();
     let path = sandbox.state_dir().join("daemon.json");

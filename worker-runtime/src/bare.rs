@@ -122,6 +122,7 @@ impl Runtime {
             last_turn: setup.last_turn,
             options: subagent_protocol::options::Options::default(),
             login: subagent_protocol::start::Login::default(),
+            client_rules: None,
             make_request_id,
         };
         let mut batch = Batch::new(setup.first_record);

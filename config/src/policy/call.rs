@@ -27,6 +27,8 @@ pub struct Call {
     pub name: Option<String>,
     /// The command that it runs.
     pub command: Option<Command>,
+    /// Where that runs, if it says so.
+    pub cwd: Option<String>,
     /// The paths that it is about.
     pub paths: Vec<String>,
     /// The paths that it shows a change of.
@@ -51,6 +53,8 @@ const PATH_KEYS: &[&str] = &[
     "old_path",
     "new_path",
 ];
+/// And where a command runs.
+const CWD_KEYS: &[&str] = &["cwd", "workdir"];
 /// And the agent that they call.
 const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
 
@@ -91,6 +95,9 @@ impl Call {
                 self.command = title.map(Command::Line);
             }
             None => {}
+        }
+        if let Some(cwd) = CWD_KEYS.iter().find_map(|key| text(&input[*key])) {
+            self.cwd = Some(cwd);
         }
         if let Some(url) = text(&input["url"]).or_else(|| text(&input["uri"])) {
             self.url = Some(url);

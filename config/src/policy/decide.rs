@@ -93,13 +93,49 @@ impl Policy {
     /// What becomes of a call; `real` says where a path leads.
     #[must_use]
     pub fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+        Judge { policy: self, lenient: false }.decide(call, real)
+    }
+
+    /// What becomes of something that an agent asks of its client, which keeps it in the workspace by itself: where no rule
+    /// is about its kind it is done.
+    #[must_use]
+    pub fn decide_of_client(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+        Judge { policy: self, lenient: true }.decide(call, real)
+    }
+
+    /// Whether any rule is about calls of this kind.
+    #[must_use]
+    pub fn is_about(&self, kind: Kind) -> bool {
+        self.rules().any(|rule| rule.is_about(kind, None))
+    }
+
+    /// Whether any rule denies or asks calls of this kind.
+    #[must_use]
+    pub fn restricts(&self, kind: Kind) -> bool {
+        self.rules().any(|rule| rule.action > Action::Allow && rule.is_about(kind, None))
+    }
+
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
+    }
+}
+
+/// The rules at work on one call.
+struct Judge<'a> {
+    policy: &'a Policy,
+    /// Whether what no rule is about is done.
+    lenient: bool,
+}
+
+impl Judge<'_> {
+    fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
         let name = call.name.as_deref();
         let mut judged = Vec::new();
         for kind in call.kinds() {
             match kind {
                 Kind::Execute => match &call.command {
                     Some(command) => {
-                        self.execute(command, name, real, &mut judged);
+                        self.execute(command, name, call.cwd.as_deref(), real, &mut judged);
                         if call.more {
                             let what = self.unknown(kind, name, "what it runs is not told in full");
                             judged.push(Judged { action: what.action.max(Action::Ask), ..what });
@@ -139,10 +175,11 @@ impl Policy {
     }
 
     fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
-        let spellings = self.places.spellings(path, real);
+        let places = &self.policy.places;
+        let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
             let answer = self.answer(&Query { kind, name, subject: Subject::Path(spelling) });
-            let guarded = self.places.is_protected(kind, spelling) && !names_protected(&answer.pattern);
+            let guarded = places.is_protected(kind, spelling) && !names_protected(&answer.pattern);
             if guarded && answer.action == Action::Allow {
                 let note = "files that say what agents may do are changed only with a rule that names them";
                 return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
@@ -157,6 +194,7 @@ impl Policy {
         &self,
         command: &Command,
         name: Option<&str>,
+        cwd: Option<&str>,
         real: &dyn Fn(&Path) -> PathBuf,
         judged: &mut Vec<Judged>,
     ) {
@@ -165,7 +203,7 @@ impl Policy {
             Command::Words(words) => (shell::of_words(words), words.join(" ")),
         };
         judged.extend(line.parts.iter().filter_map(|part| self.part(part, name)));
-        self.redirects(&line, real, judged);
+        self.redirects(&line, cwd, real, judged);
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = Text { shown: whole.clone(), units: Some(vec![glob::Unit::Open]) };
@@ -198,7 +236,13 @@ impl Policy {
     }
 
     /// What the shell itself opens: to write a file is to change it, to read one may be denied.
-    fn redirects(&self, line: &Line, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+    fn redirects(
+        &self,
+        line: &Line,
+        cwd: Option<&str>,
+        real: &dyn Fn(&Path) -> PathBuf,
+        judged: &mut Vec<Judged>,
+    ) {
         let moves = |part: &Part| {
             let name = part.spellings.last().and_then(|text| text.shown.split(' ').next());
             matches!(name, Some("cd" | "chdir" | "pushd" | "popd"))
@@ -207,7 +251,7 @@ impl Policy {
         for redirect in &line.redirects {
             let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
             let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
-                Some(path) => self.path(kind, None, path, real),
+                Some(path) => self.path(kind, None, &Places::from(cwd, path), real),
                 None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
             };
             // Nobody has to allow that a command reads its input from a file.
@@ -220,12 +264,13 @@ impl Policy {
     /// The strictest of the nodes that have a rule for it.
     fn answer(&self, query: &Query<'_>) -> Answer {
         let answers: Vec<Answer> =
-            self.chain.iter().filter_map(|node| node.answer(&self.places, query)).collect();
+            self.policy.chain.iter().filter_map(|node| node.answer(&self.policy.places, query)).collect();
         if !answers.is_empty() {
             return strictest(answers.into_iter());
         }
         let (action, note) = match query.kind {
             Kind::Task => (Action::Deny, "no rule allows tasks"),
+            kind if self.lenient && !self.policy.is_about(kind) => (Action::Allow, "no rule is about it"),
             _ => (Action::Ask, "no rule fits"),
         };
         Answer { action, by: None, pattern: String::new(), note: Some(note) }

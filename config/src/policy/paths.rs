@@ -69,6 +69,30 @@ impl Places {
         found
     }
 
+    /// The folders whose files say what agents may do, as they are written and where they lead.
+    #[must_use]
+    pub fn protected(&self, real: &dyn Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
+        let workspace = real(&self.workspace);
+        let mut found = Vec::new();
+        for folder in PROTECTED {
+            let written = self.workspace.join(folder);
+            found.extend([workspace.join(folder), real(&written), written]);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// A path that the shell opens for a command which runs in this folder.
+    pub(super) fn from(cwd: Option<&str>, path: &str) -> String {
+        match cwd {
+            Some(cwd) if !["/", "~/", "$HOME/"].iter().any(|start| path.starts_with(start)) => {
+                format!("{cwd}/{path}")
+            }
+            _ => path.to_owned(),
+        }
+    }
+
     /// Whether what is done there changes files that say what agents may do. With a folder all in it is moved and removed.
     pub(super) fn is_protected(&self, kind: Kind, path: &Spelling) -> bool {
         let below = |path: &str, folder: &str| {

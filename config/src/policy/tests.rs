@@ -283,3 +283,41 @@ fn what_is_no_set_of_rules_is_refused() {
     }
     assert_eq!(rules(Some(&Value::Null)).unwrap(), None);
 }
+
+#[test]
+fn what_an_agent_asks_of_its_client_is_done_where_no_rule_is_about_it() {
+    let policy = policy(&[(LayerKind::Owner, "{edit: {'src/**': allow, '*.env': deny}, fetch: ask}")]);
+    let decide = |told: Value| policy.decide_of_client(&Call::of(&told), &real).action;
+    let file = |kind: &str, path: &str| decide(json!({"kind": kind, "locations": [{"path": path}]}));
+    assert_eq!(file("read", "/ws/a"), Action::Allow, "no rule is about it");
+    assert_eq!(file("edit", "/ws/src/a"), Action::Allow);
+    assert_eq!(file("edit", "/ws/a"), Action::Ask, "rules are about it, and none fits");
+    assert_eq!(file("edit", "/ws/.env"), Action::Deny);
+    assert_eq!(file("edit", "/ws/.agents/agents/a.md"), Action::Ask);
+    let run = |command: &str, cwd: &str| {
+        decide(json!({"kind": "execute", "rawInput": {"command": command, "cwd": cwd}}))
+    };
+    assert_eq!(run("make", "/ws"), Action::Allow);
+    assert_eq!(run("echo > .env", "/ws"), Action::Deny);
+    assert_eq!(run("echo > a", "/ws/src"), Action::Allow, "where it runs counts");
+    assert_eq!(run("echo > src/a", "/ws/out/sub"), Action::Ask, "as it is written");
+    assert_eq!(run("echo > src/a", "/tmp"), Action::Ask);
+    assert_eq!(run("echo > /ws/src/a", "/tmp"), Action::Allow);
+    assert_eq!(run("echo > \"$X\"", "/ws/src"), Action::Ask);
+    assert_eq!(decide(json!({"name": "Task", "rawInput": {"agent": "x"}})), Action::Deny);
+    let nothing = Policy { places: places(), chain: Vec::new() };
+    let written = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/.subagent/config.yaml"}]}));
+    assert_eq!(nothing.decide_of_client(&written, &real).action, Action::Ask);
+    assert_eq!(nothing.decide(&call("read", "a"), &real).action, Action::Ask, "what it asks for itself");
+}
+
+#[test]
+fn which_kinds_rules_are_about_is_known() {
+    let policy = policy(&[(LayerKind::Config, "{edit: allow, Bash: ask}")]);
+    let about = |kind| (policy.is_about(kind), policy.restricts(kind));
+    assert_eq!(about(Kind::Edit), (true, false));
+    assert_eq!(about(Kind::Execute), (true, true));
+    assert_eq!(about(Kind::Read), (false, false));
+    let protected = policy.places.protected(&real);
+    assert!(protected.contains(&PathBuf::from("/ws/.claude/agents")), "{protected:?}");
+}

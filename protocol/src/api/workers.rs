@@ -174,6 +174,9 @@ pub struct WorkerView {
     /// The messages that wait for it; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueView>,
+    /// Whether it was started with rules; absent: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_policy: bool,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

@@ -86,6 +86,8 @@ struct ApprovalRequested {
     message: String,
     /// The answers that it takes; none of a request whose words are lost.
     options: Vec<ApprovalOption>,
+    /// The `call` of the agent's request for a file or a terminal, if the client asks for it and not the agent.
+    client_call: Option<u64>,
     /// The session that asks, if it is not the worker's own.
     session_id: Option<String>,
     /// Its title, if the agent gave one.

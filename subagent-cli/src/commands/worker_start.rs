@@ -136,6 +136,9 @@ impl Prepared {
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)
             }
+            _ if self.request.policy.is_some() && data["hasPolicy"] != true => {
+                Err(not_as_asked(client, &data, "apply rules").await)
+            }
             _ if self.request.answer_time.is_some() && data.get("answerTime").is_none() => {
                 Err(not_as_asked(client, &data, "limit how long questions wait").await)
             }
@@ -155,7 +158,7 @@ impl Prepared {
 }
 
 /// A daemon or a runtime that is older than this command knows nothing of a session to take up, and has begun a new one,
-/// or nothing of tags: nobody has asked for such a worker.
+/// or nothing of tags or rules: nobody has asked for such a worker.
 async fn not_as_asked(client: &mut Client, data: &Value, what: &str) -> Failure {
     let worker = data["workerId"].as_str().unwrap_or_default();
     let stopped = match Ask::change(format!("/v1/workers/{worker}/stop"), &serde_json::json!({})) {

@@ -286,7 +286,7 @@ impl Site {
     fn answer(&mut self, request_id: RequestId, option_id: Option<String>) {
         let asked = self.checker.worker.approvals.get(&request_id).map(|asked| asked.kind);
         if asked != Some(QuestionKind::Elicitation) {
-            return self.command(Command::Answer { request_id, option_id });
+            return self.command(Command::Answer { request_id, option_id, rule: None });
         }
         let action = option_id.as_deref().map_or(Some(ElicitationAction::Cancel), ElicitationAction::parse);
         // What was filled in is the store's.

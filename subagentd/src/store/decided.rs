@@ -9,6 +9,16 @@ use super::error::StoreError;
 
 /// Whether a rule decided this request of a worker, and nobody was asked.
 pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<bool> {
+    Ok(policy(connection, worker, request_id)?.is_some())
+}
+
+/// The rule that decided this request of a worker, as it is written.
+pub(crate) fn rule(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<String>> {
+    let policy = policy(connection, worker, request_id)?;
+    Ok(policy.and_then(|policy| policy["rule"].as_str().map(str::to_owned)))
+}
+
+fn policy(connection: &Connection, worker: RowId, request_id: &str) -> Result<Option<Value>> {
     let sql = "SELECT e.payload FROM approvals a JOIN events e ON e.seq = a.decided_seq
                WHERE a.request_id = ?2 AND a.worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -17,5 +27,5 @@ pub(crate) fn by_rule(connection: &Connection, worker: RowId, request_id: &str) 
         .optional()
         .map_err(StoreError::from)?;
     let decided = decided.and_then(|payload| serde_json::from_str::<Value>(&payload).ok());
-    Ok(decided.is_some_and(|decided| decided["policy"].is_object()))
+    Ok(decided.map(|mut decided| decided["policy"].take()).filter(Value::is_object))
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use subagent_config::policy::{
-    Action, Call, Judged, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
+    Action, Call, Judged, Kind, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
     real_path,
 };
 use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
+use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::KINDS;
 use subagent_protocol::{Code, Error, Result, surrogates};
 
@@ -161,7 +162,29 @@ impl Watch {
     pub(super) fn judge(&self, asked: &str) -> Option<Input> {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
         let (call, params) = call_of(&asked);
-        decision(asked, &params, &self.policy.decide(&call, &real_path))
+        let verdict = self.verdict_on(&asked, &call);
+        decision(asked, &params, &verdict)
+    }
+
+    fn verdict_on(&self, asked: &ApprovalRequested, call: &Call) -> Verdict {
+        match asked.client_call {
+            Some(_) => self.policy.decide_of_client(call, &real_path),
+            None => self.policy.decide(call, &real_path),
+        }
+    }
+
+    /// What of the agent's requests to its client these rules can say anything about.
+    pub(super) fn client_rules(&self) -> ClientRules {
+        let policy = &self.policy;
+        ClientRules {
+            read: policy.is_about(Kind::Read),
+            edit: policy.is_about(Kind::Edit),
+            // The shell opens files as well.
+            execute: policy.is_about(Kind::Execute)
+                || policy.restricts(Kind::Edit)
+                || policy.restricts(Kind::Read),
+            guarded: policy.places.protected(&real_path),
+        }
     }
 
     /// What the rules make of a record.
@@ -204,7 +227,7 @@ impl Watch {
         let asked: ApprovalRequested = record.body().ok()?;
         let (call, params) = call_of(&asked);
         self.is_asked(&asked, &params);
-        let verdict = self.policy.decide(&call, &real_path);
+        let verdict = self.verdict_on(&asked, &call);
         let request_id = asked.request_id.clone();
         let decided = decision(asked, &params, &verdict);
         if decided.is_none() {

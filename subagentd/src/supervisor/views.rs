@@ -196,6 +196,7 @@ impl Supervisor {
             tags: spec::tags(row),
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
             answer_time: spec::answer_time(row),
+            has_policy: spec::policy(row).is_some(),
         }
     }
 }

@@ -10,6 +10,9 @@ use super::world::{DEADLINE, World};
 pub(crate) fn five_turns(world: &World) -> String {
     for turn in 1..=5 {
         world.say(&format!("turn number {turn}"));
+        if turn == 1 {
+            world.begins(&world.worker);
+        }
     }
     let remembered = world.last_request("turn number 5");
     assert!(remembered.contains("turn number 1"), "the first turn is forgotten");
@@ -27,7 +30,13 @@ pub(crate) fn two_workers(world: &World) -> String {
         let end = world.next(accepted["workerId"].as_str().unwrap(), &accepted["acceptedEventId"]);
         assert_eq!(end["type"], "turn.completed", "{end}");
     }
+    world.begins(&other);
     world.stop(&other);
+    // Early, so that it has grown old enough in the meantime to be loaded.
+    let sleeper = world.start();
+    world.say_to(&sleeper, "turn number 1");
+    world.begins(&sleeper);
+    world.sleeper.replace(sleeper);
     "yes".into()
 }
 
@@ -44,18 +53,19 @@ pub(crate) fn daemon_killed(world: &World) -> String {
     "the turn goes on".into()
 }
 
-/// Waits until the agent can load the session of the last worker.
-fn can_be_loaded(world: &World) {
+/// Waits until the agent can load the session of this worker.
+fn can_be_loaded(world: &World, worker: &str) {
     if world.agent.loads_next_minute {
         let minute = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs() / 60;
-        let later = || (minute(SystemTime::now()) > minute(world.since.get())).then_some(());
+        let since = world.since.borrow()[worker];
+        let later = || (minute(SystemTime::now()) > minute(since)).then_some(());
         wait_until("a minute in which the session can be loaded", Duration::from_secs(61), later);
     }
 }
 
 pub(crate) fn all_killed(world: &World) -> String {
     let sandbox = &world.sandbox;
-    can_be_loaded(world);
+    can_be_loaded(world, &world.worker);
     let session = sandbox.show(&world.worker)["sessionId"].clone();
     let runtime = sandbox.runtime(&world.worker);
     let agent = sandbox.agent(&sandbox.guard(&runtime));
@@ -79,8 +89,7 @@ fn back(world: &World, worker: &str, text: &str, session: &Value) -> Value {
 /// The agent is ended because it is idle, and has its session back at the next message.
 pub(crate) fn hibernates(world: &World) -> String {
     let sandbox = &world.sandbox;
-    let worker = world.start();
-    world.say_to(&worker, "turn number 1");
+    let worker = world.sleeper.take();
     let session = sandbox.show(&worker)["sessionId"].clone();
     let runtime = sandbox.runtime(&worker);
     let guard = sandbox.guard(&runtime);
@@ -97,7 +106,7 @@ pub(crate) fn hibernates(world: &World) -> String {
         assert!(!process.lives(), "{} is left", process.command_line());
     }
     set("never");
-    can_be_loaded(world);
+    can_be_loaded(world, &worker);
     let data = back(world, &worker, "awake again", &session);
     world.stop(&worker);
     assert!(data["hibernated"] == true && data["tookMs"].is_u64(), "{data}");
@@ -121,7 +130,9 @@ pub(crate) fn listed(world: &World) -> String {
 pub(crate) fn taken_up(world: &World) -> String {
     let listed = world.run(&["worker", "list"]).data_of("worker.listed");
     let stopped = listed["items"].as_array().unwrap().iter().find(|worker| worker["state"] == "stopped");
-    let session = stopped.unwrap()["sessionId"].as_str().unwrap();
+    let stopped = stopped.unwrap();
+    can_be_loaded(world, stopped["workerId"].as_str().unwrap());
+    let session = stopped["sessionId"].as_str().unwrap();
     let worker = world.start_with(&["--resume", session]);
     world.say_to(&worker, "the next worker");
     assert!(world.last_request("the next worker").contains("gate-two"), "it remembers nothing");

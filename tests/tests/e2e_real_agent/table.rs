@@ -56,6 +56,16 @@ pub(crate) fn compare(agent: &str, found: &[(&str, String)]) {
     assert!(wrong.is_empty(), "docs/agents.md, {agent} ({UPDATE}=1 writes it):\n{}", wrong.join("\n"));
 }
 
+/// What the table has of an agent; nothing when it is written anew.
+pub(crate) fn expected(agent: &str, row: &str) -> Option<String> {
+    if env::var_os(UPDATE).is_some_and(|value| value == "1") {
+        return None;
+    }
+    let column = 1 + AGENTS.iter().position(|name| *name == agent)?;
+    let text = fs::read_to_string(document()).ok()?;
+    rows(&text).into_iter().find(|cells| cells[0] == row)?.get(column).cloned()
+}
+
 /// The rows of the table, with their cells.
 fn rows(text: &str) -> Vec<Vec<String>> {
     // Behind the head and the line below it.

@@ -12,8 +12,10 @@ use super::world::{DEADLINE, NEXT, World};
 const YES: &str = "yes";
 /// What is still there after a further turn and this time is left alone by its agent.
 const ENDED: Duration = Duration::from_secs(20);
-/// How long a subagent may take to ask, in seconds; one that asks does it within two.
-const ASKS_WITHIN: &str = "20";
+/// How long a subagent that was told what to do may take to ask; one that asks does it within two seconds.
+const ASKS_WITHIN: Duration = Duration::from_secs(20);
+const GOES_ON: &str = "yes, but the command goes on";
+const NEVER_ASKS: &str = "never asks: the turn waits until it is canceled";
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
 
 pub(crate) fn text(world: &World) -> String {
@@ -81,25 +83,17 @@ pub(crate) fn subagent_asks(world: &World) -> String {
     let command = "touch 'made by a subagent'";
     let made = world.sandbox.workspace().join("made by a subagent");
     let accepted = world.sandbox.send_no_wait(&world.worker, &format!("DELEGATE: RUN: {command}"));
-    let cursor = accepted["acceptedEventId"].as_str().unwrap();
-    let waited = world.run(&[
-        "wait",
-        "--worker-id",
-        &world.worker,
-        "--from-event-id",
-        cursor,
-        "--until",
-        NEXT,
-        "--timeout-seconds",
-        ASKS_WITHIN,
-    ]);
-    if !waited.status.success() {
-        waited.error("WAIT_TIMEOUT");
-        assert!(world.asked(command) >= 2, "the subagent was never told");
+    let mut waiting = world.waiting_for(&world.worker, &accepted["acceptedEventId"], NEXT).spawn();
+    wait_until("an event, or the subagent to be told", DEADLINE, || {
+        (world.asked(command) >= 2 || !waiting.runs()).then_some(())
+    });
+    let patience = world.patience("a subagent of the agent asks", NEVER_ASKS, ASKS_WITHIN);
+    if wait_while(patience, || waiting.runs().then_some(())).is_some() {
+        waiting.kill();
         world.run(&["cancel", "--worker-id", &world.worker]).data_of("turn.canceled");
-        return "never asks: the turn waits until it is canceled".into();
+        return NEVER_ASKS.into();
     }
-    let event = waited.data_of("event.matched");
+    let event = waiting.output().data_of("event.matched");
     if event["type"] != "approval.requested" {
         let said = world.said(&accepted["turnId"]);
         if said.contains("denied by policy") {
@@ -157,9 +151,9 @@ pub(crate) fn cancel_command(world: &World) -> String {
     wait_until("the command to run", DEADLINE, || file.exists().then_some(()));
     world.cancel(&waited);
     let command = || world.sandbox.processes().into_iter().find(|p| p.command_line() == "tail -f running");
-    match wait_while(ENDED, command) {
+    match wait_while(world.patience("cancel during a command", GOES_ON, ENDED), command) {
         None => YES.into(),
-        Some(_) => "yes, but the command goes on".into(),
+        Some(_) => GOES_ON.into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One agent with a model server, a sandbox and a worker, and what the cases do with them.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -8,10 +9,15 @@ use subagent_tests::harness::{Command, Gate, Launcher, Output, Sandbox, say};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
+use super::table;
+
 /// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(150);
 /// How long a command of ours waits for the agent, below [`DEADLINE`].
 const WAIT: &str = "120";
+/// How long is waited for what an agent does not do according to the table. Less than for what it does: where this is too
+/// short, it is found as it stands there.
+const NOT_DONE: Duration = Duration::from_secs(3);
 /// What a turn that goes on may come to.
 pub(crate) const NEXT: &str = "approval.requested,turn.completed,turn.failed,turn.canceled";
 
@@ -21,13 +27,22 @@ pub(crate) struct World {
     pub(crate) models: ModelServer,
     pub(crate) worker: String,
     pub(crate) agent: RealAgent,
-    /// When the last worker was started.
-    pub(crate) since: Cell<SystemTime>,
+    /// When the first turn in a session of a worker was over: some agents make it only then.
+    pub(crate) since: RefCell<BTreeMap<String, SystemTime>>,
+    /// A worker that is to hibernate in the end.
+    pub(crate) sleeper: RefCell<String>,
 }
 
 impl World {
     /// A world with a worker of this agent.
     pub(crate) fn new(name: &'static str) -> Self {
+        let mut world = Self::empty(name);
+        world.worker = world.start();
+        world
+    }
+
+    /// A world without a worker.
+    pub(crate) fn empty(name: &'static str) -> Self {
         let models = ModelServer::start().unwrap();
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
@@ -41,10 +56,8 @@ impl World {
         }
         sandbox.launcher(name, launcher);
         sandbox.init();
-        let mut world =
-            Self { sandbox, models, worker: String::new(), agent, since: Cell::new(SystemTime::now()) };
-        world.worker = world.start();
-        world
+        let (since, sleeper) = (RefCell::default(), RefCell::default());
+        Self { sandbox, models, worker: String::new(), agent, since, sleeper }
     }
 
     /// One more worker.
@@ -56,8 +69,12 @@ impl World {
     pub(crate) fn start_with(&self, flags: &[&str]) -> String {
         let start = [&["worker", "start", "--launcher", self.agent.name], flags].concat();
         let started = self.run(&start).data_of("worker.started");
-        self.since.set(SystemTime::now());
         started["workerId"].as_str().unwrap().to_owned()
+    }
+
+    /// The first turn of a worker is over.
+    pub(crate) fn begins(&self, worker: &str) {
+        self.since.borrow_mut().insert(worker.to_owned(), SystemTime::now());
     }
 
     /// Stops a worker.
@@ -69,6 +86,12 @@ impl World {
     /// A command that has the agent do something.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.sandbox.subagent(args).deadline(DEADLINE).run()
+    }
+
+    /// How long something is waited for that the agent may not do: not for long, if this is what stands in its row.
+    pub(crate) fn patience(&self, row: &str, not_done: &str, long: Duration) -> Duration {
+        let expected = table::expected(self.agent.name, row);
+        if expected.as_deref() == Some(not_done) { NOT_DONE } else { long }
     }
 
     /// Runs a case, and says how long it took.
@@ -87,7 +110,9 @@ impl World {
 
     /// Ends everything; the sandbox proves that nothing is left.
     pub(crate) fn finish(self) {
-        self.stop(&self.worker);
+        if !self.worker.is_empty() {
+            self.stop(&self.worker);
+        }
         self.sandbox.finish();
         let unknown = |request: &ModelRequest| request.asked == Asked::Unknown;
         let unknown: Vec<_> = self.models.requests().into_iter().filter(unknown).collect();

@@ -57,6 +57,26 @@ pub(crate) enum Asked {
     },
 }
 
+/// What is done about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is found out where it leads, and nothing else.
+    Find(Subject),
+    /// It is carried out: wherever it leads, or only where it was found to lead.
+    Do(Asked, Option<String>),
+}
+
+/// What is to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A file to read.
+    File(String),
+    /// A file to write, and what it holds now if it will hold no more bytes than are shown.
+    Target(String, bool),
+    /// The folder of a command; `None` is the agent's own.
+    Folder(Option<String>),
+}
+
 /// A command to run in a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
@@ -135,6 +155,16 @@ pub(crate) fn parse(method: &str, params: Option<&RawValue>) -> Result<Asked, St
         "terminal/release" => Asked::Release { terminal: terminal()? },
         _ => return Err("no such method".to_owned()),
     })
+}
+
+/// The session that a request names.
+pub(crate) fn session(params: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        session_id: String,
+    }
+    read::<Params>(Some(params)).ok().map(|params| params.session_id)
 }
 
 /// Half of a surrogate pair is not repaired here, as it is elsewhere: a file would be written with another text.

@@ -9,15 +9,15 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use subagent_protocol::MAX_LINE_BYTES;
 
 use super::lines::{Lines, TooLong};
-use super::walk::{self, Found, Place, WalkError};
-use crate::conversation::{Answer, Refused};
+use super::walk::{self, Found, Place, WalkError, Way};
+use crate::conversation::{Answer, Found as Reached, MOST_SHOWN_BYTES, Refused};
 
 /// More text than this is not read at once: as JSON it may take six times as much, and the answer is one line.
 const MOST_TEXT_BYTES: usize = MAX_LINE_BYTES / 6 - 4096;
@@ -33,10 +33,12 @@ const CAREFULLY: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::C
 pub(super) fn read(
     place: &Place,
     path: &str,
+    allowed: Option<&str>,
     line: Option<u64>,
     limit: Option<u64>,
 ) -> Result<Answer, Refused> {
-    let found = walk::to_file(place, Path::new(path), None).map_err(|error| refused("read", path, &error))?;
+    let found =
+        walk::to_file(place, way(path, allowed), None).map_err(|error| refused("read", path, &error))?;
     let Some((looked_at, stat)) = found.there else { return Err(not_found(path)) };
     let failed = |error: io::Error| Refused::internal(format!("cannot read {path}: {error}"));
     regular(&stat, path)?;
@@ -72,11 +74,17 @@ pub(super) fn read(
 }
 
 /// Writes a file, and makes it with the folders above it if it is not there. `umask` is that of the agent.
-pub(super) fn write(place: &Place, umask: u32, path: &str, content: &str) -> Result<Answer, Refused> {
+pub(super) fn write(
+    place: &Place,
+    umask: u32,
+    path: &str,
+    allowed: Option<&str>,
+    content: &str,
+) -> Result<Answer, Refused> {
     let failed = |error: io::Error| Refused::internal(format!("cannot write {path}: {error}"));
     for _ in 0..ATTEMPTS {
         let make = |above: &OwnedFd, name: &OsStr| make_folder(above, name, umask);
-        let found = walk::to_file(place, Path::new(path), Some(&make));
+        let found = walk::to_file(place, way(path, allowed), Some(&make));
         let found = found.map_err(|error| refused("write", path, &error))?;
         if let Some((looked_at, stat)) = &found.there {
             regular(stat, path)?;
@@ -91,6 +99,55 @@ pub(super) fn write(place: &Place, umask: u32, path: &str, content: &str) -> Res
         }
     }
     Err(Refused::internal(format!("cannot write {path}: it is made and removed all the time")))
+}
+
+/// Where a file to read is.
+pub(super) fn find_source(place: &Place, path: &str) -> Result<Reached, Refused> {
+    match walk::where_to(place, Path::new(path)).map_err(|error| refused("read", path, &error))? {
+        (found, Some((_, stat))) => {
+            regular(&stat, path)?;
+            text_of("read", path, found).map(|path| Reached { path, text: None })
+        }
+        (_, None) => Err(not_found(path)),
+    }
+}
+
+/// Where a file to write is or would be, and what it holds if that is wanted and is a short text.
+pub(super) fn find_target(place: &Place, path: &str, shown: bool) -> Result<Reached, Refused> {
+    let found = walk::where_to(place, Path::new(path)).map_err(|error| refused("write", path, &error))?;
+    let (found, there) = found;
+    let mut text = None;
+    if let Some((looked_at, stat)) = there {
+        regular(&stat, path)?;
+        if shown {
+            text = short_text(&looked_at);
+        }
+    }
+    text_of("write", path, found).map(|path| Reached { path, text })
+}
+
+/// Where the folder of a command is.
+pub(super) fn find_folder(place: &Place, path: &str) -> Result<Reached, Refused> {
+    let found = walk::to_folder(place, Way::Named(Path::new(path)));
+    let (_, found) = found.map_err(|error| refused_cwd(path, &error))?;
+    text_of("run a command in", path, found).map(|path| Reached { path, text: None })
+}
+
+fn text_of(what: &str, path: &str, found: PathBuf) -> Result<String, Refused> {
+    let found = found.into_os_string().into_string();
+    found.map_err(|_| refused(what, path, &WalkError::NoText))
+}
+
+/// What a file holds, unless it is long, no text, or cannot be read.
+fn short_text(looked_at: &OwnedFd) -> Option<String> {
+    let mut bytes = Vec::new();
+    let file = reopen(looked_at, OFlags::RDONLY).ok()?;
+    file.take(MOST_SHOWN_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok().filter(|text| text.len() <= MOST_SHOWN_BYTES)
+}
+
+pub(super) fn way<'a>(path: &'a str, allowed: Option<&'a str>) -> Way<'a> {
+    allowed.map_or_else(|| Way::Named(Path::new(path)), |allowed| Way::Allowed(Path::new(allowed)))
 }
 
 fn overwrite(file: &mut File, content: &str) -> io::Result<()> {
@@ -162,9 +219,11 @@ fn refused(what: &str, path: &str, error: &WalkError) -> Refused {
         WalkError::System(errno) => {
             Refused::internal(format!("cannot {what} {path}: {}", io::Error::from(*errno)))
         }
-        WalkError::Outside(_) | WalkError::Private | WalkError::TooMany(_) => {
-            Refused::invalid(format!("cannot {what} {path}: {error}"))
-        }
+        WalkError::Outside(_)
+        | WalkError::Private
+        | WalkError::TooMany(_)
+        | WalkError::Moved
+        | WalkError::NoText => Refused::invalid(format!("cannot {what} {path}: {error}")),
     }
 }
 

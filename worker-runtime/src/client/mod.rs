@@ -19,8 +19,8 @@ use std::sync::Arc;
 use subagent_protocol::start::{AgentCommand, RuntimeStart};
 use tokio::sync::mpsc;
 
-use crate::acp::asked::Asked;
-use crate::conversation::{Answer, Input, Refused};
+use crate::acp::asked::{Asked, Step, Subject};
+use crate::conversation::{Answer, Found, Input, Refused};
 use crate::guard::GuardStatus;
 use terminals::{Spawned, Terminals};
 use walk::Place;
@@ -46,6 +46,8 @@ pub(crate) enum Event {
 pub(crate) enum Done {
     /// A file request.
     Answered(Result<Answer, Refused>),
+    /// It was found out where a request leads.
+    Found(Result<Found, Refused>),
     /// A terminal was started.
     Spawned(Box<Result<Spawned, Refused>>),
 }
@@ -63,7 +65,7 @@ struct Job {
 pub(crate) struct Client {
     shop: Arc<Shop>,
     /// Requests for the thread, in the order in which they came.
-    waiting: VecDeque<(u64, Asked)>,
+    waiting: VecDeque<(u64, Step)>,
     job: Option<Job>,
     terminals: Terminals,
     ending: bool,
@@ -101,7 +103,11 @@ impl Client {
     }
 
     /// Carries a request out, or begins to: `None` when the answer comes later.
-    pub(crate) fn ask(&mut self, call: u64, asked: Asked) -> Option<Result<Answer, Refused>> {
+    pub(crate) fn ask(&mut self, call: u64, step: Step) -> Option<Result<Answer, Refused>> {
+        let Step::Do(asked, allowed) = step else {
+            self.waiting.push_back((call, step));
+            return None;
+        };
         match asked {
             Asked::Output { terminal } => Some(self.terminals.output(&terminal)),
             Asked::WaitForExit { terminal } => self.terminals.wait_for_exit(&terminal, call),
@@ -111,7 +117,7 @@ impl Client {
                 Some(Err(Refused::internal(format!("too many terminals: {most} are open; release some"))))
             }
             Asked::Read { .. } | Asked::Write { .. } | Asked::Create(_) => {
-                self.waiting.push_back((call, asked));
+                self.waiting.push_back((call, Step::Do(asked, allowed)));
                 None
             }
             // Told with the answers that it gives to others.
@@ -120,7 +126,7 @@ impl Client {
     }
 
     fn creating(&self) -> usize {
-        let waiting = self.waiting.iter().filter(|(_, asked)| matches!(asked, Asked::Create(_))).count();
+        let waiting = self.waiting.iter().filter(|(_, step)| spawns(step)).count();
         waiting + usize::from(self.job.as_ref().is_some_and(|job| job.spawns))
     }
 
@@ -134,11 +140,11 @@ impl Client {
         if self.job.is_some() {
             return None;
         }
-        let (call, asked) = self.waiting.pop_front()?;
-        let spawns = matches!(asked, Asked::Create(_));
+        let (call, step) = self.waiting.pop_front()?;
+        let spawns = spawns(&step);
         let (shop, events) = (Arc::clone(&self.shop), self.events_in.clone());
         let work = move || {
-            let done = shop.carry_out(asked);
+            let done = shop.carry_out(step);
             // The loop is gone: what was spawned ends with its pipe.
             let _ = events.blocking_send(Event::JobDone(done));
         };
@@ -162,7 +168,8 @@ impl Client {
                 let call = self.job.take().and_then(|job| job.call);
                 match (done, call) {
                     (Done::Answered(outcome), Some(call)) => vec![Input::CallDone { call, outcome }],
-                    (Done::Answered(_), None) => Vec::new(),
+                    (Done::Found(found), Some(call)) => vec![Input::CallFound { call, found }],
+                    (Done::Answered(_) | Done::Found(_), None) => Vec::new(),
                     (Done::Spawned(spawned), call) => match *spawned {
                         Ok(spawned) => {
                             let wanted = call.filter(|_| !self.ending);
@@ -232,21 +239,41 @@ impl Client {
     }
 }
 
+fn spawns(step: &Step) -> bool {
+    matches!(step, Step::Do(Asked::Create(_), _))
+}
+
 impl Shop {
-    fn carry_out(&self, asked: Asked) -> Done {
-        subagent_failpoint::hit("client_file.before_open");
-        let done = self.work(asked);
-        subagent_failpoint::hit("client_file.after_close");
-        done
+    fn carry_out(&self, step: Step) -> Done {
+        match step {
+            Step::Find(subject) => Done::Found(self.find(&subject)),
+            Step::Do(asked, allowed) => {
+                subagent_failpoint::hit("client_file.before_open");
+                let done = self.work(asked, allowed.as_deref());
+                subagent_failpoint::hit("client_file.after_close");
+                done
+            }
+        }
     }
 
-    fn work(&self, asked: Asked) -> Done {
+    fn find(&self, subject: &Subject) -> Result<Found, Refused> {
+        match subject {
+            Subject::File(path) => files::find_source(&self.place, path),
+            Subject::Target(path, shown) => files::find_target(&self.place, path, *shown),
+            Subject::Folder(Some(path)) => files::find_folder(&self.place, path),
+            Subject::Folder(None) => files::find_folder(&self.place, &self.agent.cwd.to_string_lossy()),
+        }
+    }
+
+    fn work(&self, asked: Asked, allowed: Option<&str>) -> Done {
         match asked {
-            Asked::Read { path, line, limit } => Done::Answered(files::read(&self.place, &path, line, limit)),
-            Asked::Write { path, content } => {
-                Done::Answered(files::write(&self.place, self.agent.umask, &path, &content))
+            Asked::Read { path, line, limit } => {
+                Done::Answered(files::read(&self.place, &path, allowed, line, limit))
             }
-            Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command))),
+            Asked::Write { path, content } => {
+                Done::Answered(files::write(&self.place, self.agent.umask, &path, allowed, &content))
+            }
+            Asked::Create(command) => Done::Spawned(Box::new(terminals::spawn(self, &command, allowed))),
             // These are carried out where they are asked.
             Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {
                 Done::Answered(Err(Refused::internal("no such request")))

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,10 +46,10 @@ pub(crate) struct Spawned {
 }
 
 /// Starts a guard for a command. Blocks: runs on the thread.
-pub(super) fn spawn(shop: &Shop, command: &Command) -> Result<Spawned, Refused> {
+pub(super) fn spawn(shop: &Shop, command: &Command, allowed: Option<&str>) -> Result<Spawned, Refused> {
     let name = command.cwd.as_deref().map_or_else(|| shop.agent.cwd.to_string_lossy(), Into::into);
-    let folder =
-        walk::to_folder(&shop.place, Path::new(&*name)).map_err(|error| files::refused_cwd(&name, &error))?;
+    let (folder, _) = walk::to_folder(&shop.place, files::way(&name, allowed))
+        .map_err(|error| files::refused_cwd(&name, &error))?;
     spawn_in(shop, command, &name, &folder).map_err(|error| {
         Refused::internal(format!("cannot start {}: {error}", shorten::text(&command.program, 200)))
     })

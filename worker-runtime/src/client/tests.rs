@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::files;
-use super::walk::{self, Place};
+use super::walk::{self, Place, Way};
 use crate::acp::requests::{INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND};
 use crate::conversation::{Answer, Refused};
 
@@ -45,14 +45,14 @@ impl World {
     }
 
     fn read(&self, path: &str) -> Result<String, Refused> {
-        match files::read(&self.place, &self.path(path), None, None)? {
+        match files::read(&self.place, &self.path(path), None, None, None)? {
             Answer::Content(text) => Ok(text),
             other => panic!("{other:?}"),
         }
     }
 
     fn write(&self, path: &str, content: &str) -> Result<(), Refused> {
-        files::write(&self.place, 0o022, &self.path(path), content).map(drop)
+        files::write(&self.place, 0o022, &self.path(path), None, content).map(drop)
     }
 
     fn here(&self, path: &str) -> String {
@@ -203,7 +203,7 @@ fn what_is_private_is_closed() {
         );
     }
     assert_eq!(code(world.write("in/.subagent/state/new/file", "x")), INVALID_PARAMS);
-    assert!(walk::to_folder(&world.place, &world.base.join("in/.subagent/state/deep")).is_err());
+    assert!(walk::to_folder(&world.place, Way::Named(&world.base.join("in/.subagent/state/deep"))).is_err());
     assert_eq!(world.read("in/.subagent/config.yaml").unwrap(), "ours");
     world.place.roots = vec![world.base.join("in/.subagent/state/deep")];
     assert_eq!(code(world.write("in/.subagent/state/deep/x", "x")), INVALID_PARAMS, "also as a root");
@@ -230,7 +230,7 @@ fn only_regular_files_are_opened_and_nothing_waits() {
     }
     assert!(fs::metadata(world.base.join("in/pipe")).unwrap().file_type().is_fifo());
     let devices = Place { roots: vec!["/dev".into()], private: Vec::new() };
-    let refused = files::read(&devices, "/dev/zero", None, None).unwrap_err();
+    let refused = files::read(&devices, "/dev/zero", None, None, None).unwrap_err();
     assert!(refused.message.contains("a device"), "{}", refused.message);
 }
 
@@ -251,7 +251,7 @@ fn text_is_utf8_and_of_bounded_length() {
     fs::write(world.base.join("in/file"), b"good\n\xff\n").unwrap();
     let refused = world.read("in/file").unwrap_err();
     assert_eq!((refused.code, refused.message.contains("not UTF-8 text (at byte 5")), (INTERNAL_ERROR, true));
-    let page = files::read(&world.place, &world.path("in/file"), Some(1), Some(1)).unwrap();
+    let page = files::read(&world.place, &world.path("in/file"), None, Some(1), Some(1)).unwrap();
     assert_eq!(page, Answer::Content("good\n".to_owned()));
     let huge = fs::File::create(world.base.join("in/huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
@@ -294,7 +294,7 @@ fn no_race_leads_out() {
             }
             let _ = world.write("in/sub/file", "inside");
             let _ = world.write("in/sub/new/file", "inside");
-            let _ = walk::to_folder(&world.place, &world.base.join("in/sub/new"));
+            let _ = walk::to_folder(&world.place, Way::Named(&world.base.join("in/sub/new")));
         }
         done.store(true, Ordering::Relaxed);
         swap.join().unwrap();
@@ -368,4 +368,85 @@ proptest! {
         let _ = world.write(&path, "inside");
         world.nothing_outside_was_touched();
     }
+}
+
+fn written_where_allowed(world: &World, allowed: &str) -> i32 {
+    code(files::write(&world.place, 0o022, &world.path("in/as/named"), Some(&world.path(allowed)), "new"))
+}
+
+#[test]
+fn where_something_leads_is_told_without_links() {
+    let world = World::new();
+    world.link("../sub", "in/sub/back");
+    world.link("sub/made", "in/dangling");
+    let found = |path: &str| files::find_target(&world.place, &world.path(path), true);
+    for (path, leads) in [
+        ("in/file", "in/file"),
+        ("in/sub/back/deep/../../file", "in/file"),
+        ("in/sub/back/new/folder/file", "in/sub/new/folder/file"),
+        ("in/dangling", "in/sub/made"),
+    ] {
+        let found = found(path).unwrap();
+        assert_eq!(found.path, world.path(leads), "{path}");
+        assert_eq!(found.text.as_deref(), (leads == "in/file").then_some("inside"), "{path}");
+    }
+    assert_eq!(code(found("in/new/../../out/file")), RESOURCE_NOT_FOUND, "what is above it is not known yet");
+    assert_eq!(code(found("out/file")), INVALID_PARAMS);
+    assert_eq!(code(found("in/sub")), INVALID_PARAMS);
+    let long = "x".repeat(crate::conversation::MOST_SHOWN_BYTES + 1);
+    fs::write(world.base.join("in/long"), long).unwrap();
+    assert_eq!(found("in/long").unwrap().text, None);
+    assert_eq!(code(files::find_source(&world.place, &world.path("in/nothing"))), RESOURCE_NOT_FOUND);
+    let folder = files::find_folder(&world.place, &world.path("in/sub/back/deep")).unwrap();
+    assert_eq!(folder.path, world.path("in/sub/deep"));
+}
+
+#[test]
+fn what_is_allowed_is_reached_by_no_link() {
+    let world = World::new();
+    assert_eq!(written_where_allowed(&world, "in/sub/file"), 0);
+    assert_eq!(written_where_allowed(&world, "in/made/folder/file"), 0);
+    assert_eq!((world.here("in/sub/file"), world.here("in/made/folder/file")), ("new".into(), "new".into()));
+    world.link("file", "in/link");
+    world.link("sub", "in/folder");
+    world.link("..", "in/sub/up");
+    for allowed in ["in/link", "in/folder/file", "in/sub/up/file"] {
+        assert_eq!(written_where_allowed(&world, allowed), INVALID_PARAMS, "{allowed}");
+        let allowed = world.path(allowed);
+        assert_eq!(code(files::read(&world.place, "/a", Some(&allowed), None, None)), INVALID_PARAMS);
+    }
+    let folder = world.path("in/folder");
+    assert!(walk::to_folder(&world.place, Way::Allowed(Path::new(&folder))).is_err());
+    assert_eq!(world.here("in/file"), "inside");
+    // The root itself may be another folder by now.
+    fs::rename(world.base.join("in"), world.base.join("was")).unwrap();
+    world.link("out", "in");
+    assert_eq!(written_where_allowed(&world, "in/file"), INVALID_PARAMS);
+    world.nothing_outside_was_touched();
+}
+
+/// A thread exchanges an allowed folder and a link to one that is not.
+#[test]
+fn no_race_leads_from_what_is_allowed_to_what_is_not() {
+    let world = World::new();
+    fs::create_dir(world.base.join("in/kept")).unwrap();
+    fs::write(world.base.join("in/kept/file"), SECRET).unwrap();
+    world.link("kept", "in/trap");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (one, other) = (world.base.join("in/sub"), world.base.join("in/trap"));
+            let here = rustix::fs::CWD;
+            while !done.load(Ordering::Relaxed) {
+                rustix::fs::renameat_with(here, &one, here, &other, rustix::fs::RenameFlags::EXCHANGE)
+                    .unwrap();
+            }
+        });
+        for _ in 0..1000 {
+            let outcome = written_where_allowed(&world, "in/sub/file");
+            assert!(outcome == 0 || outcome == INVALID_PARAMS, "{outcome}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(world.here("in/kept/file"), SECRET);
 }

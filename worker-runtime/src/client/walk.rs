@@ -4,6 +4,7 @@
 //! folder on the way stays open. A link is read and its target walked in the same way; `..` goes back to the folder that
 //! we came from, never to what the file system says is above. So whoever exchanges folders and links meanwhile changes
 //! where we get to within the roots, and nothing else. What is found is held by its descriptor, not by its name.
+//! A path that was found before, and allowed, is walked without following any link: it leads there or nowhere.
 //!
 //! Blocks: for the thread of [`super::files`]. Must not open anything but folders and links for more than a look.
 
@@ -42,9 +43,24 @@ pub(crate) enum WalkError {
     /// It has too many links or folders.
     #[error("the path has too many {0}")]
     TooMany(&'static str),
+    /// A path that was found leads elsewhere by now.
+    #[error("it leads elsewhere by now than when it was allowed")]
+    Moved,
+    /// Rules cannot be about a name that is no text.
+    #[error("it leads to a name that is not UTF-8")]
+    NoText,
     /// The system's.
     #[error(transparent)]
     System(#[from] Errno),
+}
+
+/// A way to walk.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// A path as the agent names it.
+    Named(&'a Path),
+    /// A path that was found: without links, and none may be there now.
+    Allowed(&'a Path),
 }
 
 /// The end of a path: a name in an open folder.
@@ -65,6 +81,10 @@ struct Walk<'a> {
     base: PathBuf,
     /// The folders from the root on.
     folders: Vec<OwnedFd>,
+    /// Where the last of them is, without links.
+    at: PathBuf,
+    /// Whether no link is followed.
+    allowed: bool,
     /// Names that are still to be walked, the next one last.
     rest: Vec<OsString>,
     links: u32,
@@ -75,8 +95,8 @@ pub(super) type Make<'a> = &'a dyn Fn(&OwnedFd, &OsStr) -> Result<(), Errno>;
 
 /// Walks to a file, or to where one could be made. With `make` given, folders that are missing on the way are made by
 /// it.
-pub(super) fn to_file(place: &Place, path: &Path, make: Option<Make<'_>>) -> Result<Found, WalkError> {
-    let mut walk = Walk::begin(place, path)?;
+pub(super) fn to_file(place: &Place, way: Way<'_>, make: Option<Make<'_>>) -> Result<Found, WalkError> {
+    let mut walk = Walk::begin(place, way)?;
     loop {
         let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
         if is_upwards(&name) {
@@ -89,7 +109,7 @@ pub(super) fn to_file(place: &Place, path: &Path, make: Option<Make<'_>>) -> Res
             (Ok((link, stat)), _) if kind(&stat) == FileType::Symlink => walk.follow(&link)?,
             (Ok(there), _) if is_last => return Ok(walk.found(name, Some(there))?),
             (Err(Errno::NOENT), _) if is_last => return Ok(walk.found(name, None)?),
-            (Ok((folder, stat)), _) => walk.enter(folder, &stat)?,
+            (Ok((folder, stat)), _) => walk.enter(folder, &stat, Some(&name))?,
             (Err(Errno::NOENT), Some(make)) => {
                 match make(walk.here()?, &name) {
                     // Somebody was faster: it is looked at as it is.
@@ -105,9 +125,39 @@ pub(super) fn to_file(place: &Place, path: &Path, make: Option<Make<'_>>) -> Res
     }
 }
 
-/// Walks to a folder.
-pub(super) fn to_folder(place: &Place, path: &Path) -> Result<OwnedFd, WalkError> {
-    let mut walk = Walk::begin(place, path)?;
+/// Where a file is or would be made, without links. Of folders that are not there yet the names count as they stand.
+pub(super) fn where_to(place: &Place, path: &Path) -> Result<(PathBuf, Option<(OwnedFd, Stat)>), WalkError> {
+    let mut walk = Walk::begin(place, Way::Named(path))?;
+    loop {
+        let Some(name) = walk.rest.pop() else { return Err(Errno::ISDIR.into()) };
+        if is_upwards(&name) {
+            walk.up()?;
+            continue;
+        }
+        match walk.look(&name) {
+            Ok((link, stat)) if kind(&stat) == FileType::Symlink => walk.follow(&link)?,
+            Ok(there) if walk.rest.is_empty() => {
+                let path = walk.at.join(&name);
+                return Ok((path, walk.found(name, Some(there))?.there));
+            }
+            Ok((folder, stat)) => walk.enter(folder, &stat, Some(&name))?,
+            // What is above a folder that is to be made is known only then.
+            Err(Errno::NOENT) if walk.rest.iter().any(|name| is_upwards(name)) => {
+                return Err(Errno::NOENT.into());
+            }
+            Err(Errno::NOENT) => {
+                let mut path = walk.at.join(&name);
+                path.extend(walk.rest.iter().rev());
+                return Ok((path, None));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Walks to a folder, and says where it is.
+pub(super) fn to_folder(place: &Place, way: Way<'_>) -> Result<(OwnedFd, PathBuf), WalkError> {
+    let mut walk = Walk::begin(place, way)?;
     while let Some(name) = walk.rest.pop() {
         if is_upwards(&name) {
             walk.up()?;
@@ -117,18 +167,31 @@ pub(super) fn to_folder(place: &Place, path: &Path) -> Result<OwnedFd, WalkError
         if kind(&stat) == FileType::Symlink {
             walk.follow(&found)?;
         } else {
-            walk.enter(found, &stat)?;
+            walk.enter(found, &stat, Some(&name))?;
         }
     }
-    walk.folders.pop().ok_or(WalkError::System(Errno::NOTDIR))
+    let folder = walk.folders.pop().ok_or(WalkError::System(Errno::NOTDIR))?;
+    Ok((folder, walk.at))
 }
 
 impl<'a> Walk<'a> {
-    fn begin(place: &'a Place, path: &Path) -> Result<Self, WalkError> {
+    fn begin(place: &'a Place, way: Way<'_>) -> Result<Self, WalkError> {
+        let (path, allowed) = match way {
+            Way::Named(path) => (path, false),
+            Way::Allowed(path) => (path, true),
+        };
         let private = place.private.iter().filter_map(|path| rustix::fs::stat(path).ok());
         let private = private.map(|stat| (stat.st_dev, stat.st_ino)).collect();
-        let mut walk =
-            Walk { place, private, base: PathBuf::new(), folders: Vec::new(), rest: Vec::new(), links: 0 };
+        let mut walk = Walk {
+            place,
+            private,
+            base: PathBuf::new(),
+            folders: Vec::new(),
+            at: PathBuf::new(),
+            allowed,
+            rest: Vec::new(),
+            links: 0,
+        };
         walk.restart(path)?;
         Ok(walk)
     }
@@ -147,7 +210,9 @@ impl<'a> Walk<'a> {
                     continue;
                 }
             };
-            let rest = [root.as_path(), &real].into_iter().filter_map(|root| path.strip_prefix(root).ok());
+            // By its name it may be another folder by now.
+            let names = if self.allowed { [real.as_path(); 2] } else { [root.as_path(), &real] };
+            let rest = names.into_iter().filter_map(|root| path.strip_prefix(root).ok());
             let Some(rest) = rest.min_by_key(|rest| rest.as_os_str().len()) else { continue };
             if best.as_ref().is_none_or(|(_, other)| rest.as_os_str().len() < other.as_os_str().len()) {
                 best = Some((real, rest));
@@ -163,9 +228,10 @@ impl<'a> Walk<'a> {
         let folder = rustix::fs::open(&base, flags, Mode::empty())?;
         self.folders.clear();
         self.push(rest);
+        self.at.clone_from(&base);
         self.base = base;
         let stat = fstat(&folder)?;
-        self.enter(folder, &stat)
+        self.enter(folder, &stat, None)
     }
 
     fn push(&mut self, path: &Path) {
@@ -189,7 +255,8 @@ impl<'a> Walk<'a> {
         Ok((found, stat))
     }
 
-    fn enter(&mut self, folder: OwnedFd, stat: &Stat) -> Result<(), WalkError> {
+    /// Goes into a folder of the last one; without a name it is a root.
+    fn enter(&mut self, folder: OwnedFd, stat: &Stat, name: Option<&OsStr>) -> Result<(), WalkError> {
         if kind(stat) != FileType::Directory {
             return Err(Errno::NOTDIR.into());
         }
@@ -197,6 +264,7 @@ impl<'a> Walk<'a> {
             return Err(WalkError::Private);
         }
         self.folders.push(folder);
+        self.at.extend(name);
         self.within_bounds()
     }
 
@@ -211,6 +279,9 @@ impl<'a> Walk<'a> {
     }
 
     fn follow(&mut self, link: &OwnedFd) -> Result<(), WalkError> {
+        if self.allowed {
+            return Err(WalkError::Moved);
+        }
         self.links += 1;
         self.within_bounds()?;
         let target = readlinkat(link, "", Vec::new())?;
@@ -227,6 +298,7 @@ impl<'a> Walk<'a> {
     fn up(&mut self) -> Result<(), WalkError> {
         if self.folders.len() > 1 {
             self.folders.pop();
+            self.at.pop();
             return Ok(());
         }
         self.links += 1;

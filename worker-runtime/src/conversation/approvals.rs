@@ -1,4 +1,5 @@
 //! The questions that are open: permission requests and elicitations. Both wait for somebody, for as long as it takes.
+//! A permission is asked for by the agent, or by ourselves for something that the agent asks us to do.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -21,10 +22,17 @@ pub(super) const MOST_OPEN: usize = 256;
 /// One of them.
 struct Open {
     id: RequestId,
-    /// The agent's id, as JSON text.
-    rpc: String,
+    asker: Asker,
     turn: Option<u64>,
     kind: QuestionKind,
+}
+
+/// Who waits for the answer.
+enum Asker {
+    /// The agent, with its id, as JSON text.
+    Agent(String),
+    /// What it asks us to do, by the number of that.
+    Call(u64),
 }
 
 /// All of them; there are rarely more than two.
@@ -42,6 +50,10 @@ impl Approvals {
         self.open.is_empty()
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.open.len() >= MOST_OPEN
+    }
+
     fn take(&mut self, which: impl Fn(&Open) -> bool) -> Vec<Open> {
         self.open.extract_if(.., |open| which(open)).collect()
     }
@@ -56,12 +68,8 @@ impl Conversation {
         params: Option<&RawValue>,
         cx: &mut Cx<'_>,
     ) {
-        let over = match (&self.state, self.turn().map(|turn| turn.cancel)) {
-            (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
-            (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
-            _ => None,
-        };
-        if over.is_none() && self.approvals.open.len() >= MOST_OPEN {
+        let over = self.answers_no_more();
+        if over.is_none() && self.approvals.is_full() {
             let message = "too many open questions";
             cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
             let method = match kind {
@@ -74,22 +82,50 @@ impl Conversation {
             let message = "the client could not make an id for the request";
             return cx.send(Kind::Automatic, requests::error(rpc, requests::INTERNAL_ERROR, message));
         };
-        let turn = self.open_turn();
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
         // A record that is too long for its reader might not be one of a request any more.
         let room = MAX_LINE_BYTES.saturating_sub(params.get().len());
         let tool_call = self.tool_calls.behind(&params).filter(|call| call.get().len() <= room);
         let child = self.child_that_asks(params.get());
-        let body = ApprovalRequested { request_id: id.clone(), params, tool_call, child };
+        let body = ApprovalRequested { request_id: id, params, tool_call, client_call: None, child };
+        self.open_question(kind, Asker::Agent(rpc.to_owned()), body, over, cx);
+    }
+
+    /// We ask for something that the agent asks us to do. There must be room for it.
+    pub(super) fn ask_for_call(&mut self, call: u64, id: RequestId, params: Box<RawValue>, cx: &mut Cx<'_>) {
+        let (over, child) = (self.answers_no_more(), self.child_that_asks(params.get()));
+        let body =
+            ApprovalRequested { request_id: id, params, tool_call: None, client_call: Some(call), child };
+        self.open_question(QuestionKind::Permission, Asker::Call(call), body, over, cx);
+    }
+
+    /// Why nobody can decide any more.
+    fn answers_no_more(&self) -> Option<ApprovalClosedReason> {
+        match (&self.state, self.turn().map(|turn| turn.cancel)) {
+            (State::Ending(_) | State::Ended, _) => Some(ApprovalClosedReason::Stopped),
+            (_, Some(Some(_))) => Some(ApprovalClosedReason::TurnCanceled),
+            _ => None,
+        }
+    }
+
+    fn open_question(
+        &mut self,
+        kind: QuestionKind,
+        asker: Asker,
+        body: ApprovalRequested,
+        over: Option<ApprovalClosedReason>,
+        cx: &mut Cx<'_>,
+    ) {
+        let turn = self.open_turn();
         let record = match kind {
             QuestionKind::Permission => RecordType::ApprovalRequested,
             QuestionKind::Elicitation => RecordType::ElicitationRequested,
         };
         cx.record(record, turn, &body);
-        let open = Open { id, rpc: rpc.to_owned(), turn, kind };
+        let open = Open { id: body.request_id, asker, turn, kind };
         match over {
-            // Nobody can decide any more, and the agent waits.
-            Some(reason) => answer_cancelled(open, reason, cx),
+            // The agent waits.
+            Some(reason) => self.answer_cancelled(open, reason, cx),
             None => self.approvals.open.push(open),
         }
     }
@@ -99,6 +135,7 @@ impl Conversation {
         &mut self,
         id: &RequestId,
         option: Option<&str>,
+        rule: Option<&str>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refusal> {
         // Whoever lost what an elicitation asks can still cancel it.
@@ -107,13 +144,13 @@ impl Conversation {
             return Err(Refusal::NoSuchRequest);
         };
         cx.record(RecordType::AnswerWritten, open.turn, &AnswerWritten { request_id: open.id.clone() });
-        cx.send(
-            Kind::Answer,
-            match option {
-                Some(option) => requests::permission(&open.rpc, Some(option)),
-                None => cancelled(&open),
-            },
-        );
+        match (&open.asker, option) {
+            (Asker::Call(call), option) => self.call_decided(*call, option, rule, cx),
+            (Asker::Agent(rpc), Some(option)) => {
+                cx.send(Kind::Answer, requests::permission(rpc, Some(option)));
+            }
+            (Asker::Agent(rpc), None) => cx.send(Kind::Answer, cancelled(open.kind, rpc)),
+        }
         Ok(())
     }
 
@@ -128,13 +165,15 @@ impl Conversation {
         let fits = |open: &Open| open.id == *id && open.kind == QuestionKind::Elicitation;
         let Some(open) = self.approvals.take(fits).pop() else { return Err(Refusal::NoSuchRequest) };
         cx.record(RecordType::AnswerWritten, open.turn, &AnswerWritten { request_id: open.id });
-        cx.send(Kind::Answer, requests::elicitation(&open.rpc, action, content));
+        if let Asker::Agent(rpc) = open.asker {
+            cx.send(Kind::Answer, requests::elicitation(&rpc, action, content));
+        }
         Ok(())
     }
 
     /// The agent withdraws a request by its own id, which is JSON text. Whether there was one.
     pub(super) fn withdrawn(&mut self, rpc: &str, cx: &mut Cx<'_>) -> bool {
-        let withdrawn = self.approvals.take(|open| open.rpc == rpc);
+        let withdrawn = self.approvals.take(|open| matches!(&open.asker, Asker::Agent(own) if own == rpc));
         for open in &withdrawn {
             closed(open, ApprovalClosedReason::Withdrawn, cx);
             let message = "the request was withdrawn";
@@ -143,10 +182,17 @@ impl Conversation {
         !withdrawn.is_empty()
     }
 
+    /// What was asked for is not wanted any more.
+    pub(super) fn close_question_of(&mut self, call: u64, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+        for open in self.approvals.take(|open| matches!(open.asker, Asker::Call(own) if own == call)) {
+            closed(&open, reason, cx);
+        }
+    }
+
     /// Answers all open requests with `cancelled`, as a cancel must.
     pub(super) fn cancel_approvals(&mut self, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|_| true) {
-            answer_cancelled(open, reason, cx);
+            self.answer_cancelled(open, reason, cx);
         }
     }
 
@@ -154,6 +200,9 @@ impl Conversation {
     pub(super) fn close_approvals_of(&mut self, turn: u64, cx: &mut Cx<'_>) {
         for open in self.approvals.take(|open| open.turn == Some(turn)) {
             closed(&open, ApprovalClosedReason::TurnEnded, cx);
+            if let Asker::Call(call) = open.asker {
+                self.call_not_decided(call, ApprovalClosedReason::TurnEnded, cx);
+            }
         }
     }
 
@@ -187,17 +236,20 @@ impl Conversation {
         self.cancel_at_agent(ApprovalClosedReason::TurnCanceled, cx);
         self.give_up_turn_login(cx);
     }
+
+    fn answer_cancelled(&mut self, open: Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+        closed(&open, reason, cx);
+        match open.asker {
+            Asker::Agent(rpc) => cx.send(Kind::Answer, cancelled(open.kind, &rpc)),
+            Asker::Call(call) => self.call_not_decided(call, reason, cx),
+        }
+    }
 }
 
-fn answer_cancelled(open: Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
-    closed(&open, reason, cx);
-    cx.send(Kind::Answer, cancelled(&open));
-}
-
-fn cancelled(open: &Open) -> Vec<u8> {
-    match open.kind {
-        QuestionKind::Permission => requests::permission(&open.rpc, None),
-        QuestionKind::Elicitation => requests::elicitation(&open.rpc, ElicitationAction::Cancel, None),
+fn cancelled(kind: QuestionKind, rpc: &str) -> Vec<u8> {
+    match kind {
+        QuestionKind::Permission => requests::permission(rpc, None),
+        QuestionKind::Elicitation => requests::elicitation(rpc, ElicitationAction::Cancel, None),
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the agent asks of its client, files and terminals: written down, handed to the driver, answered once.
 //!
 //! The driver takes a request only when its record is written, and asks for it by its number then: whatever was
-//! withdrawn, dropped or answered meanwhile is not carried out.
+//! withdrawn, dropped or answered meanwhile is not carried out. What the worker's rules are about waits in between until it
+//! is allowed ([`super::asking`]).
 
 use std::collections::BTreeSet;
 
@@ -9,11 +10,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::client::{self, ClientRequest, ClientResponse, Facts, Failure, TerminalExited};
-use subagent_protocol::record::RecordType;
+use subagent_protocol::record::{ApprovalClosedReason, RecordType};
 
+use super::asking::Stage;
 use super::effects::{Answer, Refused};
 use super::{Action, Conversation, Cx, State};
-use crate::acp::asked::{self, Asked};
+use crate::acp::asked::{self, Asked, Step};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 use crate::journal::batch::to_raw;
@@ -26,17 +28,21 @@ const MOST_BYTES: usize = MAX_LINE_BYTES;
 const MOST_MESSAGE_BYTES: usize = 5000;
 
 /// One of them.
-struct Open {
-    call: u64,
+pub(super) struct Open {
+    pub(super) call: u64,
     /// The agent's id, as JSON text.
     rpc: String,
-    method: String,
+    pub(super) method: String,
+    /// The session that asks, if it says so.
+    pub(super) session: Option<String>,
     /// What it is about, for its response.
     about: Facts,
     /// The length of its parameters.
     bytes: usize,
     /// What to do, until the driver does it.
-    asked: Option<Asked>,
+    pub(super) asked: Option<Asked>,
+    /// What stands before that.
+    pub(super) stage: Stage,
 }
 
 /// All that are not answered.
@@ -52,6 +58,15 @@ impl Calls {
     /// Whether nothing is asked for and no command runs.
     pub(super) fn is_quiet(&self) -> bool {
         self.open.is_empty() && self.running.is_empty()
+    }
+
+    pub(super) fn find(&mut self, call: u64) -> Option<&mut Open> {
+        self.open.iter_mut().find(|open| open.call == call)
+    }
+
+    fn take(&mut self, call: u64) -> Option<Open> {
+        let at = self.open.iter().position(|open| open.call == call)?;
+        Some(self.open.remove(at))
     }
 }
 
@@ -70,7 +85,9 @@ impl Conversation {
             }
         };
         let about = asked.as_ref().map(about).unwrap_or_default();
-        let open = Open { call, rpc: rpc.to_owned(), method: method.to_owned(), about, bytes, asked: None };
+        let (rpc, method) = (rpc.to_owned(), method.to_owned());
+        let session = params.and_then(asked::session);
+        let open = Open { call, rpc, method, session, about, bytes, asked: None, stage: Stage::Begun };
         match asked {
             Ok(asked) => {
                 self.calls.open.push(Open { asked: Some(asked), ..open });
@@ -93,14 +110,14 @@ impl Conversation {
     }
 
     /// What to do for this request, unless it is not wanted any more. To be asked once, when its record is written.
-    pub(crate) fn take_call(&mut self, call: u64) -> Option<Asked> {
-        self.calls.open.iter_mut().find(|open| open.call == call)?.asked.take()
+    pub(crate) fn take_call(&mut self, call: u64) -> Option<Step> {
+        let rules = self.config.client_rules.as_ref();
+        self.calls.find(call)?.next_step(rules)
     }
 
     pub(super) fn call_done(&mut self, call: u64, outcome: Result<Answer, Refused>, cx: &mut Cx<'_>) {
         // One that was withdrawn has its answer.
-        let Some(at) = self.calls.open.iter().position(|open| open.call == call) else { return };
-        let mut open = self.calls.open.remove(at);
+        let Some(mut open) = self.calls.take(call) else { return };
         let answer = match outcome {
             Ok(answer) => answer,
             Err(refused) => return self.refuse(open, refused, cx),
@@ -120,6 +137,7 @@ impl Conversation {
         let any = !withdrawn.is_empty();
         for open in withdrawn {
             cx.push(Action::DropCall(open.call));
+            self.close_question_of(open.call, ApprovalClosedReason::Withdrawn, cx);
             let message = "the request was withdrawn; what of it had begun may have been done".to_owned();
             self.refuse(open, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
         }
@@ -136,7 +154,8 @@ impl Conversation {
 
     /// Requests whose records are given up, since the disk is full: nothing is done without a record.
     pub(super) fn refuse_unwritten_calls(&mut self, cx: &mut Cx<'_>) {
-        for open in self.calls.open.extract_if(.., |open| open.asked.is_some()) {
+        let unwritten = |open: &mut Open| open.asked.is_some() && open.stage == Stage::Begun;
+        for open in self.calls.open.extract_if(.., unwritten) {
             let message = "the disk is full: the request could not be written down";
             cx.send(Kind::Automatic, requests::error(&open.rpc, requests::INTERNAL_ERROR, message));
         }
@@ -147,6 +166,13 @@ impl Conversation {
         if !matches!(self.state, State::Ended) {
             let turn = self.attributed_turn();
             cx.batch.push(RecordType::TerminalExited, turn, Some(client::TERMINAL), &to_raw(exited));
+        }
+    }
+
+    /// Answers a request with an error, if it is still open.
+    pub(super) fn refuse_call(&mut self, call: u64, refused: Refused, cx: &mut Cx<'_>) {
+        if let Some(open) = self.calls.take(call) {
+            self.refuse(open, refused, cx);
         }
     }
 
@@ -272,7 +298,8 @@ mod tests {
         );
         assert_eq!(talk.actions, [Action::Call(1)]);
         let path = "/w/a".to_owned();
-        assert_eq!(talk.conversation.take_call(1), Some(Asked::Read { path, line: None, limit: None }));
+        let asked = Asked::Read { path, line: None, limit: None };
+        assert_eq!(talk.conversation.take_call(1), Some(Step::Do(asked, None)));
         assert_eq!(talk.conversation.take_call(1), None, "it is carried out once");
         talk.forget();
         done(&mut talk, 1, Ok(Answer::Content("secret".to_owned())));

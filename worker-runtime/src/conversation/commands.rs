@@ -46,8 +46,8 @@ impl Conversation {
             Command::Answer { .. } | Command::AnswerElicitation { .. } if self.storage == Storage::Full => {
                 cx.reply(to, Err(Refusal::StorageFull))
             }
-            Command::Answer { request_id, option_id } => {
-                let answer = self.answer(&request_id, option_id.as_deref(), cx);
+            Command::Answer { request_id, option_id, rule } => {
+                let answer = self.answer(&request_id, option_id.as_deref(), rule.as_deref(), cx);
                 cx.reply(to, answer);
             }
             Command::SetOptions { request, options } => {

@@ -58,6 +58,13 @@ pub(crate) enum Input<'a> {
         /// What came of it.
         outcome: Result<Answer, Refused>,
     },
+    /// It was found out where something leads that the agent asked for.
+    CallFound {
+        /// Which request.
+        call: u64,
+        /// Where, or why it leads nowhere.
+        found: Result<Found, Refused>,
+    },
     /// The command of a terminal ended.
     TerminalExited(TerminalExited),
     /// A timer that was set went off.
@@ -100,6 +107,15 @@ pub(crate) enum Answer {
     Exited(ExitStatus),
     /// The command was told to end, or the terminal is forgotten.
     Done,
+}
+
+/// Where a request leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The path without links.
+    pub(crate) path: String,
+    /// What the file holds, if that was wanted and is little.
+    pub(crate) text: Option<String>,
 }
 
 /// Why a request of the agent was not carried out.

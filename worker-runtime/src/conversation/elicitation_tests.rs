@@ -41,10 +41,10 @@ fn an_answer_of_the_wrong_kind_is_refused_but_a_cancel_fits_all() {
     let refused = talk.command(answer(permission, ElicitationAction::Decline));
     assert_eq!(refused, Err(Refusal::NoSuchRequest));
     let id = elicit(&mut talk);
-    let select = Command::Answer { request_id: id.clone(), option_id: Some("allow".to_owned()) };
+    let select = Command::Answer { request_id: id.clone(), option_id: Some("allow".to_owned()), rule: None };
     assert_eq!(talk.command(select), Err(Refusal::NoSuchRequest));
     talk.forget();
-    talk.command(Command::Answer { request_id: id, option_id: None }).unwrap();
+    talk.command(Command::Answer { request_id: id, option_id: None, rule: None }).unwrap();
     assert_eq!(talk.sent()[0]["result"], json!({"action": "cancel"}));
 }
 

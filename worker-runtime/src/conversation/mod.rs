@@ -5,6 +5,7 @@
 //! records and a list of actions. The driver writes the batch first and carries the actions out afterwards, in order.
 
 mod approvals;
+mod asking;
 mod calls;
 mod children;
 mod commands;
@@ -26,14 +27,15 @@ use subagent_protocol::error::Error;
 use subagent_protocol::frame::Phase;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::options::Options;
-use subagent_protocol::start::{Login, Timeouts};
+use subagent_protocol::start::{ClientRules, Login, Timeouts};
 
 use crate::acp::requests::Place;
 use crate::acp::results::Capabilities;
 use approvals::Approvals;
+pub(crate) use asking::MOST_SHOWN_BYTES;
 use calls::Calls;
 use children::Children;
-pub(crate) use effects::{Action, Answer, Cx, Exit, Input, Refused, ReplyTo, Storage, Timer};
+pub(crate) use effects::{Action, Answer, Cx, Exit, Found, Input, Refused, ReplyTo, Storage, Timer};
 use ending::Ending;
 use handshake::{Opened, Opening};
 use login::LoggingIn;
@@ -67,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) options: Options,
     /// How somebody logs in.
     pub(crate) login: Login,
+    /// What is asked before it is done for the agent.
+    pub(crate) client_rules: Option<ClientRules>,
     /// The source of ids.
     pub(crate) make_request_id: MakeRequestId,
 }
@@ -171,6 +175,7 @@ impl Conversation {
             Input::Command { to, command } => self.command(to, command, cx),
             Input::End { reason } => self.begin_end(&reason, cx),
             Input::CallDone { call, outcome } => self.call_done(call, outcome, cx),
+            Input::CallFound { call, found } => self.call_found(call, found, cx),
             Input::TerminalExited(exited) => self.terminal_exited(&exited, cx),
             Input::Timer(timer) => self.timer(timer, cx),
             Input::Storage(storage) => self.storage_changed(storage, cx),

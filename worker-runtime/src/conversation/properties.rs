@@ -7,24 +7,45 @@ use serde_json::{Value, json};
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::record::RecordType as T;
+use subagent_protocol::start::ClientRules;
 
 use super::tests::Talk;
 use super::*;
+use crate::acp::asked;
 use crate::acp::lines::Line;
 use crate::journal::batch::reading::Read;
 
 #[derive(Debug, Clone)]
 enum Step {
     Started,
-    Answer { rpc: u64, error: bool },
-    WantsLogin { rpc: u64 },
+    Answer {
+        rpc: u64,
+        error: bool,
+    },
+    WantsLogin {
+        rpc: u64,
+    },
     Update,
     Ask,
+    /// It asks for a file.
+    Write,
+    /// The driver does what it can with this request: it finds it, carries it out, or cannot.
+    Carry {
+        call: u64,
+        fails: bool,
+    },
     Withdraw(u64),
     Text(String),
-    Prompt { skip: u64 },
-    Cancel { back: u64 },
-    Decide { request: u8, option: bool },
+    Prompt {
+        skip: u64,
+    },
+    Cancel {
+        back: u64,
+    },
+    Decide {
+        request: u8,
+        option: bool,
+    },
     Terminate,
     Timer(u8),
     PipeClosed,
@@ -33,13 +54,17 @@ enum Step {
     SpawnFailed,
     Storage(bool),
     SetOptions,
-    Hibernate { back: u64 },
+    Hibernate {
+        back: u64,
+    },
 }
 
 /// A conversation whose launcher names a way to log in.
 fn talk(session: Option<&str>, turn_ms: Option<u64>) -> Talk {
     let mut talk = Talk::new(session, turn_ms);
     talk.conversation.config.login.method = Some("key".to_owned());
+    talk.conversation.config.client_rules =
+        Some(ClientRules { read: true, edit: true, execute: true, guarded: Vec::new() });
     talk
 }
 
@@ -50,6 +75,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (1_u64..9).prop_map(|rpc| Step::WantsLogin { rpc }),
         6 => Just(Step::Update),
         5 => Just(Step::Ask),
+        4 => Just(Step::Write),
+        6 => (1_u64..6, prop::bool::weighted(0.2)).prop_map(|(call, fails)| Step::Carry { call, fails }),
         2 => (0_u64..5).prop_map(Step::Withdraw),
         2 => r#"[{}\[\]":,a-z0-9]{0,30}"#.prop_map(Step::Text),
         8 => (0_u64..3).prop_map(|skip| Step::Prompt { skip }),
@@ -100,6 +127,25 @@ impl World {
                 let method = kinds[usize::from(self.asked.is_multiple_of(2))];
                 self.talk.line(json!({"id": self.asked - 1, "method": method, "params": {}}));
             }
+            Step::Write if lives => {
+                self.asked += 1;
+                let params = json!({"path": "/w/a", "content": "x"});
+                self.talk
+                    .line(json!({"id": self.asked - 1, "method": "fs/write_text_file", "params": params}));
+            }
+            Step::Carry { call, fails } => match self.talk.conversation.take_call(call) {
+                Some(asked::Step::Find(_)) => {
+                    let found = Found { path: "/w/a".to_owned(), text: None };
+                    let found = if fails { Err(Refused::internal("m")) } else { Ok(found) };
+                    self.talk.input(Input::CallFound { call, found });
+                }
+                Some(asked::Step::Do(_, allowed)) => {
+                    assert_eq!(allowed.as_deref(), Some("/w/a"), "nobody has allowed it");
+                    let outcome = if fails { Err(Refused::internal("m")) } else { Ok(Answer::Written) };
+                    self.talk.input(Input::CallDone { call, outcome });
+                }
+                None => {}
+            },
             Step::Withdraw(id) if lives => {
                 self.talk.line(json!({"method": "$/cancel_request", "params": {"requestId": id}}));
             }
@@ -113,8 +159,8 @@ impl World {
             }
             Step::Decide { request, option } => {
                 let request_id = RequestId::from_random([request; 5]);
-                let option_id = option.then(|| "yes".to_owned());
-                let _ = self.talk.command(Command::Answer { request_id, option_id });
+                let option_id = option.then(|| "allow-once".to_owned());
+                let _ = self.talk.command(Command::Answer { request_id, option_id, rule: None });
             }
             Step::SetOptions => {
                 let request = format!("set-{}", self.set.len());
@@ -171,6 +217,7 @@ struct Turn {
 fn check(world: &World) -> Result<(), TestCaseError> {
     let mut turns: BTreeMap<u64, Turn> = BTreeMap::new();
     let mut requests: BTreeMap<String, u32> = BTreeMap::new();
+    let mut calls: BTreeMap<u64, u32> = BTreeMap::new();
     for (record, n) in world.talk.records.iter().zip(1..) {
         prop_assert_eq!(record.n, n);
         let turn = turns.entry(record.turn.unwrap_or(0)).or_default();
@@ -199,6 +246,12 @@ fn check(world: &World) -> Result<(), TestCaseError> {
             T::AnswerWritten | T::ApprovalClosed => {
                 let ends = requests.get_mut(&request());
                 prop_assert_eq!(ends.map(|ends| std::mem::replace(ends, 1)), Some(0), "{:?}", record);
+            }
+            // One whose record was given up with a full disk has no response.
+            T::ClientResponse => {
+                let responses = calls.entry(record.body["call"].as_u64().unwrap_or_default()).or_default();
+                *responses += 1;
+                prop_assert_eq!(*responses, 1, "{:?}", record);
             }
             T::Ended => prop_assert_eq!(usize::try_from(n).unwrap(), world.talk.records.len()),
             _ => {}

@@ -1,5 +1,6 @@
 //! Single cases of the conversation, without any process.
 
+mod asking;
 mod chosen;
 mod hibernate;
 mod login;
@@ -45,6 +46,7 @@ impl Talk {
             last_turn: 4,
             options: Options::default(),
             login: Login::default(),
+            client_rules: None,
             make_request_id,
         };
         let mut talk = Self {
@@ -163,6 +165,7 @@ fn each_phase_may_have_a_deadline_of_its_own() {
         place: Place { cwd: "/w".to_owned(), ..Place::default() },
         options: Options::default(),
         login: Login::default(),
+        client_rules: None,
         command: vec!["agent".to_owned()],
         timeouts,
         last_turn: 0,
@@ -410,7 +413,7 @@ fn an_agent_that_asks_without_end_gets_an_error() {
     let error = json!({"code": -32603, "message": "too many open questions"});
     assert_eq!(talk.sent(), [json!({"jsonrpc": "2.0", "id": 1000, "error": error})]);
     let request_id = talk.conversation.open_approvals().remove(0);
-    talk.command(Command::Answer { request_id, option_id: None }).unwrap();
+    talk.command(Command::Answer { request_id, option_id: None, rule: None }).unwrap();
     talk.line(ask(1001));
     assert_eq!(talk.records.last().unwrap().t, T::ApprovalRequested, "there is room again");
 }
@@ -443,7 +446,7 @@ fn a_withdrawn_request_cannot_be_answered() {
     talk.line(json!({"method": "$/cancel_request", "params": {"requestId": "a"}}));
     assert_eq!(talk.records[0].body["reason"], "withdrawn");
     assert_eq!(talk.sent()[0]["error"]["code"], -32800);
-    let answer = Command::Answer { request_id: id, option_id: None };
+    let answer = Command::Answer { request_id: id, option_id: None, rule: None };
     assert_eq!(talk.command(answer), Err(Refusal::NoSuchRequest));
 }
 
@@ -506,7 +509,7 @@ fn a_full_disk_ends_the_turn_after_a_while() {
     talk.prompt(5).unwrap();
     talk.input(Input::Storage(Storage::Full));
     assert!(talk.actions.contains(&Action::SetTimer(Timer::StorageFull, STORAGE_PATIENCE)));
-    let unknown = Command::Answer { request_id: RequestId::from_random([9; 5]), option_id: None };
+    let unknown = Command::Answer { request_id: RequestId::from_random([9; 5]), option_id: None, rule: None };
     assert_eq!(talk.command(unknown), Err(Refusal::StorageFull));
     talk.forget();
     talk.input(Input::Timer(Timer::StorageFull));

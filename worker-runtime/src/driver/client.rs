@@ -25,8 +25,8 @@ impl Driver {
         }
         while self.storage == Storage::Ok && self.outgoing.has_room() {
             if let Some(call) = self.calls.pop_front() {
-                let Some(asked) = self.conversation.take_call(call) else { continue };
-                let outcome = self.client.ask(call, asked);
+                let Some(step) = self.conversation.take_call(call) else { continue };
+                let outcome = self.client.ask(call, step);
                 let others = self.client.other_answers();
                 self.apply_all(others);
                 if let Some(outcome) = outcome {

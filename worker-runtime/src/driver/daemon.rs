@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
-use subagent_protocol::frame::{ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello};
+use subagent_protocol::frame::{CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
@@ -115,12 +115,15 @@ impl Driver {
 
     fn describe(&self) -> RuntimeHello {
         let pid = nix::unistd::getpid().as_raw();
+        let mut capabilities =
+            vec!["prompt", "answer", "options", "attachments", ELICITATION, HIBERNATE, CLIENT_RULES];
+        if subagent_failpoint::sabotaged("hello.without_client_rules") {
+            capabilities.retain(|known| *known != CLIENT_RULES);
+        }
         RuntimeHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: ["prompt", "answer", "options", "attachments", ELICITATION, HIBERNATE]
-                .map(str::to_owned)
-                .into(),
+            capabilities: capabilities.into_iter().map(str::to_owned).collect(),
             worker_id: self.worker_id.clone(),
             incarnation: self.incarnation,
             process: ProcessId { pid, start_time: ancestry::start_time(pid).unwrap_or_default() },

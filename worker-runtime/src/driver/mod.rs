@@ -192,6 +192,7 @@ impl Driver {
             last_turn: start.last_turn,
             options: start.options.clone(),
             login: start.login.clone(),
+            client_rules: start.client_rules.clone(),
             make_request_id: Box::new(random_request_id),
         });
         let (events_in, events) = mpsc::channel(EVENTS);

@@ -108,6 +108,7 @@ impl Worker {
             private: Vec::new(),
             options: subagent_protocol::options::Options::default(),
             login: subagent_protocol::start::Login::default(),
+            client_rules: None,
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
         };
@@ -287,7 +288,7 @@ impl Connection {
 
     pub(crate) fn answer(&mut self, request_id: &Value, option: Option<&str>) -> Option<Refusal> {
         let request_id: RequestId = request_id.as_str().unwrap().parse().unwrap();
-        self.order(Order::Answer { request_id, option_id: option.map(str::to_owned) })
+        self.order(Order::Answer { request_id, option_id: option.map(str::to_owned), rule: None })
     }
 
     pub(crate) fn cancel(&mut self, turn: u64) -> Option<Refusal> {

@@ -147,3 +147,31 @@ fn a_daemon_knows_what_the_one_before_it_has_seen_of_a_turn() {
     let mut asked = recall(&asks("1", "rm x", &[]));
     assert_eq!(see(&mut asked, &tells("1", "rm x", "completed")), None, "somebody has decided");
 }
+
+#[test]
+fn what_the_client_asks_is_lenient_where_no_rule_is_about_it() {
+    let mut watch = watch(&[("edit(*.env)", "deny"), ("execute(ls *)", "allow")]);
+    let mut asked = asks("1", "ls > x", ALL);
+    assert_eq!(see(&mut watch, &asked), None, "no rule fits the file");
+    asked = asks("1", "ls -l", ALL);
+    asked["b"]["params"]["toolCall"] =
+        json!({"toolCallId": "1", "kind": "read", "locations": [{"path": "/ws/a"}]});
+    assert_eq!(see(&mut watch, &asked), None, "the agent asks for itself");
+    asked["b"]["clientCall"] = 7.into();
+    let Some(Input::DecideByRule { choice, rule, .. }) = see(&mut watch, &asked) else {
+        panic!("not decided")
+    };
+    assert_eq!((choice.decision.as_str(), &rule["rule"]), ("allow", &json!(null)));
+    assert_eq!(rule["note"], "no rule is about it");
+    let rules = watch.client_rules();
+    assert_eq!((rules.read, rules.edit, rules.execute), (false, true, true));
+    assert!(rules.guarded.contains(&"/ws/.agents".into()));
+    let rules = super::tests::watch(&[("edit(src/**)", "allow")]).client_rules();
+    assert_eq!(
+        (rules.read, rules.edit, rules.execute),
+        (false, true, false),
+        "nothing that a shell must not open"
+    );
+    let rules = super::tests::watch(&[("read(*.key)", "deny")]).client_rules();
+    assert_eq!((rules.read, rules.edit, rules.execute), (true, false, true));
+}

@@ -399,7 +399,7 @@ impl Actor {
                 match asked {
                     Some(QuestionKind::Elicitation) => self.answer_elicitation(request_id, option_id).await,
                     // Over, or a permission request: the runtime knows.
-                    _ => self.command(Command::Answer { request_id, option_id }),
+                    _ => self.answer_permission(request_id, option_id).await,
                 }
             }
             Action::Terminate => self.terminate(),

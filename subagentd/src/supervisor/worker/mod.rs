@@ -6,6 +6,7 @@
 mod actor;
 mod blocked;
 mod budget;
+mod client_rules;
 mod elicitation;
 mod gone;
 mod hibernation;

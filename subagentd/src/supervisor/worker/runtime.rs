@@ -253,6 +253,9 @@ impl Actor {
             Phase::Ending | Phase::Failed { .. } => LinkState::Ending,
         };
         self.settled = true;
+        if self.ends_without_rules(&hello).await {
+            return;
+        }
         self.recover_what_is_open(&hello).await;
         self.apply(Input::Attached { link, last_turn: hello.last_turn }).await;
         if link == LinkState::Ending && self.sleeps() {
@@ -269,7 +272,7 @@ impl Actor {
     }
 
     /// A runtime has taken it that it is to end; one that does not get there must not hold up what comes next.
-    fn ends_soon(&mut self) {
+    pub(super) fn ends_soon(&mut self) {
         if let Some(runtime) = &mut self.runtime {
             runtime.kill_at.get_or_insert(Instant::now() + TERMINATE_TIMEOUT);
         }

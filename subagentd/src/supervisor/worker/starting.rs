@@ -310,6 +310,7 @@ impl Actor {
             mcp_servers: kept.mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
+            client_rules: self.client_rules(),
         })
     }
 }

@@ -1,0 +1,58 @@
+//! Files and terminals under the rules of the owner: which requests the runtime asks about, and what it is answered.
+//!
+//! A worker with rules must not run in a runtime that does not ask: one of an older version is ended.
+
+use subagent_protocol::frame::{CLIENT_RULES, Command, Phase, RuntimeHello};
+use subagent_protocol::ids::RequestId;
+use subagent_protocol::start::ClientRules;
+use subagent_protocol::{Code, Error};
+
+use super::actor::Actor;
+use crate::core::Input;
+use crate::store::decided;
+use crate::supervisor::policy::Watch;
+
+impl Actor {
+    /// What a runtime asks about. Rules that cannot be read are asked about everything: then nothing is answered by them.
+    pub(super) fn client_rules(&self) -> Option<ClientRules> {
+        self.spec.policy.as_ref()?;
+        let all = || ClientRules { read: true, edit: true, execute: true, guarded: Vec::new() };
+        Some(self.watch.as_ref().map_or_else(all, Watch::client_rules))
+    }
+
+    /// Tells the runtime what was decided, and by which rule.
+    pub(super) async fn answer_permission(&mut self, request_id: RequestId, option_id: Option<String>) {
+        let mut rule = None;
+        if self.watch.is_some() {
+            let (worker, asked) = (self.id, request_id.clone());
+            let found =
+                self.shared.store.read(move |connection| decided::rule(connection, worker, asked.as_str()));
+            match found.await {
+                Ok(found) => rule = found,
+                Err(error) => {
+                    tracing::error!(worker = %self.worker_id, %error, "a decision cannot be read; trying again");
+                    return self.say_again_later();
+                }
+            }
+        }
+        self.command(Command::Answer { request_id, option_id, rule });
+    }
+
+    /// Ends a runtime that would do for the agent what the rules deny. Whether it is one.
+    pub(super) async fn ends_without_rules(&mut self, hello: &RuntimeHello) -> bool {
+        let asks = hello.capabilities.iter().any(|known| known == CLIENT_RULES);
+        let ends = matches!(hello.phase, Phase::Ending | Phase::Failed { .. });
+        if self.spec.policy.is_none() || asks || ends {
+            return false;
+        }
+        let message = "the worker's runtime is of a version that does not apply rules to files and terminals";
+        let error = Error::new(Code::BackendRuntimeError, message)
+            .with("reasonCategory", "worker")
+            .with("runtimeVersion", hello.version.as_str())
+            .recommend("install subagentd and subagent-runtime of one version, then restart the worker");
+        self.apply(Input::StartFailed { error }).await;
+        self.command(Command::Terminate { reason: message.to_owned() });
+        self.ends_soon();
+        true
+    }
+}

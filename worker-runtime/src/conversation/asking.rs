@@ -1,0 +1,229 @@
+//! What the agent asks us to do and the worker's rules are about: it is found out where it leads, the daemon is asked as if
+//! the agent had asked for the permission itself, and only what was allowed is done, where it was found to lead.
+//!
+//! Must not judge anything: rules are the daemon's, and so is who decides where they say nothing.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_protocol::record::ApprovalClosedReason;
+use subagent_protocol::start::ClientRules;
+
+use super::calls::Open;
+use super::effects::{Found, Refused};
+use super::{Action, Conversation, Cx};
+use crate::acp::asked::{Asked, Command, Step, Subject};
+use crate::acp::requests;
+use crate::journal::batch::to_raw;
+use crate::shorten;
+
+/// More of a text is not shown to who decides.
+pub(crate) const MOST_SHOWN_BYTES: usize = 64 * 1024;
+/// A longer id of a session is none.
+const MOST_ID_BYTES: usize = 1024;
+const MOST_TITLE_BYTES: usize = 1000;
+const ALLOW: &str = "allow-once";
+const REJECT: &str = "reject-once";
+
+/// How far a request is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its record may not be written yet.
+    Begun,
+    /// It is being found out where it leads.
+    Finding,
+    /// It was asked whether it may be done here.
+    Asking(String),
+    /// It may be done here.
+    Allowed(String),
+}
+
+impl Open {
+    /// What is to be done about it now, once.
+    pub(super) fn next_step(&mut self, rules: Option<&ClientRules>) -> Option<Step> {
+        match &self.stage {
+            Stage::Begun => {
+                match self.asked.as_ref().zip(rules).and_then(|(asked, rules)| find(asked, rules)) {
+                    Some(subject) => {
+                        self.stage = Stage::Finding;
+                        Some(Step::Find(subject))
+                    }
+                    None => Some(Step::Do(self.asked.take()?, None)),
+                }
+            }
+            Stage::Allowed(path) => Some(Step::Do(self.asked.take()?, Some(path.clone()))),
+            Stage::Finding | Stage::Asking(_) => None,
+        }
+    }
+}
+
+/// What has to be found before it is known whether to ask; nothing of what is done as it is.
+fn find(asked: &Asked, rules: &ClientRules) -> Option<Subject> {
+    match asked {
+        Asked::Read { path, .. } => rules.read.then(|| Subject::File(path.clone())),
+        Asked::Write { path, content } => {
+            let shown = content.len() <= MOST_SHOWN_BYTES;
+            Some(Subject::Target(path.clone(), shown))
+        }
+        Asked::Create(command) => rules.execute.then(|| Subject::Folder(command.cwd.clone())),
+        Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => None,
+    }
+}
+
+/// Whether somebody has to allow it, now that it is known where it leads.
+fn is_asked(asked: &Asked, found: &str, rules: &ClientRules) -> bool {
+    let Asked::Write { path, .. } = asked else { return true };
+    let written = without_dots(path);
+    let guarded = |folder: &PathBuf| Path::new(found).starts_with(folder) || written.starts_with(folder);
+    rules.edit || rules.guarded.iter().any(guarded)
+}
+
+/// An absolute path without `.` and `..`, as it is written.
+fn without_dots(path: &str) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in Path::new(path).components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+impl Conversation {
+    /// It was found out where a request leads.
+    pub(super) fn call_found(&mut self, call: u64, found: Result<Found, Refused>, cx: &mut Cx<'_>) {
+        let Some(open) = self.calls.find(call).filter(|open| open.stage == Stage::Finding) else { return };
+        let found = match found {
+            Ok(found) => found,
+            Err(refused) => return self.refuse_call(call, refused, cx),
+        };
+        let (Some(asked), Some(rules)) = (&open.asked, &self.config.client_rules) else { return };
+        if !is_asked(asked, &found.path, rules) {
+            open.stage = Stage::Allowed(found.path);
+            return cx.push(Action::Call(call));
+        }
+        if self.approvals.is_full() {
+            return self.refuse_call(call, Refused::internal("too many open questions"), cx);
+        }
+        let Some(id) = (self.config.make_request_id)() else {
+            let message = "the client could not make an id for the request";
+            return self.refuse_call(call, Refused::internal(message), cx);
+        };
+        let mut params = match question(asked, &found, id.as_str()) {
+            Ok(tool_call) => json!({"toolCall": tool_call, "options": [
+                {"optionId": ALLOW, "name": "Allow", "kind": "allow_once"},
+                {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
+            ]}),
+            Err(refused) => return self.refuse_call(call, refused, cx),
+        };
+        let session = open.session.clone().filter(|session| session.len() <= MOST_ID_BYTES);
+        open.stage = Stage::Asking(found.path);
+        if let Some(session) = session.or_else(|| self.own_session().map(str::to_owned)) {
+            params["sessionId"] = session.into();
+        }
+        self.ask_for_call(call, id, to_raw(&params), cx);
+    }
+
+    /// Somebody has decided, or a rule.
+    pub(super) fn call_decided(
+        &mut self,
+        call: u64,
+        option: Option<&str>,
+        rule: Option<&str>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(open) = self.calls.find(call) else { return };
+        let Stage::Asking(found) = &open.stage else { return };
+        if option == Some(ALLOW) {
+            open.stage = Stage::Allowed(found.clone());
+            return cx.push(Action::Call(call));
+        }
+        let why = match (option, rule) {
+            (None, _) => return self.call_not_decided(call, ApprovalClosedReason::TurnCanceled, cx),
+            (Some(_), Some(rule)) => format!("the rule `{rule}` of the worker denies it"),
+            (Some(_), None) => "the owner of the worker has rejected it".to_owned(),
+        };
+        let message = format!("{} was not done: {why}", open.method);
+        self.refuse_call(call, Refused::invalid(message), cx);
+    }
+
+    /// Nobody decides any more.
+    pub(super) fn call_not_decided(&mut self, call: u64, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {
+        let why = match reason {
+            ApprovalClosedReason::TurnCanceled => "it was canceled",
+            ApprovalClosedReason::TurnEnded => "the turn ended",
+            ApprovalClosedReason::Withdrawn
+            | ApprovalClosedReason::AgentGone
+            | ApprovalClosedReason::Stopped => "the worker is being stopped",
+        };
+        let message = format!("what the rules of the worker ask for was not allowed before {why}");
+        self.refuse_call(call, Refused { code: requests::REQUEST_CANCELLED, message }, cx);
+    }
+}
+
+/// The tool call that who decides gets to see. Its id is that of the question: the agent cannot know it.
+fn question(asked: &Asked, found: &Found, id: &str) -> Result<Value, Refused> {
+    let mut call = json!({"toolCallId": id, "status": "pending"});
+    let mut file = |verb: &str, kind: &str, path: &str, input: Value| {
+        call["title"] = title(&format!("{verb} {path}")).into();
+        call["kind"] = kind.into();
+        call["rawInput"] = input;
+        call["locations"] = json!([{"path": found.path}]);
+    };
+    match asked {
+        Asked::Read { path, line, limit } => {
+            file("Read", "read", path, json!({"path": path, "line": line, "limit": limit}));
+        }
+        Asked::Write { path, content } => {
+            file("Write", "edit", path, json!({"path": path, "bytes": content.len()}));
+            if content.len() <= MOST_SHOWN_BYTES {
+                call["content"] =
+                    json!([{"type": "diff", "path": path, "oldText": found.text, "newText": content}]);
+            }
+        }
+        Asked::Create(command) => {
+            let (shown, words) = command_line(command)?;
+            call["title"] = title(&shown).into();
+            call["kind"] = "execute".into();
+            call["rawInput"] = json!({"command": words, "cwd": found.path});
+        }
+        Asked::Output { .. } | Asked::WaitForExit { .. } | Asked::Kill { .. } | Asked::Release { .. } => {}
+    }
+    Ok(call)
+}
+
+fn title(text: &str) -> String {
+    shorten::text(text, MOST_TITLE_BYTES)
+}
+
+/// A command for people and for rules. Its variables are part of it, but for their values, which may be secrets.
+fn command_line(command: &Command) -> Result<(String, Value), Refused> {
+    let Command { program, args, env, .. } = command;
+    let names = env.iter().map(|(name, _)| name);
+    if [program].into_iter().chain(args).chain(names).map(String::len).sum::<usize>() > MOST_SHOWN_BYTES {
+        let kibibytes = MOST_SHOWN_BYTES / 1024;
+        let message = format!("the rules of the worker cannot judge a command of more than {kibibytes} KiB");
+        return Err(Refused::invalid(message));
+    }
+    let line = match (program.as_str(), args.as_slice()) {
+        ("/bin/sh", [option, line]) if option == "-c" => Some(line),
+        _ => None,
+    };
+    if let (Some(line), true) = (line, env.is_empty()) {
+        return Ok((line.clone(), line.as_str().into()));
+    }
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if let Some((name, _)) = env.iter().find(|(name, _)| !is_name(name)) {
+        let message = format!("the rules of the worker cannot judge a variable of this name: {name:?}");
+        return Err(Refused::invalid(message));
+    }
+    let variables = env.iter().map(|(name, _)| format!("{name}=..."));
+    let start = (!env.is_empty()).then(|| "env".to_owned());
+    let words: Vec<String> =
+        start.into_iter().chain(variables).chain([program.clone()]).chain(args.iter().cloned()).collect();
+    Ok((words.join(" "), words.into()))
+}
