@@ -131,6 +131,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             let args =
                 ["approve", "--worker-id", worker, "--request", request, "--decision", "allow", "--always"];
             let decided = sandbox.run(&args).data_of("approval.decided");
+            let _ = sandbox.turn_end(&waited);
             Post::new(
                 "/v1/rules/{rule}/remove",
                 &format!("/v1/rules/{}/remove", decided["always"]["ruleId"].as_str().unwrap()),

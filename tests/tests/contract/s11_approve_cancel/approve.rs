@@ -40,7 +40,7 @@ fn the_answer_ends_a_simulated_turn() {
         assert_eq!(answer["eventId"], data["eventId"]);
         assert_eq!(
             answer["data"],
-            json!({"requestId": request, "decision": decision, "optionId": option, "alias": option, "note": "because"})
+            json!({"requestId": request, "decision": decision, "optionId": option, "alias": option, "note": "because", "by": "owner"})
         );
         assert_eq!(end["data"], json!({"turnId": asked["turnId"], "outcome": outcome, "state": "idle"}));
         assert_eq!(pending(&sandbox, &worker), Vec::<Value>::new());
