@@ -90,7 +90,8 @@ impl Next {
             _ => {}
         }
         if waiting >= most {
-            let message = format!("{waiting} messages wait for the worker already; drop some, or wait");
+            let message =
+                format!("as many messages as may ({most}) wait for the worker already; drop some, or wait");
             let error = Error::new(Code::QueueFull, message).with("limit", most).with("length", waiting);
             return Err(error);
         }
@@ -113,8 +114,8 @@ impl Next {
     pub(super) fn is_paused(&self) -> Error {
         let waiting = self.worker.queue.turns.len();
         let message = format!(
-            "{waiting} messages wait in a queue that is paused: go on with `queue resume`, `turn drop` them, or send \
-             this one before them to the idle worker with `--if-busy steer`"
+            "the queue is paused, and what waits in it ({waiting}) comes first: go on with `queue resume`, `turn drop` it, or \
+             send this one before it to the idle worker with `--if-busy steer`"
         );
         let reason = self.worker.queue.paused.map(QueuePause::as_str);
         let state = self.worker.public_state().as_str();

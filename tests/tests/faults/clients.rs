@@ -94,8 +94,9 @@ impl Scene<'_> {
             "subagent turn drop" => (vec![self.queued()], &["TURN_NOT_FOUND"]),
             "subagent turn move" => (vec![self.queued(), "--first".to_owned()], &["TURN_NOT_QUEUED"]),
             "subagent turn retry" => {
-                let failed =
-                    self.sandbox.send_fails(&self.worker(), "!error -32000 no luck", "BACKEND_RPC_ERROR");
+                // Its failure pauses what the repetition has put behind it.
+                let worker = self.sandbox.start("demo");
+                let failed = self.sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
                 (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
             }
             "subagent queue resume" => (words(&["--worker-id", &self.worker()]), &[]),
