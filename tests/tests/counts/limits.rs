@@ -19,8 +19,8 @@ const LIMITS: &[Limit] = &[
     ("list: system calls of the daemon, without /proc", 20.0, 38.0),
     ("list: files opened by the daemon, without /proc", 0.0, 1.1),
     ("list: files opened in /proc for each ancestor", 1.3, 1.9),
-    ("list: million instructions of the command", 3.9, 5.0),
-    ("list: allocations of the command", 1818.0, 2200.0),
+    ("list: million instructions of the command", 4.9, 6.1),
+    ("list: allocations of the command", 2232.0, 2600.0),
     // `send --json`, until the end of the turn of an agent that answers at once.
     ("send: system calls of the command", 159.0, 175.0),
     ("send: connections", 1.0, 1.0),
