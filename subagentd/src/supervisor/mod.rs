@@ -5,6 +5,7 @@
 
 mod attachments;
 mod backups;
+mod collected;
 mod controllers;
 mod depth;
 mod entropy;
@@ -53,6 +54,7 @@ use subagent_protocol::process::ProcessId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
+pub use collected::{Collected, Last};
 pub use follow::Follower;
 pub use follow_all::{AllFollower, Chosen};
 pub use health::Look;
@@ -62,6 +64,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use shared::Setup;
+pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{Aside, input};
 

@@ -40,3 +40,8 @@ CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_updat
 ALTER TABLE workers ADD COLUMN hibernation TEXT NOT NULL DEFAULT 'none';
 ALTER TABLE workers ADD COLUMN idle_seconds INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE workers ADD COLUMN hibernated_at INTEGER;
+
+-- From now on an empty type is 'progress.message', an empty kind 'message', an empty record 'update'. The events of a worker
+-- are in the order of seq without it being in the index twice: each entry ends with it anyway.
+DROP INDEX events_of_worker;
+CREATE INDEX events_of_worker ON events (worker) WHERE internal = 0;
