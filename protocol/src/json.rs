@@ -13,7 +13,7 @@ pub fn line(value: Value) -> String {
     written(value, Spaced)
 }
 
-/// Writes what [`line`] gives, and a newline.
+/// Writes what [`line()`] gives, and a newline.
 ///
 /// # Errors
 /// The writer's.

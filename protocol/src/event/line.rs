@@ -117,7 +117,9 @@ mod tests {
     }
 
     fn chunk(content: &str) -> String {
-        format!(r#"{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{content}}}}}"#)
+        format!(
+            r#"{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{content}}}}}"#
+        )
     }
 
     #[test]

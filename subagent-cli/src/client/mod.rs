@@ -48,6 +48,8 @@ pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const APPEAR_LIMIT: Duration = Duration::from_secs(10);
 /// How often the daemon is asked for a sign of life during a long request, and how long that may take.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_secs(15);
+/// The same while nothing is waited for but what may come: a follower may stay for days.
+pub(crate) const PROBE_FOLLOWED_EVERY: Duration = Duration::from_secs(60);
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A client of the daemon of one state dir. Connects when it is first used.

@@ -110,8 +110,21 @@ pub(super) async fn patiently<T>(
     deadline: Option<Instant>,
     answer: impl Future<Output = T>,
 ) -> Result<T> {
+    probing(PROBE_EVERY, info, deadline, answer).await
+}
+
+/// The same, asking for a sign of life so often.
+///
+/// # Errors
+/// `DAEMON_UNRESPONSIVE{pid}`.
+pub(super) async fn probing<T>(
+    every: Duration,
+    info: &DaemonInfo,
+    deadline: Option<Instant>,
+    answer: impl Future<Output = T>,
+) -> Result<T> {
     let mut answer = pin!(answer);
-    let mut next_probe = Instant::now() + PROBE_EVERY;
+    let mut next_probe = Instant::now() + every;
     loop {
         let wake = deadline.map_or(next_probe, |deadline| deadline.min(next_probe));
         if let Ok(done) = timeout_at(wake, &mut answer).await {
@@ -125,7 +138,7 @@ pub(super) async fn patiently<T>(
             done = &mut answer => return Ok(done),
             alive = probe(info, PROBE_LIMIT) => alive?,
         }
-        next_probe = Instant::now() + PROBE_EVERY;
+        next_probe = Instant::now() + every;
     }
 }
 

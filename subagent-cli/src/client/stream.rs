@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::exchange::{Lost, Reply, is_leaving};
 use super::losses::Losses;
-use super::request::patiently;
-use super::{Ask, Client, Query, REQUEST_LIMIT, segment};
+use super::request::probing;
+use super::{Ask, Client, PROBE_EVERY, PROBE_FOLLOWED_EVERY, Query, REQUEST_LIMIT, segment};
 use crate::failure::{Failure, Result};
 
 /// Events as they come in.
@@ -97,10 +97,11 @@ impl Events<'_> {
                 continue;
             };
             let deadline = (!self.follow).then(|| Instant::now() + REQUEST_LIMIT);
+            let every = if self.follow { PROBE_FOLLOWED_EVERY } else { PROBE_EVERY };
             let lost = match self.said.take() {
                 Some(Said::Failed(failure)) => return Err(failure),
                 Some(Said::Leaving) => Lost::Leaving,
-                None => match patiently(&info, deadline, lines.next()).await? {
+                None => match probing(every, &info, deadline, lines.next()).await? {
                     Ok(Some(found)) => match self.take(&found)? {
                         events if events.is_empty() => continue,
                         events => return Ok(Batch::Events(events)),

@@ -143,7 +143,8 @@ fn print_document(value: Value) -> io::Result<()> {
 #[must_use]
 pub fn success(kind: &str, data: Value) -> Value {
     // Not with `json!`, which would copy the data.
-    let members = [("schemaVersion", "v1".into()), ("ok", true.into()), ("type", kind.into()), ("data", data)];
+    let members =
+        [("schemaVersion", "v1".into()), ("ok", true.into()), ("type", kind.into()), ("data", data)];
     Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 

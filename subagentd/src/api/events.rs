@@ -11,8 +11,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
-use subagent_protocol::api::LatestEvent;
 use subagent_protocol::Result;
+use subagent_protocol::api::LatestEvent;
 use tokio::time::Instant;
 
 #[cfg(test)]

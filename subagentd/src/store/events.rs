@@ -59,19 +59,16 @@ pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
 }
 
 fn read_with<P>(row: &rusqlite::Row<'_>, payload: P) -> rusqlite::Result<StoredEvent<P>> {
-    let turn_id: Option<String> = row.get(4)?;
-    let kind: Option<String> = row.get(3)?;
-    let record: Option<String> = row.get(5)?;
-    let carrier: Option<String> = row.get(7)?;
+    let text = |index: usize| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(index)?.as_str_or_null()?) };
     Ok(StoredEvent {
         seq: row.get(0)?,
         at: Timestamp(row.get(1)?),
         event_type: rows::word(row, 2, words::event_type)?,
-        kind: kind.map(words::kind),
-        turn_id: turn_id.and_then(|id| id.parse().ok()),
-        record: record.as_deref().and_then(words::record),
+        kind: text(3)?.map(words::kind),
+        turn_id: text(4)?.and_then(|id| id.parse().ok()),
+        record: text(5)?.and_then(words::record),
         payload,
-        carrier: carrier.as_deref().and_then(Carrier::parse).unwrap_or(Carrier::Runtime),
+        carrier: text(7)?.and_then(Carrier::parse).unwrap_or(Carrier::Runtime),
     })
 }
 

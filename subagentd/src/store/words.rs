@@ -24,8 +24,8 @@ pub(super) fn of_kind(kind: &str) -> &str {
 }
 
 /// The kind that is stored so.
-pub(super) fn kind(word: String) -> String {
-    if word.is_empty() { update::MESSAGE.to_owned() } else { word }
+pub(super) fn kind(word: &str) -> String {
+    if word.is_empty() { update::MESSAGE } else { word }.to_owned()
 }
 
 /// How the type of a record is stored.
@@ -53,10 +53,11 @@ mod tests {
             assert_eq!((record(of_record(name)), record(name.as_str())), (Some(name), Some(name)));
         }
         for name in ["message", "thought", "a word of the agent"] {
-            assert_eq!((&*kind(of_kind(name).to_owned()), &*kind(name.to_owned())), (name, name));
+            assert_eq!((&*kind(of_kind(name)), &*kind(name)), (name, name));
         }
         assert_eq!((event_type("x"), record("x")), (None, None));
-        let short = [of_type(EventType::ProgressMessage), of_kind(update::MESSAGE), of_record(RecordType::Update)];
+        let short =
+            [of_type(EventType::ProgressMessage), of_kind(update::MESSAGE), of_record(RecordType::Update)];
         assert_eq!(short, [""; 3]);
         assert!(MESSAGE_TYPES.contains(EventType::ProgressMessage.as_str()));
     }

@@ -65,9 +65,10 @@ impl Supervisor {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
                 let query = EventQuery { worker: row.id, after, up_to, floor };
-                let page = self.shared.store.read(move |connection| {
-                    events::page(connection, query, |event| Ok(event.owned()))
-                });
+                let page = self
+                    .shared
+                    .store
+                    .read(move |connection| events::page(connection, query, |event| Ok(event.owned())));
                 let page = page.await?;
                 (after, floor) = (page.seen, page.floor);
                 if is_news && !page.events.is_empty() {
