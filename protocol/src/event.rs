@@ -4,6 +4,8 @@
 //! computed on read, so that a better function needs no migration. An event that the daemon wrote is stored as
 //! its `data`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +20,9 @@ use crate::record::{
 use crate::state::{Carrier, words};
 use crate::surrogates;
 use crate::time::Timestamp;
-use crate::{client, fields, update};
+use crate::{client, fields};
+
+mod line;
 
 words! {
     /// The type of an event. Those that begin with `runtime.` are the journal's own and are never shown.
@@ -134,9 +138,9 @@ impl EventType {
     }
 }
 
-/// An event as it is stored.
+/// An event as it is stored; `P` is the payload, borrowed where it need not be kept.
 #[derive(Debug, Clone)]
-pub struct StoredEvent {
+pub struct StoredEvent<P = String> {
     /// Its place among all events of the state dir.
     pub seq: i64,
     /// When it was written.
@@ -152,7 +156,7 @@ pub struct StoredEvent {
     /// The type of the record that it came from; `None` for the daemon's own.
     pub record: Option<RecordType>,
     /// The record's body, or the `data` of the daemon's own.
-    pub payload: String,
+    pub payload: P,
 }
 
 /// An event as it is shown.
@@ -181,7 +185,11 @@ pub struct Event {
     pub raw: Option<Value>,
 }
 
-impl StoredEvent {
+impl<P: AsRef<str>> StoredEvent<P> {
+    fn payload(&self) -> &str {
+        self.payload.as_ref()
+    }
+
     /// The event as it is shown; with `raw` also what it was derived from.
     #[must_use]
     pub fn view(&self, worker_id: &WorkerId, raw: bool) -> Event {
@@ -201,34 +209,34 @@ impl StoredEvent {
     #[must_use]
     pub fn data(&self) -> Value {
         let Some(record) = self.record else {
-            let data = surrogates::parse(&self.payload).unwrap_or_else(|_| json!({}));
+            let data = surrogates::parse(self.payload()).unwrap_or_else(|_| json!({}));
             return if self.event_type == EventType::MessageSent { without_contents(data) } else { data };
         };
         match record {
             RecordType::Update | RecordType::ChildUpdate => self.update_data(record),
-            RecordType::Notification => match surrogates::parse::<Notification>(&self.payload) {
+            RecordType::Notification => match surrogates::parse::<Notification>(self.payload()) {
                 Ok(notification) => notification_data(&notification),
                 Err(_) => json!({}),
             },
-            RecordType::Noise => match surrogates::parse::<Noise>(&self.payload) {
+            RecordType::Noise => match surrogates::parse::<Noise>(self.payload()) {
                 Ok(noise) => json!({
                     "method": "stdout", "kind": "noise", "reason": noise.reason,
                     "bytes": noise.bytes, "digest": noise.digest, "head": noise.head,
                 }),
                 Err(_) => json!({}),
             },
-            RecordType::Session => match surrogates::parse::<Session>(&self.payload) {
+            RecordType::Session => match surrogates::parse::<Session>(self.payload()) {
                 Ok(session) => json!({
                     "method": session_method(session.origin), "kind": "session",
                     "session": session.origin, "contextLost": session.context_lost,
                 }),
                 Err(_) => json!({}),
             },
-            RecordType::OptionSet => match surrogates::parse::<OptionSet>(&self.payload) {
+            RecordType::OptionSet => match surrogates::parse::<OptionSet>(self.payload()) {
                 Ok(set) => option_set_data(&set),
                 Err(_) => json!({}),
             },
-            RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(&self.payload) {
+            RecordType::ApprovalRequested => match surrogates::parse::<ApprovalRequested>(self.payload()) {
                 Ok(asked) => {
                     let view = ApprovalView::of_record(&asked);
                     let mut data = json!({
@@ -244,11 +252,11 @@ impl StoredEvent {
                 }
                 Err(_) => json!({}),
             },
-            RecordType::ClientRequest => client::request_data(&self.payload),
-            RecordType::ClientResponse => client::response_data(&self.payload),
-            RecordType::TerminalExited => client::exited_data(&self.payload),
+            RecordType::ClientRequest => client::request_data(self.payload()),
+            RecordType::ClientResponse => client::response_data(self.payload()),
+            RecordType::TerminalExited => client::exited_data(self.payload()),
             RecordType::ElicitationRequested => {
-                match surrogates::parse::<ElicitationRequested>(&self.payload) {
+                match surrogates::parse::<ElicitationRequested>(self.payload()) {
                     Ok(asked) => {
                         let view = ElicitationView::of(asked.params.get());
                         let mut data = json!({
@@ -261,15 +269,15 @@ impl StoredEvent {
                     Err(_) => json!({}),
                 }
             }
-            _ => surrogates::parse(&self.payload).unwrap_or_else(|_| json!({})),
+            _ => surrogates::parse(self.payload()).unwrap_or_else(|_| json!({})),
         }
     }
 
     fn update_data(&self, record: RecordType) -> Value {
-        let Ok(params) = surrogates::parse::<Value>(&self.payload) else { return json!({}) };
         if self.event_type == EventType::ProgressMessage {
-            return json!({"role": "assistant", "text": update::text(&params)});
+            return self.text().map_or_else(|| json!({}), message_data);
         }
+        let Ok(params) = surrogates::parse::<Value>(self.payload()) else { return json!({}) };
         let kind = self.kind.as_deref().unwrap_or("unknown");
         let mut data = Map::new();
         data.insert("method".to_owned(), "session/update".into());
@@ -282,7 +290,7 @@ impl StoredEvent {
     }
 
     fn raw(&self) -> Value {
-        let payload = || surrogates::parse::<Value>(&self.payload).unwrap_or(Value::Null);
+        let payload = || surrogates::parse::<Value>(self.payload()).unwrap_or(Value::Null);
         match self.record {
             None => json!({"runtime": self.carrier, "phase": self.event_type}),
             Some(RecordType::Update | RecordType::ChildUpdate) => {
@@ -317,6 +325,14 @@ impl StoredEvent {
             Some(record) => json!({"runtime": "acp-stdio", "phase": record, "body": payload()}),
         }
     }
+}
+
+/// What is shown of a piece of the agent's text. It may be long: it is not copied.
+fn message_data(text: Cow<'_, str>) -> Value {
+    let mut data = Map::new();
+    data.insert("role".to_owned(), "assistant".into());
+    data.insert("text".to_owned(), Value::String(text.into_owned()));
+    Value::Object(data)
 }
 
 /// What is shown of a message: of its attachments what they are, not what is in them.
@@ -476,6 +492,7 @@ impl ApprovalView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::update;
 
     fn stored(
         record: Option<RecordType>,

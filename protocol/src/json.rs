@@ -13,20 +13,32 @@ pub fn line(value: Value) -> String {
     written(value, Spaced)
 }
 
+/// Writes what [`line()`] gives, and a newline.
+///
+/// # Errors
+/// The writer's.
+pub fn write_line(value: Value, out: &mut impl io::Write) -> io::Result<()> {
+    write(value, Spaced, &mut *out)?;
+    out.write_all(b"\n")
+}
+
 /// The value indented by two spaces, with a newline at its end.
 #[must_use]
 pub fn indented(value: Value) -> String {
     written(value, PrettyFormatter::new()) + "\n"
 }
 
-fn written(mut value: Value, formatter: impl Formatter) -> String {
+fn written(value: Value, formatter: impl Formatter) -> String {
+    let mut bytes = Vec::with_capacity(256);
+    // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
+    let _ = write(value, formatter, &mut bytes);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+fn write(mut value: Value, formatter: impl Formatter, out: &mut impl io::Write) -> io::Result<()> {
     // The workspace keeps the order of keys as they came (another crate asks serde_json for it).
     value.sort_all_objects();
-    let mut bytes = Vec::with_capacity(256);
-    let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
-    // Neither a Value nor a Vec can fail here; an empty line would be seen by whoever parses it.
-    let _ = value.serialize(&mut serializer);
-    String::from_utf8(bytes).unwrap_or_default()
+    Ok(value.serialize(&mut Serializer::with_formatter(out, formatter))?)
 }
 
 /// Like serde_json's compact form, with one space after each comma and colon.

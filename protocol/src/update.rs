@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -160,6 +161,42 @@ pub fn text(params: &Value) -> String {
     update.as_object().and_then(|update| update.values().next()).map(nested_text).unwrap_or_default()
 }
 
+/// The parameters of a piece of text in the shape of ACP v1.
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(borrow)]
+    update: PieceUpdate<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PieceUpdate<'a> {
+    #[serde(rename = "sessionUpdate")]
+    _kind: IgnoredAny,
+    #[serde(borrow)]
+    content: Block<'a>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    block_type: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
+}
+
+/// What [`text`] gives, from text of JSON: without a copy where it has the usual shape and no escapes. `None` for what
+/// cannot be read.
+#[must_use]
+pub fn text_of(params: &str) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<Piece<'_>>(params) {
+        Ok(Piece { update: PieceUpdate { content, .. } }) if content.block_type == "text" => {
+            Some(content.text)
+        }
+        _ => surrogates::parse(params).ok().map(|params| Cow::Owned(text(&params))),
+    }
+}
+
 /// The texts in `content`, which is one block or a list of blocks, concatenated.
 fn nested_text(chunk: &Value) -> String {
     let one = |block: &Value| match block["type"].as_str() {
@@ -247,9 +284,35 @@ mod tests {
         assert_eq!(classify(r#"{"update":{"sessionUpdate":"pl\u0061n"}}"#), "plan");
     }
 
+    #[test]
+    fn a_text_without_escapes_is_not_copied_and_every_other_one_is_the_same() {
+        let plain = r#"{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"hi"}}}"#;
+        assert!(matches!(text_of(plain), Some(Cow::Borrowed("hi"))));
+        for update in [
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\n\ud83d\ude00"}}"#,
+            r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\ud83d"}}"#,
+            r#"{"sessionUpdate":null,"content":{"type":"text","text":"a","more":[1]},"more":{}}"#,
+            r#"{"sessionUpdate":"x","content":{"type":"text","text":"a","text":"b"}}"#,
+            r#"{"sessionUpdate":"x","content":{"type":"text"}}"#,
+            r#"{"sessionUpdate":"x","content":{"type":"text","text":7}}"#,
+            r#"{"sessionUpdate":"x","content":{"type":"image","text":"a"}}"#,
+            r#"{"sessionUpdate":"x","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
+            r#"{"agent_message_chunk":{"content":{"type":"text","text":"a"}}}"#,
+            r#"{"content":{"type":"text","text":"a"}}"#,
+            r#"{"update":7}"#,
+            "[]",
+        ] {
+            let params = format!(r#"{{"sessionId":"s","update":{update}}}"#);
+            let slowly = surrogates::parse::<Value>(&params).map(|params| text(&params)).ok();
+            assert_eq!(text_of(&params).as_deref(), slowly.as_deref(), "{update}");
+        }
+        assert_eq!(text_of("{"), None);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_text_never_panics(params in ".{0,200}") {
+            let _ = text_of(&params);
             let _ = classify(&params);
             if let Ok(value) = serde_json::from_str::<Value>(&params) {
                 let _ = text(&value);

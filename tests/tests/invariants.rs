@@ -140,7 +140,7 @@ fn what_is_acknowledged_must_be_stored() {
     let name = "what was acknowledged is stored";
     // An event that a watcher printed is lost, or another one has its number, or it is hidden.
     red_after(name, "DELETE FROM events WHERE type = 'turn.completed'");
-    red_after(name, "UPDATE events SET type = 'progress.update' WHERE type = 'progress.message'");
+    red_after(name, "UPDATE events SET type = 'progress.update' WHERE type = ''");
     red_after(name, "UPDATE events SET internal = 1 WHERE type = 'message.sent'");
     // A turn that was accepted is lost, or a cancel that was confirmed did not happen.
     red_after(name, &format!("DELETE FROM turns WHERE id = {COMPLETED}"));

@@ -14,6 +14,7 @@ pub mod handoff;
 pub mod inbox;
 pub mod local;
 pub mod numbers;
+mod one;
 pub mod options;
 pub mod policy;
 pub mod prompt;
@@ -273,11 +274,17 @@ impl<const N: usize> From<[&str; N]> for Typed {
 /// clap's, which also are `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(Ok(parsed)) = one::parser(&args).map(|parser| parse_with(with_any_values(parser), &args)) {
+        return Ok(parsed);
+    }
+    parse_with(with_any_values(Cli::command()), &args)
+}
+
+fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
-    let mut command = with_any_values(Cli::command());
     let matches = command
         .try_get_matches_from_mut(all)
-        .map_err(|error| crate::usage::with_usage(error, &mut command, &args))?;
+        .map_err(|error| crate::usage::with_usage(error, &mut command, args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
 }

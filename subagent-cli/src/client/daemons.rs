@@ -83,7 +83,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
         linked => linked?,
     };
     let Some(mut link) = linked else { return Ok(None) };
-    match timeout_at(deadline, exchange(&mut link, &Ask::get("/v1/daemon"), None)).await {
+    match timeout_at(deadline, exchange::<Value>(&mut link, &Ask::get("/v1/daemon"), None)).await {
         Err(_) => Err(silent()),
         // It is ending.
         Ok(Err(_)) => Ok(None),

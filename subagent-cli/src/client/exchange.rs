@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::{Method, Request, Response};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use subagent_protocol::api::{Handle, header};
 use subagent_protocol::{Code, PROTOCOL};
 
 use super::REQUEST_LIMIT;
 use super::connect::Link;
 use crate::failure::{Failure, Result};
+
+/// So many bytes of an answer are made room for because it says that it has them.
+const MOST_RESERVED: usize = 256 * 1024 * 1024;
 
 /// A request, complete enough to be sent again.
 #[derive(Debug, Clone)]
@@ -132,7 +135,11 @@ pub(super) async fn send(
 }
 
 /// Sends a request and reads the whole answer.
-pub(super) async fn exchange(link: &mut Link, ask: &Ask, handle: Option<&Handle>) -> Exchange<Value> {
+pub(super) async fn exchange<T: DeserializeOwned + Default>(
+    link: &mut Link,
+    ask: &Ask,
+    handle: Option<&Handle>,
+) -> Exchange<T> {
     match send(link, ask, handle).await? {
         Ok(response) => answer(response).await,
         Err(failure) => Ok(Err(failure)),
@@ -140,10 +147,10 @@ pub(super) async fn exchange(link: &mut Link, ask: &Ask, handle: Option<&Handle>
 }
 
 /// Reads the whole answer: the `data` of its envelope, or its error.
-pub(super) async fn answer(response: Response<Incoming>) -> Exchange<Value> {
+pub(super) async fn answer<T: DeserializeOwned + Default>(response: Response<Incoming>) -> Exchange<T> {
     let status = response.status();
-    let bytes = match response.into_body().collect().await {
-        Ok(body) => body.to_bytes(),
+    let bytes = match whole(response.into_body()).await {
+        Ok(bytes) => bytes,
         Err(error) => return broken(&error),
     };
     match serde_json::from_slice(&bytes) {
@@ -156,6 +163,18 @@ pub(super) async fn answer(response: Response<Incoming>) -> Exchange<Value> {
     }
 }
 
+/// The whole of a body, in one piece from the beginning: it may be long.
+async fn whole(mut body: Incoming) -> hyper::Result<Vec<u8>> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(announced.min(MOST_RESERVED));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
+}
+
 /// Whether the daemon wants its client to come again to the next daemon.
 pub(super) fn is_leaving(failure: &Failure) -> bool {
     failure.retryable && failure.is(Code::DaemonNotRunning)
@@ -163,11 +182,11 @@ pub(super) fn is_leaving(failure: &Failure) -> bool {
 
 /// An envelope, with the error codes of any version.
 #[derive(Debug, Deserialize)]
-pub(super) struct Reply {
+pub(super) struct Reply<T> {
     #[serde(default)]
     pub(super) ok: bool,
     #[serde(default)]
-    data: Value,
+    data: T,
     #[serde(default)]
     pub(super) error: Option<Failure>,
 }

@@ -18,6 +18,7 @@ mod state_watch;
 mod stream;
 mod wait;
 mod wait_many;
+mod waited;
 
 use std::ffi::OsString;
 use std::future::Future;

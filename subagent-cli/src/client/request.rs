@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use subagent_protocol::api::DaemonInfo;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -26,7 +27,10 @@ impl Client {
     }
 
     /// Like [`Client::ask`] for a request whose repetition is not literally the same (a wait has less time then).
-    pub(super) async fn ask_made(&mut self, make: impl Fn() -> Result<Ask>) -> Result<Value> {
+    pub(super) async fn ask_made<T: DeserializeOwned + Default>(
+        &mut self,
+        make: impl Fn() -> Result<Ask>,
+    ) -> Result<T> {
         let mut losses = Losses::default();
         let mut deadline = None;
         loop {
@@ -59,7 +63,7 @@ impl Client {
             let opened = patiently(&info, until, async {
                 match send(&mut link, ask, handle).await? {
                     Ok(response) if response.status().is_success() => Ok(Ok(response)),
-                    Ok(response) => Ok(Err(match answer(response).await? {
+                    Ok(response) => Ok(Err(match answer::<Value>(response).await? {
                         Ok(_) => Failure::internal("the daemon's answer is not a stream"),
                         Err(failure) => failure,
                     })),
@@ -137,7 +141,7 @@ async fn probe(info: &DaemonInfo, limit: Duration) -> Result<()> {
     let ask = Ask::get("/v1/daemon");
     let asked = async {
         let Some(mut link) = attempt(&info.state_dir, Instant::now() + limit).await? else { return Ok(()) };
-        match exchange(&mut link, &ask, None).await {
+        match exchange::<Value>(&mut link, &ask, None).await {
             Ok(Ok(_)) | Err(_) => Ok(()),
             Ok(Err(failure)) => Err(failure),
         }

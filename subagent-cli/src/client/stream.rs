@@ -139,7 +139,7 @@ impl Events<'_> {
                 events.push(value);
                 continue;
             }
-            self.said = Some(match Reply::deserialize(value) {
+            self.said = Some(match Reply::<Value>::deserialize(value) {
                 Ok(Reply { ok: false, error: Some(failure), .. }) if is_leaving(&failure) => Said::Leaving,
                 Ok(Reply { ok: false, error: Some(failure), .. }) => Said::Failed(failure),
                 _ => Said::Failed(Failure::internal("the daemon's stream holds what is no event")),

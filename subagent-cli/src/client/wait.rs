@@ -9,6 +9,7 @@ use subagent_protocol::api::WaitRequest;
 use subagent_protocol::ids::TurnId;
 use tokio::time::Instant;
 
+use super::waited::Waited;
 use super::{Ask, Client, segment};
 use crate::failure::{Failure, Result};
 
@@ -61,8 +62,8 @@ impl Client {
         };
         self.pin(&mut waiting).await?;
         let limit = (waiting.timeout > 0.0).then(|| duration(waiting.timeout) + GRACE);
-        let waited = self.ask_made(|| Ok(waiting.ask(elapsed())?.within(limit))).await;
-        waited.map_err(|failure| waiting.own_numbers(failure))
+        let waited: Result<Waited> = self.ask_made(|| Ok(waiting.ask(elapsed())?.within(limit))).await;
+        waited.map(Value::from).map_err(|failure| waiting.own_numbers(failure))
     }
 
     /// Makes a cursor of "from now on", so that a repetition after a lost connection begins at the same place.

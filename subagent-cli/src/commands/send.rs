@@ -85,7 +85,7 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
     };
     let message = Message { worker_id, text, simulate, if_busy, key: present(args.turn_id) };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
-        context.config(args.config.config.as_deref(), args.cwd.cwd.as_deref())?;
+        context.check_named_config(args.config.config.as_deref())?;
         let blocks = match &args.blocks {
             Some(json) => parse_blocks(json)?,
             None => input.objects("blocks").unwrap_or_default(),

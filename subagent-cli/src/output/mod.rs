@@ -14,15 +14,18 @@ pub mod table;
 pub mod terminal;
 pub mod text;
 
-use std::io::{self, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 pub use subagent_protocol::json;
 
 use crate::failure::Failure;
 use subagent_protocol::clean::clean;
 use terminal::Terminal;
+
+/// How much of a document is written at once.
+const WRITE_BYTES: usize = 16 * 1024;
 
 /// The form that the caller asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,17 +93,17 @@ impl Outcome {
 /// Prints a result or an error and says how the process should exit.
 #[must_use]
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
-    let (text, code) = match result {
+    let (printed, code) = match result {
         Ok(Outcome::Report { kind, data, text }) => (report(format, kind, data, text), 0),
         Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text), code),
-        Ok(Outcome::Lines(text)) => (harmless(text), 0),
+        Ok(Outcome::Lines(text)) => (print(&harmless(text)), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
-            Format::Json => (self::document(document), code),
-            Format::Text => (harmless(text), code),
+            Format::Json => (print_document(document), code),
+            Format::Text => (print(&harmless(text)), code),
         },
         Ok(Outcome::Printed(code)) => return code,
         Err(failure) => match format {
-            Format::Json => (document(errors::envelope(&failure)), 1),
+            Format::Json => (print_document(errors::envelope(&failure)), 1),
             Format::Text => {
                 match Terminal::of_stderr() {
                     Some(terminal) => tell(&human::failure(&failure, terminal)),
@@ -110,26 +113,39 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
             }
         },
     };
-    match print(&text) {
+    match printed {
         Ok(()) => ExitCode::from(code),
         Err(error) => unprintable(&error, code),
     }
 }
 
-fn report(format: Format, kind: &str, data: Value, text: String) -> String {
+fn report(format: Format, kind: &str, data: Value, text: String) -> io::Result<()> {
     match format {
-        Format::Json => document(success(kind, data)),
+        Format::Json => print_document(success(kind, data)),
         Format::Text => match Terminal::of_stdout() {
-            Some(terminal) => human::report(kind, &data, &text, terminal),
-            None => text,
+            Some(terminal) => print(&human::report(kind, &data, &text, terminal)),
+            None => print(&text),
         },
     }
+}
+
+/// Prints a document. It may be long, so what no terminal gets is written without the whole of it as text.
+fn print_document(value: Value) -> io::Result<()> {
+    if Terminal::of_stdout().is_some() {
+        return print(&document(value));
+    }
+    let mut out = BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock());
+    json::write_line(value, &mut out)?;
+    out.flush()
 }
 
 /// The envelope of a result.
 #[must_use]
 pub fn success(kind: &str, data: Value) -> Value {
-    json!({"schemaVersion": "v1", "ok": true, "type": kind, "data": data})
+    // Not with `json!`, which would copy the data.
+    let members =
+        [("schemaVersion", "v1".into()), ("ok", true.into()), ("type", kind.into()), ("data", data)];
+    Value::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 /// A document in one line, as stdout may have it: at a terminal what would act on it is escaped, which is the same JSON.
@@ -203,6 +219,8 @@ pub fn unprintable(error: &io::Error, code: u8) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

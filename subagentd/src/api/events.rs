@@ -11,13 +11,12 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
+use subagent_protocol::Result;
 use subagent_protocol::api::LatestEvent;
-use subagent_protocol::event::Event;
-use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 #[cfg(test)]
-use subagent_protocol::api::Envelope;
+use subagent_protocol::{api::Envelope, event::Event};
 
 use super::Api;
 use super::body::{Names, Params, flag};
@@ -132,7 +131,7 @@ enum Source {
 }
 
 impl Source {
-    async fn next(&mut self) -> Result<Vec<Event>> {
+    async fn next(&mut self) -> Result<Vec<u8>> {
         match self {
             Self::One(follower) => follower.next().await,
             Self::All(follower) => follower.next().await,
@@ -161,22 +160,7 @@ impl Pages {
             biased;
             () = self.control.reached(Phase::EndWaits) => Err(ending()),
             () = deadline => Ok(None),
-            page = self.source.next() => lines(&page?),
+            page = self.source.next() => page.map(|lines| (!lines.is_empty()).then(|| lines.into())),
         }
     }
-}
-
-fn lines(page: &[Event]) -> Result<Option<Bytes>> {
-    if page.is_empty() {
-        return Ok(None);
-    }
-    let mut text = Vec::new();
-    for event in page {
-        serde_json::to_writer(&mut text, event).map_err(|error| {
-            let message = format!("event {} cannot be written as JSON: {error}", event.event_id);
-            Error::new(Code::Internal, message).with("eventId", event.event_id.to_string())
-        })?;
-        text.push(b'\n');
-    }
-    Ok(Some(text.into()))
 }

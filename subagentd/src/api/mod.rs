@@ -25,6 +25,7 @@ mod reply;
 mod server;
 mod status;
 mod turns;
+mod waited;
 mod waits;
 mod workers;
 

@@ -31,13 +31,16 @@ impl<T: Serialize> IntoResponse for Reply<T> {
         let Self(kind, data) = self;
         match serde_json::to_vec(&Envelope::success(kind, data)) {
             Ok(bytes) => json(StatusCode::OK, bytes),
-            Err(error) => {
-                tracing::error!(kind, %error, "a result cannot be written as JSON");
-                let message = "the result cannot be written as JSON; the request was carried out";
-                Failure(Error::new(Code::Internal, message).with("type", kind)).into_response()
-            }
+            Err(error) => unwritable(kind, &error),
         }
     }
+}
+
+/// The response in place of a result that cannot be written as JSON.
+pub(super) fn unwritable(kind: &str, error: &serde_json::Error) -> axum::response::Response {
+    tracing::error!(kind, %error, "a result cannot be written as JSON");
+    let message = "the result cannot be written as JSON; the request was carried out";
+    Failure(Error::new(Code::Internal, message).with("type", kind)).into_response()
 }
 
 impl IntoResponse for Failure {
@@ -57,7 +60,7 @@ pub(super) fn error_line(error: Error) -> Vec<u8> {
     })
 }
 
-fn json(status: StatusCode, bytes: Vec<u8>) -> axum::response::Response {
+pub(super) fn json(status: StatusCode, bytes: Vec<u8>) -> axum::response::Response {
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

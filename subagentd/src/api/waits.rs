@@ -1,16 +1,18 @@
 //! Waiting for an event. It changes nothing, so an agent may wait for events of its own worker.
 
 use axum::extract::State;
-use subagent_protocol::api::{WaitMany, WaitRequest, Waited, WaitedMany};
+use axum::response::Response;
+use subagent_protocol::api::{WaitMany, WaitRequest, WaitedMany};
 
 #[cfg(test)]
-use subagent_protocol::api::Envelope;
+use subagent_protocol::api::{Envelope, Waited};
 
 use super::Api;
 use super::body::{Body, Names};
 use super::caller::Reader;
 use super::control::{Phase, ending};
-use super::reply::{Outcome, Reply};
+use super::reply::{Failure, Outcome, Reply};
+use super::waited;
 
 /// `POST /v1/workers/{worker}/wait`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/wait", request_body = WaitRequest, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.waited`", body = Envelope<Waited>))))]
@@ -19,11 +21,11 @@ pub(super) async fn wait(
     reader: Reader,
     Names(worker): Names<String>,
     Body(request): Body<WaitRequest>,
-) -> Outcome<Waited> {
+) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
     tokio::select! {
         biased;
-        waited = api.supervisor.wait(&worker, request) => Ok(Reply("worker.waited", waited?)),
+        found = api.supervisor.wait(&worker, request) => Ok(waited::reply(found?)),
         () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
     }
 }

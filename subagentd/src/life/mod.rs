@@ -11,6 +11,7 @@ mod idle;
 mod inotify;
 mod lock;
 mod log;
+mod memory;
 mod notify;
 mod once;
 mod options;
@@ -65,6 +66,7 @@ pub fn run(options: RunOptions) -> ExitCode {
 fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     // It could become the daemon in the place of one that was killed, or does not answer.
     refuse_below_guard("subagentd run")?;
+    memory::give_back_large_blocks();
     process::prepare(options.mode)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     if options.once {

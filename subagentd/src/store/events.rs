@@ -1,10 +1,12 @@
 //! Reading events, page by page. A page is bounded, so that no reader holds the database for long.
 
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::{EventType, StoredEvent};
 use subagent_protocol::ids::EventId;
-use subagent_protocol::record::RecordType;
 use subagent_protocol::state::Carrier;
 use subagent_protocol::time::Timestamp;
 
@@ -12,6 +14,7 @@ use super::error::StoreError;
 use super::history;
 use super::retention;
 use super::rows::{self, RowId};
+use super::words;
 
 /// At most so many events are in a page ...
 pub const PAGE_EVENTS: usize = 256;
@@ -31,11 +34,16 @@ pub struct EventQuery {
     pub floor: i64,
 }
 
-/// A page of events.
+/// A longer payload is read by itself, ...
+const LARGE_BYTES: i64 = 1024 * 1024;
+/// ... and one at a time: for a moment its reader has it twice, and a worker may have many readers.
+static LARGE: Mutex<()> = Mutex::new(());
+
+/// A page of events, or of what the reader made of them.
 #[derive(Debug)]
-pub struct EventPage {
+pub struct EventPage<T = StoredEvent> {
     /// In order.
-    pub events: Vec<StoredEvent>,
+    pub events: Vec<T>,
     /// Up to here everything was looked at.
     pub seen: i64,
     /// Whether the end was reached.
@@ -47,27 +55,34 @@ pub struct EventPage {
 pub(super) const COLUMNS: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, e.payload, t.carrier";
 
 pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
-    let turn_id: Option<String> = row.get(4)?;
-    let record: Option<String> = row.get(5)?;
-    let carrier: Option<String> = row.get(7)?;
+    read_with(row, row.get(6)?)
+}
+
+fn read_with<P>(row: &rusqlite::Row<'_>, payload: P) -> rusqlite::Result<StoredEvent<P>> {
+    let text = |index: usize| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(index)?.as_str_or_null()?) };
     Ok(StoredEvent {
         seq: row.get(0)?,
         at: Timestamp(row.get(1)?),
-        event_type: rows::word(row, 2, EventType::parse)?,
-        kind: row.get(3)?,
-        turn_id: turn_id.and_then(|id| id.parse().ok()),
-        record: record.as_deref().and_then(RecordType::parse),
-        payload: row.get(6)?,
-        carrier: carrier.as_deref().and_then(Carrier::parse).unwrap_or(Carrier::Runtime),
+        event_type: rows::word(row, 2, words::event_type)?,
+        kind: text(3)?.map(words::kind),
+        turn_id: text(4)?.and_then(|id| id.parse().ok()),
+        record: text(5)?.and_then(words::record),
+        payload,
+        carrier: text(7)?.and_then(Carrier::parse).unwrap_or(Carrier::Runtime),
     })
 }
 
-/// The next page. An event that cannot be read is left out and reported in the log. Of a worker that was removed there
-/// are none any more; from the beginning (`after` 0) means from the oldest that is kept.
+/// The next page: what `each` makes of its events while they lie in SQLite's memory. An event that cannot be read is left
+/// out and reported in the log. Of a worker that was removed there are none any more; from the beginning (`after` 0) means
+/// from the oldest that is kept.
 ///
 /// # Errors
-/// `CURSOR_EXPIRED` when events after the query's were deleted; `STORAGE_ERROR`.
-pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPage> {
+/// `CURSOR_EXPIRED` when events after the query's were deleted; `STORAGE_ERROR`; those of `each`.
+pub(crate) fn page<T>(
+    connection: &Connection,
+    query: EventQuery,
+    mut each: impl FnMut(StoredEvent<&str>) -> Result<T>,
+) -> Result<EventPage<T>> {
     let _moment = history::one_moment(connection)?;
     let seen = query.up_to.max(query.after);
     let Some(kept) = retention::kept(connection, query.worker)? else {
@@ -79,27 +94,39 @@ pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPa
     }
     let needed = retention::needed("?5");
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+        "SELECT {COLUMNS_OF_PAGE} FROM events e LEFT JOIN turns t ON t.id = e.turn
          WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 AND {needed}
          ORDER BY e.seq LIMIT ?4"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
     let mut rows = statement
-        .query(params![query.worker.0, query.after, query.up_to, limit, kept.expired_seq])
+        .query(params![query.worker.0, query.after, query.up_to, limit, kept.expired_seq, LARGE_BYTES])
         .map_err(StoreError::from)?;
     let mut page = EventPage { events: Vec::new(), seen: query.after, end: false, floor };
     let (mut count, mut bytes) = (0, 0);
+    let mut taken = |row: &rusqlite::Row<'_>| -> Result<usize> {
+        let read = row.get_ref(6).and_then(|payload| Ok(payload.as_str()?));
+        match read.and_then(|payload| read_with(row, payload)) {
+            Ok(event) => {
+                let length = event.payload.len();
+                page.events.push(each(event)?);
+                Ok(length)
+            }
+            Err(error) => {
+                let seq: i64 = row.get(0).unwrap_or_default();
+                tracing::error!(%error, seq, "an event cannot be read and is left out");
+                Ok(0)
+            }
+        }
+    };
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         page.seen = row.get(0).map_err(StoreError::from)?;
         count += 1;
-        match read(row) {
-            Ok(event) => {
-                bytes += event.payload.len();
-                page.events.push(event);
-            }
-            Err(error) => tracing::error!(%error, seq = page.seen, "an event cannot be read and is left out"),
-        }
+        bytes += match row.get_ref(6).map_err(StoreError::from)? {
+            ValueRef::Null => alone(connection, page.seen, &mut taken)?,
+            _ => taken(row)?,
+        };
         if bytes >= PAGE_BYTES {
             return Ok(page);
         }
@@ -110,6 +137,26 @@ pub(crate) fn page(connection: &Connection, query: EventQuery) -> Result<EventPa
     }
     Ok(page)
 }
+
+/// Shows one event, whatever its length.
+fn alone(
+    connection: &Connection,
+    seq: i64,
+    see: &mut impl FnMut(&rusqlite::Row<'_>) -> Result<usize>,
+) -> Result<usize> {
+    let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sql = format!("SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.seq = ?1");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut rows = statement.query([seq]).map_err(StoreError::from)?;
+    match rows.next().map_err(StoreError::from)? {
+        Some(row) => see(row),
+        None => Ok(0),
+    }
+}
+
+/// [`COLUMNS`] with null for a large payload; SQLite does not read one to know its length.
+const COLUMNS_OF_PAGE: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, \
+     CASE WHEN octet_length(e.payload) <= ?6 THEN e.payload END, t.carrier";
 
 /// One event of a worker.
 ///

@@ -10,6 +10,7 @@ use super::error::StoreError;
 use super::events::{COLUMNS, read};
 use super::retention;
 use super::rows::RowId;
+use super::words::{self, MESSAGE_TYPES};
 
 /// More bytes of events than these are not shown at once (one event may be larger).
 const MOST_BYTES: usize = 32 * 1024 * 1024;
@@ -64,13 +65,16 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
             sql.push_str(&format!(" AND e.kind IS NULL AND e.type IN ({marks})"));
         } else {
             let one = |(_, kind): &(EventType, Option<String>)| match kind {
-                Some(_) => "e.type = ? AND e.kind = ?",
-                None => "e.type = ?",
+                Some(_) => "e.type IN (?, ?) AND e.kind = ?",
+                None => "e.type IN (?, ?)",
             };
             sql.push_str(&format!(" AND ({})", types.iter().map(one).collect::<Vec<_>>().join(" OR ")));
         }
         for (event_type, kind) in types {
             values.push(event_type.as_str().to_owned().into());
+            if !milestones {
+                values.push(words::of_type(*event_type).to_owned().into());
+            }
             values.extend(kind.clone().map(Value::from));
         }
     }
@@ -254,7 +258,7 @@ pub(crate) fn text_of(
     let Some(span) = turn_span(connection, worker, &turn.turn_id)? else { return Ok((String::new(), false)) };
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ?1 AND e.internal = 0
-            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type = 'progress.message'
+            AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type IN {MESSAGE_TYPES}
          ORDER BY e.seq DESC LIMIT ?5"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
@@ -268,7 +272,7 @@ pub(crate) fn text_of(
         }
         looked_at += 1;
         if let Ok(event) = read(row)
-            && let Some(text) = event.data()["text"].as_str()
+            && let Some(text) = event.text()
         {
             // Of a piece that is too long alone only its end is kept.
             let kept = &text[text.ceil_char_boundary(text.len().saturating_sub(most_bytes + 1))..];

@@ -31,6 +31,7 @@ mod tests;
 pub(crate) mod tool_calls;
 mod tx;
 mod unfinished;
+mod words;
 pub(crate) mod workers;
 mod writer;
 

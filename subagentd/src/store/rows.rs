@@ -218,8 +218,8 @@ where
 }
 
 pub(super) fn word<T>(row: &Row<'_>, index: usize, parse: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
-    let text: String = row.get(index)?;
-    parse(&text).ok_or_else(|| bad(index, format!("the word {text:?}")))
+    let text = row.get_ref(index)?.as_str()?;
+    parse(text).ok_or_else(|| bad(index, format!("the word {text:?}")))
 }
 
 pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

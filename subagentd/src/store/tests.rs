@@ -184,6 +184,7 @@ async fn a_look_back_never_reads_the_whole_table() {
     for (condition, index) in [
         ("", "events_of_worker"),
         ("AND e.at >= 5", "events_of_worker"),
+        ("AND e.seq > 5 AND e.seq <= 9", "events_of_worker (worker=? AND rowid>? AND rowid<?)"),
         ("AND e.turn = 3 AND e.seq BETWEEN 5 AND 9", "events_of_worker"),
         (
             "AND (e.type = 'turn.completed' OR e.type = 'progress.update' AND e.kind = 'plan')",

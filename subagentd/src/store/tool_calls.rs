@@ -11,6 +11,7 @@ use subagent_protocol::tool_calls::{CLOSING, Calls};
 use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
 use super::tx::{Tx, signed};
+use super::words;
 
 /// No more of a turn is looked through: this happens in the one thread that writes.
 const MOST_RECORDS: i64 = 20_000;
@@ -68,7 +69,7 @@ pub(crate) fn told(
         let mut found =
             statement.query(params![id.0, signed(turn), MOST_RECORDS]).map_err(StoreError::from)?;
         while let Some(row) = found.next().map_err(StoreError::from)? {
-            let record = rows::word(row, 0, RecordType::parse).map_err(StoreError::from)?;
+            let record = rows::word(row, 0, words::record).map_err(StoreError::from)?;
             let body = row.get_ref(1).map_err(StoreError::from)?.as_str().unwrap_or_default();
             bytes += body.len();
             if bytes > MOST_BYTES {

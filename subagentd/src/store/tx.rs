@@ -8,6 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{NewEvent, RowId};
+use super::words;
 
 /// When a request with a key was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +56,9 @@ impl Tx<'_> {
                 event.number.map(signed),
                 event.turn.map(signed),
                 event.at.0,
-                event.event_type.as_str(),
-                event.kind,
-                event.record.map(subagent_protocol::record::RecordType::as_str),
+                words::of_type(event.event_type),
+                event.kind.map(words::of_kind),
+                event.record.map(words::of_record),
                 event.event_type.is_internal(),
                 event.payload,
             ],

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use super::error::StoreError;
 use super::tx::Tx;
+use super::words::MESSAGE_TYPES;
 
 /// How much goes into one transaction, in events.
 const BATCH_WEIGHT: usize = 256;
@@ -294,8 +295,8 @@ impl WriterState {
         }
         if subagent_failpoint::sabotaged("store.forget_events") {
             // What somebody may have seen already.
-            let sql = "DELETE FROM events WHERE type = 'progress.message' AND seq < ?1";
-            tx.execute(sql, [self.next_seq - 20])?;
+            let sql = format!("DELETE FROM events WHERE type IN {MESSAGE_TYPES} AND seq < ?1");
+            tx.execute(&sql, [self.next_seq - 20])?;
         }
         check("store.before_commit")?;
         tx.commit()?;

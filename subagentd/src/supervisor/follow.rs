@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use subagent_protocol::event::Event;
+use subagent_protocol::event::StoredEvent;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
@@ -32,13 +32,13 @@ enum End {
 }
 
 impl Follower {
-    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order). Empty when the end is reached: for a
-    /// follower of new events that is when the worker is over, until then it waits. Cancel safe.
+    /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order), each as a line of JSON. Empty when the end is
+    /// reached: for a follower of new events that is when the worker is over, until then it waits. Cancel safe.
     ///
     /// # Errors
     /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `CURSOR_EXPIRED` when
     /// events were deleted before they were read.
-    pub async fn next(&mut self) -> Result<Vec<Event>> {
+    pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             let up_to = match &mut self.end {
                 End::At(up_to) => *up_to,
@@ -48,14 +48,10 @@ impl Follower {
                 },
             };
             if up_to > self.after {
-                let page = page(&self.store, self.worker, self.after, up_to, self.floor).await?;
+                let (page, lines) = self.page(up_to).await?;
                 (self.after, self.floor) = (page.seen, page.floor);
-                if !page.events.is_empty() {
-                    return Ok(page
-                        .events
-                        .iter()
-                        .map(|event| event.view(&self.worker_id, self.raw))
-                        .collect());
+                if !lines.is_empty() {
+                    return Ok(lines);
                 }
                 if !page.end {
                     continue;
@@ -80,17 +76,36 @@ impl Follower {
             }
         }
     }
+
+    /// The next page up to an event, and its lines: they are written where the rows are read, so that no event is copied.
+    async fn page(&self, up_to: i64) -> Result<(EventPage<()>, Vec<u8>)> {
+        let query = EventQuery { worker: self.worker, after: self.after, up_to, floor: self.floor };
+        let (worker_id, raw) = (self.worker_id.clone(), self.raw);
+        let read = self.store.read(move |connection| {
+            let mut lines = Vec::new();
+            let page =
+                events::page(connection, query, |event| write_line(&event, &worker_id, raw, &mut lines))?;
+            Ok((page, lines))
+        });
+        read.await
+    }
 }
 
-/// The next page of shown events.
-pub(super) async fn page(
-    store: &Store,
-    worker: RowId,
-    after: i64,
-    up_to: i64,
-    floor: i64,
-) -> Result<EventPage> {
-    store.read(move |connection| events::page(connection, EventQuery { worker, after, up_to, floor })).await
+/// Appends the line of an event.
+///
+/// # Errors
+/// `INTERNAL_ERROR`, which is not known to happen.
+pub(super) fn write_line<P: AsRef<str>>(
+    event: &StoredEvent<P>,
+    worker_id: &WorkerId,
+    raw: bool,
+    lines: &mut Vec<u8>,
+) -> Result<()> {
+    event.write_line(worker_id, raw, lines).map_err(|error| {
+        let event_id = EventId(event.seq).to_string();
+        let message = format!("event {event_id} cannot be written as JSON: {error}");
+        Error::new(Code::Internal, message).with("eventId", event_id)
+    })
 }
 
 impl Supervisor {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use subagent_protocol::event::Event;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
+use super::follow::write_line;
 use super::shared::is_ending;
 use super::{Supervisor, spec, worker};
 use crate::store::{RowId, Store, all_events, workers};
@@ -39,11 +39,11 @@ pub struct AllFollower {
 }
 
 impl AllFollower {
-    /// The next events, in order. Empty at the end; a follower of new events waits for them and has none. Cancel safe.
+    /// The next events, in order, each as a line of JSON. Empty at the end; a follower of new events waits for them and has none. Cancel safe.
     ///
     /// # Errors
     /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `STORAGE_ERROR`.
-    pub async fn next(&mut self) -> Result<Vec<Event>> {
+    pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(news) = &mut self.news {
                 news.borrow_and_update();
@@ -54,13 +54,14 @@ impl AllFollower {
                 self.learn(page.events.iter().map(|(worker, _)| *worker)).await?;
             }
             self.after = page.seen;
-            let view = |(worker, event): &(RowId, _)| {
-                let event: &subagent_protocol::event::StoredEvent = event;
-                self.known.get(worker)?.as_ref().map(|worker_id| event.view(worker_id, self.raw))
-            };
-            let events: Vec<Event> = page.events.iter().filter_map(view).collect();
-            if !events.is_empty() {
-                return Ok(events);
+            let mut lines = Vec::new();
+            for (worker, event) in page.events {
+                if let Some(Some(worker_id)) = self.known.get(&worker) {
+                    write_line(&event, worker_id, self.raw, &mut lines)?;
+                }
+            }
+            if !lines.is_empty() {
+                return Ok(lines);
             }
             if !page.end {
                 continue;

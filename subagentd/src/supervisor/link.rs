@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 
 /// A frame of a runtime is small; one that is longer is none.
 const MAX_FRAME_BYTES: u64 = 1024 * 1024;
+/// How much is read at once: some frames of those that come often. It is held for each runtime.
+const READ_BYTES: usize = 1024;
 /// How many notices may wait for the worker's actor. The runtime joins notices that nobody takes.
 const WAITING_FRAMES: usize = 64;
 /// How long a connect may take: the runtime's backlog may be full while it is stopped.
@@ -72,7 +74,7 @@ impl Drop for Link {
 }
 
 async fn read(stream: Arc<Stream>, notices: mpsc::Sender<FromRuntime>) {
-    let mut reader = BufReader::new(&*stream);
+    let mut reader = BufReader::with_capacity(READ_BYTES, &*stream);
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -7,6 +7,7 @@ mod always;
 mod attachments;
 mod backups;
 mod budgets;
+mod collected;
 mod controllers;
 mod depth;
 mod entropy;
@@ -58,6 +59,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
 pub use always::RuleFilter;
+pub use collected::{Collected, Last};
 pub use follow::Follower;
 pub use follow_all::{AllFollower, Chosen};
 pub use health::Look;
@@ -68,6 +70,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use shared::Setup;
+pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{Aside, input};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_protocol::api::{LatestEvent, WaitRequest, Waited};
-use subagent_protocol::event::{EventType, StoredEvent};
+use subagent_protocol::api::{LatestEvent, WaitRequest};
+use subagent_protocol::event::{Event, EventType, StoredEvent};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::state::WorkerState;
 use subagent_protocol::until::Until;
@@ -13,22 +13,23 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::Supervisor;
+use super::collected::Collected;
 use super::orders::brief;
 use super::shared::is_ending;
 use super::worker::{self, Snapshot};
-use super::{Supervisor, follow};
-use crate::store::WorkerRow;
+use crate::store::{EventQuery, WorkerRow, events};
 
-/// The agent's text of one turn, as far as it was seen.
-#[derive(Default)]
-struct Collected {
-    text: Option<String>,
-    truncated: bool,
-    last: Option<String>,
+/// What a wait has found.
+#[derive(Debug)]
+pub struct Found {
+    /// The first event that matched.
+    pub matched_event: Event,
+    /// The worker's state now.
+    pub state: WorkerState,
+    /// The agent's text up to the match.
+    pub collected: Collected,
 }
-
-/// More bytes of a turn's text are not collected.
-const MOST_TEXT: usize = 64 * 1024 * 1024;
 
 /// The deadlines of a wait.
 struct Patience {
@@ -43,7 +44,7 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
     /// going on), `DAEMON_NOT_RUNNING` when the daemon is ending.
-    pub async fn wait(&self, worker: &str, request: WaitRequest) -> Result<Waited> {
+    pub async fn wait(&self, worker: &str, request: WaitRequest) -> Result<Found> {
         let until = Until::parse(request.until.as_deref())?;
         let mut patience = Patience::of(&request)?;
         let row = self.row(worker).await?;
@@ -66,17 +67,21 @@ impl Supervisor {
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
-                let page = follow::page(&self.shared.store, row.id, after, up_to, floor).await?;
+                let query = EventQuery { worker: row.id, after, up_to, floor };
+                let page = self
+                    .shared
+                    .store
+                    .read(move |connection| events::page(connection, query, |event| Ok(event.owned())));
+                let page = page.await?;
                 (after, floor) = (page.seen, page.floor);
                 if is_news && !page.events.is_empty() {
                     patience.something_happened();
                 }
-                for event in &page.events {
-                    collected.add(event, request.collect_turn.as_ref());
+                for event in page.events {
                     if !event.event_type.is_progress() {
-                        meaningful = brief(event);
+                        meaningful = brief(&event);
                     }
-                    if request.only_turn.as_ref().is_some_and(|only| !concerns(event, only, &mut begun)) {
+                    if request.only_turn.as_ref().is_some_and(|only| !concerns(&event, only, &mut begun)) {
                         continue;
                     }
                     let gone = request.only_turn.is_some()
@@ -85,10 +90,13 @@ impl Supervisor {
                     let failed = event.event_type == EventType::TurnFailed
                         && request.collect_turn.is_some()
                         && event.turn_id == request.collect_turn;
-                    if (failed || gone || until.matches(event.event_type, event.kind.as_deref()))
-                        && !self.decided_by_rule(&row, event).await?
-                    {
-                        return self.matched(&row, event, collected).await;
+                    let found = (failed || gone || until.matches(event.event_type, event.kind.as_deref()))
+                        && !self.decided_by_rule(&row, &event).await?;
+                    let matched_event = found.then(|| event.view(&row.worker_id, false));
+                    collected.add(event, request.collect_turn.as_ref());
+                    if let Some(matched_event) = matched_event {
+                        let state = self.view(&row).await.state;
+                        return Ok(Found { matched_event, state, collected });
                     }
                 }
                 if page.end {
@@ -115,17 +123,6 @@ impl Supervisor {
                 () = patience.over() => return Err(self.gave_up(&row, &request, &patience, meaningful).await?),
             }
         }
-    }
-
-    async fn matched(&self, row: &WorkerRow, event: &StoredEvent, collected: Collected) -> Result<Waited> {
-        let state = self.view(row).await.state;
-        Ok(Waited {
-            matched_event: event.view(&row.worker_id, false),
-            state,
-            assistant_text: collected.text,
-            assistant_text_truncated: collected.truncated,
-            last_assistant_chunk: collected.last,
-        })
     }
 
     async fn is_stopped(&self, worker: &str) -> Result<bool> {
@@ -280,25 +277,5 @@ pub(super) async fn sleep_for(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
         None => std::future::pending().await,
-    }
-}
-
-impl Collected {
-    fn add(&mut self, event: &StoredEvent, turn: Option<&TurnId>) {
-        if event.event_type != EventType::ProgressMessage || turn.is_none() || event.turn_id.as_ref() != turn
-        {
-            return;
-        }
-        let data = event.data();
-        if let Some(text) = data["text"].as_str() {
-            let so_far = self.text.get_or_insert_default();
-            let kept = text.floor_char_boundary(MOST_TEXT - so_far.len());
-            // Nothing after a gap.
-            if !self.truncated {
-                so_far.push_str(&text[..kept]);
-            }
-            self.truncated |= kept < text.len();
-            self.last = Some(text.to_owned());
-        }
     }
 }

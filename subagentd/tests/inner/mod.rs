@@ -87,7 +87,8 @@ impl Place {
         while seen < events {
             let page = follower.next().await.unwrap();
             assert!(!page.is_empty(), "the worker is over after {seen} of {events}");
-            seen += page.iter().filter(|event| event.data["text"].is_string()).count() as u64;
+            let is_piece = |line: &&[u8]| memmem(line, b"\"progress.message\"");
+            seen += page.split(|byte| *byte == b'\n').filter(is_piece).count() as u64;
         }
     }
 
@@ -115,6 +116,10 @@ impl Place {
         });
         socket
     }
+}
+
+fn memmem(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 fn journal(worker: &WorkerId, events: u64) -> Vec<u8> {

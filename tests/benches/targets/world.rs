@@ -96,7 +96,7 @@ impl World {
     pub(crate) fn chunks(&self) -> f64 {
         let path = self.sandbox.state_dir().join("state.db");
         let database = rusqlite::Connection::open(path).unwrap();
-        let sql = "SELECT count(*) FROM events WHERE type = 'progress.message'";
+        let sql = "SELECT count(*) FROM events WHERE type = ''";
         database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as f64
     }
 

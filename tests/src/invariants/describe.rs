@@ -17,7 +17,7 @@ const TABLES: [&str; 4] = [
     "SELECT w.worker_id, t.no, t.turn_id, t.status, t.dispatched, t.cancel_reason, t.cancel_requested
      FROM turns t JOIN workers w ON w.id = t.worker ORDER BY t.id DESC LIMIT 10",
     "SELECT request_id, status, option_id, by_cancel, asked_seq, decided_seq FROM approvals ORDER BY id DESC LIMIT 10",
-    "SELECT e.seq, w.worker_id, e.number, t.turn_id, e.type, e.kind FROM events e JOIN workers w ON w.id = e.worker
+    "SELECT e.seq, w.worker_id, e.number, t.turn_id, iif(e.type = '', 'progress.message', e.type) AS type, e.kind FROM events e JOIN workers w ON w.id = e.worker
        LEFT JOIN turns t ON t.id = e.turn ORDER BY e.seq DESC LIMIT 25",
 ];
 /// So many of the last records of a segment.

@@ -12,7 +12,7 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         |worker: &str, seq: i64| -> rusqlite::Result<bool> { Ok(kept::of(database, worker)?.has_lost(seq)) };
 
     let mut event = database.prepare(
-        "SELECT w.worker_id, e.type, t.turn_id, e.internal FROM events e JOIN workers w ON w.id = e.worker
+        "SELECT w.worker_id, iif(e.type = '', 'progress.message', e.type), t.turn_id, e.internal FROM events e JOIN workers w ON w.id = e.worker
          LEFT JOIN turns t ON t.id = e.turn WHERE e.seq = ?1",
     )?;
     for seen in &known.events {

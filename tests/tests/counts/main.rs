@@ -11,5 +11,6 @@ mod commands;
 mod events;
 mod idle;
 mod limits;
+mod line;
 mod strace;
 mod tools;

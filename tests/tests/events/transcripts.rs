@@ -116,7 +116,7 @@ fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
 fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
-    let sql = "SELECT e.record, e.payload FROM events e JOIN workers w ON w.id = e.worker
+    let sql = "SELECT iif(e.record = '', 'update', e.record), e.payload FROM events e JOIN workers w ON w.id = e.worker
                WHERE w.worker_id = ?1 AND e.record IS NOT NULL ORDER BY e.seq";
     let mut statement = database.prepare(sql).unwrap();
     let records: Vec<(String, String)> = statement

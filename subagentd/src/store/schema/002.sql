@@ -86,3 +86,7 @@ INSERT INTO accounts SELECT 'worker', worker, json_object('turns', count(*), 'to
     FROM turns GROUP BY worker;
 INSERT INTO accounts SELECT 'controller', w.controller, json_object('turns', count(*), 'tokensUnknown', count(*), 'costUnknown', count(*))
     FROM turns t JOIN workers w ON w.id = t.worker GROUP BY w.controller;
+-- From now on an empty type is 'progress.message', an empty kind 'message', an empty record 'update'. The events of a worker
+-- are in the order of seq without it being in the index twice: each entry ends with it anyway.
+DROP INDEX events_of_worker;
+CREATE INDEX events_of_worker ON events (worker) WHERE internal = 0;

@@ -1,0 +1,155 @@
+//! An event as one line of JSON, written from what is stored of it: a piece of the agent's text is the most frequent event
+//! and may be the longest, and goes into the line without a value in between.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{EventType, StoredEvent};
+use crate::depth;
+use crate::ids::{EventId, TurnId, WorkerId};
+use crate::record::RecordType;
+use crate::time::Timestamp;
+use crate::update;
+
+/// [`super::Event`], borrowed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    schema_version: &'static str,
+    event_id: EventId,
+    ts: Timestamp,
+    worker_id: &'a WorkerId,
+    #[serde(rename = "type")]
+    event_type: EventType,
+    data: Data<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_id: Option<&'a TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Message { role: &'static str, text: Cow<'a, str> },
+    Other(Value),
+}
+
+impl<P: AsRef<str>> StoredEvent<P> {
+    /// The agent's text, if the event is a piece of it that can be read: without a copy where its JSON has no escapes.
+    #[must_use]
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match self.record {
+            _ if self.event_type != EventType::ProgressMessage => None,
+            Some(RecordType::Update | RecordType::ChildUpdate) => update::text_of(self.payload()),
+            Some(_) => None,
+            None => self.data()["text"].as_str().map(|text| Cow::Owned(text.to_owned())),
+        }
+    }
+
+    /// Appends the line of [`StoredEvent::view`], with its end.
+    ///
+    /// # Errors
+    /// None that is known: what is stored was JSON, and a `Vec` takes everything.
+    pub fn write_line(&self, worker_id: &WorkerId, raw: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        let line = Line {
+            schema_version: "v1",
+            event_id: EventId(self.seq),
+            ts: self.at,
+            worker_id,
+            event_type: self.event_type,
+            data: match self.text() {
+                Some(text) if self.record.is_some() => Data::Message { role: "assistant", text },
+                _ => Data::Other(depth::shown(self.data())),
+            },
+            turn_id: self.turn_id.as_ref(),
+            raw: raw.then(|| depth::shown(self.raw())),
+        };
+        serde_json::to_writer(&mut *out, &line)?;
+        out.push(b'\n');
+        Ok(())
+    }
+}
+
+impl StoredEvent<&str> {
+    /// The same with a payload of its own.
+    #[must_use]
+    pub fn owned(self) -> StoredEvent {
+        let Self { seq, at, event_type, kind, turn_id, carrier, record, payload } = self;
+        StoredEvent { seq, at, event_type, kind, turn_id, carrier, record, payload: payload.to_owned() }
+    }
+}
+
+impl StoredEvent {
+    /// The agent's text, as [`StoredEvent::text`]: in the memory of the payload where it stands there as it is.
+    #[must_use]
+    pub fn into_text(self) -> Option<String> {
+        let (start, length) = match self.text()? {
+            Cow::Owned(text) => return Some(text),
+            Cow::Borrowed(text) => (text.as_ptr().addr() - self.payload.as_ptr().addr(), text.len()),
+        };
+        let mut text = self.payload;
+        text.truncate(start + length);
+        text.drain(..start);
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Carrier;
+    use crate::update::MESSAGE;
+
+    fn stored(record: Option<RecordType>, event_type: EventType, payload: &str) -> StoredEvent {
+        StoredEvent {
+            seq: 7,
+            at: Timestamp(1),
+            event_type,
+            kind: Some(MESSAGE.to_owned()),
+            turn_id: Some(TurnId::from_random([7; 5])),
+            carrier: Carrier::Runtime,
+            record,
+            payload: payload.to_owned(),
+        }
+    }
+
+    fn chunk(content: &str) -> String {
+        format!(
+            r#"{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","content":{content}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_line_is_what_the_view_of_the_event_is() {
+        let worker = WorkerId::from_random([3; 5]);
+        let (update, message) = (Some(RecordType::Update), EventType::ProgressMessage);
+        let mut events: Vec<StoredEvent> = [
+            r#"{"type":"text","text":"plain ä"}"#,
+            r#"{"type":"text","text":"a\n\"\ud83d\ude00\u0001"}"#,
+            r#"{"type":"text","text":"\ud83d"}"#,
+            r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#,
+        ]
+        .map(|content| stored(update, message, &chunk(content)))
+        .into();
+        events.push(stored(update, message, "{"));
+        events.push(stored(None, message, r#"{"role":"assistant","text":"of the daemon"}"#));
+        events.push(stored(None, message, r#"{"role":"assistant"}"#));
+        events.push(stored(None, EventType::TurnStarted, r#"{"a":[1]}"#));
+        events.push(stored(Some(RecordType::Noise), EventType::ProgressUpdate, "{"));
+        events.push(StoredEvent { turn_id: None, ..events[0].clone() });
+        for event in events {
+            for raw in [false, true] {
+                let mut line = Vec::new();
+                event.write_line(&worker, raw, &mut line).unwrap();
+                let expected = serde_json::to_string(&event.view(&worker, raw)).unwrap() + "\n";
+                assert_eq!(String::from_utf8(line).unwrap(), expected);
+            }
+            let data = event.data();
+            assert_eq!(event.text().as_deref(), data["text"].as_str(), "{data}");
+            assert_eq!(event.into_text().as_deref(), data["text"].as_str());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The data of a wait, as it is read: the last piece of the agent's text may be all of its text and tens of megabytes, so
+//! it is not kept a second time while the answer is.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+const TEXT: &str = "assistantText";
+const LAST: &str = "lastAssistantChunk";
+
+#[derive(Debug, Default)]
+pub(super) struct Waited {
+    text: Option<String>,
+    last: Last,
+    /// All but these two.
+    others: Map<String, Value>,
+}
+
+#[derive(Debug, Default)]
+enum Last {
+    #[default]
+    None,
+    /// So many bytes, with which the text ends.
+    End(usize),
+    /// Something else.
+    Other(String),
+}
+
+impl From<Waited> for Value {
+    fn from(Waited { text, last, others: mut data }: Waited) -> Self {
+        let last = match (last, &text) {
+            (Last::End(length), Some(text)) => Some(text[text.len() - length..].to_owned()),
+            (Last::Other(last), _) => Some(last),
+            (Last::End(_) | Last::None, _) => None,
+        };
+        data.insert(TEXT.to_owned(), text.map_or(Self::Null, Self::String));
+        data.insert(LAST.to_owned(), last.map_or(Self::Null, Self::String));
+        Self::Object(data)
+    }
+}
+
+impl<'de> Deserialize<'de> for Waited {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Waited;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the data of a wait")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Waited, A::Error> {
+        let mut waited = Waited::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                TEXT => waited.text = map.next_value()?,
+                LAST => waited.last = map.next_value_seed(EndOf(waited.text.as_deref()))?,
+                _ => drop(waited.others.insert(key, map.next_value()?)),
+            }
+        }
+        Ok(waited)
+    }
+}
+
+/// The last piece of this text.
+struct EndOf<'a>(Option<&'a str>);
+
+impl<'de> DeserializeSeed<'de> for EndOf<'_> {
+    type Value = Last;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Last, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for EndOf<'_> {
+    type Value = Last;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a text or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Last, E> {
+        Ok(Last::None)
+    }
+
+    fn visit_str<E>(self, last: &str) -> Result<Last, E> {
+        Ok(match self.0.is_some_and(|text| text.ends_with(last)) {
+            true => Last::End(last.len()),
+            false => Last::Other(last.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_what_was_said() {
+        for (text, last) in [
+            (json!("one two"), json!("two")),
+            (json!("one\n"), json!("one\n")),
+            (json!("on"), json!("one")),
+            (json!("one"), json!("")),
+            (Value::Null, json!("one")),
+            (Value::Null, Value::Null),
+        ] {
+            let data = json!({"state": "idle", TEXT: text, LAST: last, "assistantTextTruncated": true});
+            let waited: Waited = serde_json::from_str(&data.to_string()).unwrap();
+            assert_eq!(Value::from(waited), data);
+            let turned = json!({LAST: last, TEXT: text, "state": "idle", "assistantTextTruncated": true});
+            let waited: Waited = serde_json::from_str(&turned.to_string()).unwrap();
+            assert_eq!(Value::from(waited), data);
+        }
+        assert!(serde_json::from_str::<Waited>(r#"{"lastAssistantChunk": 7}"#).is_err());
+    }
+}

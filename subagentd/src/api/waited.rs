@@ -1,0 +1,186 @@
+//! The answer to a wait. It tells the agent's text twice, as a whole and its last piece, which may be all of it and tens of
+//! megabytes: a long text is written piece by piece while the answer is sent.
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use futures_util::stream;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use subagent_protocol::api::{Envelope, Waited};
+
+use super::reply::{json, unwritable};
+use crate::supervisor::{Collected, Found, Last};
+
+const KIND: &str = "worker.waited";
+/// How the envelope of a [`Waited`] without texts ends.
+const WITHOUT_TEXTS: &str = r#"null,"lastAssistantChunk":null}}"#;
+/// So much of a text is a piece, and a text of so much is written at once.
+const PIECE_BYTES: usize = 256 * 1024;
+
+pub(super) fn reply(found: Found) -> Response {
+    let written = match Written::of(found) {
+        Ok(written) => written,
+        Err(error) => return unwritable(KIND, &error),
+    };
+    if written.text.len() <= PIECE_BYTES {
+        return json(StatusCode::OK, written.flatten().collect());
+    }
+    let mut response = Response::new(Body::from_stream(stream::iter(written.map(Ok::<_, Infallible>))));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The envelope of a [`Waited`] in pieces.
+struct Written {
+    text: String,
+    parts: std::vec::IntoIter<Part>,
+    /// What is left of a part.
+    rest: Range<usize>,
+}
+
+enum Part {
+    Json(Vec<u8>),
+    Text(Range<usize>),
+}
+
+impl Written {
+    fn of(found: Found) -> serde_json::Result<Self> {
+        let Found { matched_event, state, collected } = found;
+        let Collected { text, truncated, last } = collected;
+        let mut waited = Waited {
+            matched_event,
+            state,
+            assistant_text: None,
+            assistant_text_truncated: truncated,
+            last_assistant_chunk: None,
+        };
+        let (text, at) = match (text, last) {
+            (Some(text), Last::From(at)) => (text, at),
+            (text, last) => {
+                waited.assistant_text = text;
+                waited.last_assistant_chunk = match last {
+                    Last::Beside(last) => Some(last),
+                    Last::None | Last::From(_) => None,
+                };
+                let json = serde_json::to_vec(&Envelope::success(KIND, waited))?;
+                return Ok(Self::new(String::new(), vec![Part::Json(json)]));
+            }
+        };
+        let mut head = serde_json::to_vec(&Envelope::success(KIND, waited))?;
+        debug_assert!(head.ends_with(WITHOUT_TEXTS.as_bytes()));
+        head.truncate(head.len() - WITHOUT_TEXTS.len());
+        head.push(b'"');
+        let parts = vec![
+            Part::Json(head),
+            Part::Text(0..text.len()),
+            Part::Json(br#"","lastAssistantChunk":""#.to_vec()),
+            Part::Text(at..text.len()),
+            Part::Json(br#""}}"#.to_vec()),
+        ];
+        Ok(Self::new(text, parts))
+    }
+
+    fn new(text: String, parts: Vec<Part>) -> Self {
+        Self { text, parts: parts.into_iter(), rest: 0..0 }
+    }
+}
+
+impl Iterator for Written {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        while self.rest.is_empty() {
+            match self.parts.next()? {
+                Part::Json(json) => return Some(json),
+                Part::Text(range) => self.rest = range,
+            }
+        }
+        let end = self.text.ceil_char_boundary(self.rest.end.min(self.rest.start + PIECE_BYTES));
+        let mut piece = Vec::with_capacity(end - self.rest.start);
+        // Neither a text nor a Vec can fail here.
+        let _ =
+            self.text[self.rest.start..end].serialize(&mut Serializer::with_formatter(&mut piece, Unquoted));
+        self.rest.start = end;
+        Some(piece)
+    }
+}
+
+/// Writes a string without what stands around it.
+struct Unquoted;
+
+impl Formatter for Unquoted {
+    fn begin_string<W: ?Sized + Write>(&mut self, _: &mut W) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn end_string<W: ?Sized + Write>(&mut self, _: &mut W) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use subagent_protocol::event::{Event, EventType};
+    use subagent_protocol::ids::{EventId, WorkerId};
+    use subagent_protocol::state::WorkerState;
+    use subagent_protocol::time::Timestamp;
+
+    use super::*;
+
+    fn found(text: Option<&str>, truncated: bool, last: Last) -> Found {
+        let matched_event = Event {
+            schema_version: "v1".to_owned(),
+            event_id: EventId(7),
+            ts: Timestamp(0),
+            worker_id: WorkerId::from_random([1; 5]),
+            event_type: EventType::TurnCompleted,
+            data: json!({"assistantText": null}),
+            turn_id: None,
+            raw: None,
+        };
+        let collected = Collected { text: text.map(str::to_owned), truncated, last };
+        Found { matched_event, state: WorkerState::Idle, collected }
+    }
+
+    #[test]
+    fn the_answer_is_the_same_document_however_it_is_written() {
+        for (text, truncated, last, piece) in [
+            (None, false, Last::None, None),
+            (Some("one"), false, Last::From(0), Some("one")),
+            (Some("ä \"one\"\n\u{1f600}\u{1} two\\"), false, Last::From(14), Some(" two\\")),
+            (Some("one"), false, Last::From(3), Some("")),
+            (Some("on"), true, Last::Beside("one\"".to_owned()), Some("one\"")),
+        ] {
+            let Found { matched_event, state, .. } = found(None, false, Last::None);
+            let expected = Waited {
+                matched_event,
+                state,
+                assistant_text: text.map(str::to_owned),
+                assistant_text_truncated: truncated,
+                last_assistant_chunk: piece.map(str::to_owned),
+            };
+            let expected = serde_json::to_string(&Envelope::success(KIND, expected)).unwrap();
+            let pieces = Written::of(found(text, truncated, last)).unwrap();
+            let answer = String::from_utf8(pieces.flatten().collect()).unwrap();
+            assert_eq!(answer, expected);
+            assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["data"]["state"], "idle");
+        }
+    }
+
+    #[test]
+    fn a_long_text_comes_in_pieces_that_are_the_same_document() {
+        let text = "ä\n".repeat(PIECE_BYTES);
+        let pieces: Vec<Vec<u8>> = Written::of(found(Some(&text), false, Last::From(3))).unwrap().collect();
+        assert!(pieces.len() > 8 && pieces.iter().all(|piece| piece.len() < 2 * PIECE_BYTES));
+        let answer: Value = serde_json::from_slice(&pieces.concat()).unwrap();
+        assert_eq!(answer["data"]["assistantText"], text);
+        assert_eq!(answer["data"]["lastAssistantChunk"], text[3..]);
+    }
+}
