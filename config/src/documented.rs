@@ -32,6 +32,7 @@ const KEYS: &[&str] = &[
     "launchers.*.mode",
     "launchers.*.model",
     "launchers.*.configOptions",
+    "launchers.*.tiers",
     "permissions",
     "roleDefaults",
     "roleDefaults.promptLanguage",
@@ -79,6 +80,7 @@ fn the_example_has_no_other_keys() {
         KEYS.contains(&path)
             || path.starts_with("launchers.*.env.")
             || path.starts_with("launchers.*.configOptions.")
+            || path.starts_with("launchers.*.tiers.")
             || path.starts_with("launchers.*.mcpServers.")
             || path.starts_with("mcpServers.")
             || path.starts_with("permissions.")

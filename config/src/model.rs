@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::agents::Tier;
 use crate::error::ConfigError;
 use crate::mcp::McpServer;
 use crate::policy::Rule;
@@ -74,6 +75,8 @@ pub struct Launcher {
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// After so long without an open turn its agent is ended, until it is needed again; `None` is never.
     pub idle_timeout: Option<Duration>,
+    /// Its models, by how good they are: what a definition of an agent may ask for.
+    pub tiers: BTreeMap<Tier, String>,
 }
 
 impl Launcher {
@@ -89,6 +92,7 @@ impl Launcher {
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
             idle_timeout: None,
+            tiers: BTreeMap::new(),
         }
     }
 }
@@ -106,6 +110,7 @@ impl fmt::Debug for Launcher {
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
             .field("idle_timeout", &self.idle_timeout)
+            .field("tiers", &self.tiers)
             .finish()
     }
 }
