@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
+use crate::definition::Instructions;
 use crate::ids::WorkerId;
 use crate::mcp::McpServers;
 use crate::options::Options;
@@ -77,6 +78,9 @@ pub struct RuntimeStart {
     /// How somebody logs in to the agent.
     #[serde(default)]
     pub login: Login,
+    /// What the definition of the agent adds; none of a worker without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
 }
 
 /// How somebody logs in to an agent that wants it.

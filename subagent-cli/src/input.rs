@@ -106,6 +106,7 @@ pub const WORKER_START: &[Field] = &[
     field("allow", &["allow"], Shape::Texts),
     field("ask", &["ask"], Shape::Texts),
     field("deny", &["deny"], Shape::Texts),
+    field("agent", &["agent"], Shape::Text),
 ];
 
 /// The keys of `worker set`.

@@ -61,6 +61,11 @@ fn the_rules() {
 }
 
 #[test]
+fn the_definitions() {
+    run("docs/definitions.md", "crew");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

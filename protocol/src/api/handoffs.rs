@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::approvals::PendingApproval;
 use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
+use crate::definition::AgentSpec;
 use crate::event::EventType;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -28,6 +29,9 @@ pub struct Inspected {
     /// The rules that it was started with; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// The definition that it was started with; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
     /// The last events that the filters let through, in order.
     pub events: Vec<InspectedEvent>,
 }

@@ -8,6 +8,7 @@ use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
+use crate::definition::AgentSpec;
 use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -92,6 +93,9 @@ pub struct StartWorker {
     /// What the agent may do without asking; without it, every permission request waits for the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySpec>,
+    /// The definition of the agent, resolved by the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -156,6 +160,9 @@ pub struct WorkerView {
     /// Its tags; absent when there are none.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
+    /// The name of the definition that it was started with; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_definition: Option<String>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

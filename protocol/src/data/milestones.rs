@@ -5,11 +5,12 @@
 use serde_json::Value;
 
 use crate::client::{ExitStatus, Failure};
+use crate::definition::NotHonoured;
 use crate::error::Error;
 use crate::event::ApprovalOption;
 use crate::ids::{RequestId, TurnId};
 use crate::options::Current;
-use crate::record::{NoiseReason, SessionOrigin};
+use crate::record::{NoiseReason, PromptBy, SessionOrigin};
 
 /// A turn was accepted.
 #[derive(utoipa::ToSchema)]
@@ -191,6 +192,22 @@ struct PolicyViolated {
     /// What was denied, and by which rule.
     #[serde(flatten)]
     decided: DecidingRule,
+}
+
+/// What became of the definition that the worker was started with, in the session that its agent has now.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AgentApplied {
+    /// The name of the definition.
+    agent: String,
+    /// `command`, `project`, `user` or `built_in`.
+    level: String,
+    /// Its file.
+    source: Option<String>,
+    /// Which way its prompt goes to the agent; absent when it has none.
+    prompt: Option<PromptBy>,
+    /// What of it is not carried out.
+    not_honoured: Vec<NotHonoured>,
 }
 
 /// A request that nobody decides any more.
@@ -383,6 +400,7 @@ pub(super) mod of {
             EventType::TurnFailed => named::<super::TurnFailed>(),
             EventType::TurnCanceled => named::<super::TurnCanceled>(),
             EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
+            EventType::AgentApplied => named::<super::AgentApplied>(),
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),

@@ -56,6 +56,9 @@ pub struct StartFlags {
     /// What it may do, besides what the config says.
     #[command(flatten)]
     pub rules: super::policy::RuleFlags,
+    /// Which definition it has.
+    #[command(flatten)]
+    pub agent: super::definitions::AgentFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

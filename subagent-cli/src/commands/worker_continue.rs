@@ -11,6 +11,7 @@ use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
+use super::chosen_agent::Wish;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -36,7 +37,7 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
         (None, Some(path)) => {
             let (source, document) = source::of_file(&path, context)?;
             let cwd = source.cwd.clone();
-            (From::File(source, document), cwd)
+            (From::File(Box::new(source), document), cwd)
         }
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),
     };
@@ -55,7 +56,7 @@ enum From {
     /// A worker, and below which folder its handoff belongs.
     Worker(String, Option<PathBuf>),
     /// A file, with the checkpoint beside it.
-    File(Source, Document),
+    File(Box<Source>, Document),
 }
 
 /// Starts the worker and sends it its first turn. A handoff is written only when nothing else is known to be wrong.
@@ -70,7 +71,7 @@ async fn go_on(
     let (source, prepared, document) = match from {
         From::File(source, document) => {
             let prepared = prepare(client, args, &source, config, workspace, context).await?;
-            (source, prepared, document)
+            (*source, prepared, document)
         }
         From::Worker(worker, handoffs_dir) => {
             let seen = Seen::of(client, &worker).await?;
@@ -117,6 +118,7 @@ async fn prepare(
         tags: subagent_protocol::tags::Tags::default(),
         inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
         rules: args.rules.clone(),
+        agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

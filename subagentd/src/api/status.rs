@@ -24,6 +24,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::EventNotFound
         | Code::ApprovalNotFound
         | Code::SessionNotFound
+        | Code::AgentNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -40,6 +41,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::SessionInUse
         | Code::ApprovalNotPending
         | Code::PolicyViolation
+        | Code::AgentNotPrimary
+        | Code::AgentNotUsable
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

@@ -14,6 +14,7 @@ pub(crate) mod events;
 mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
+pub(crate) mod instructed;
 mod open;
 pub(crate) mod questions;
 pub(crate) mod removal;

@@ -54,6 +54,7 @@ impl Supervisor {
         Ok(Inspected {
             worker: self.view(&row).await,
             policy: spec::policy(&row),
+            agent: spec::agent(&row),
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

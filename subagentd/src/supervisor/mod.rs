@@ -6,6 +6,7 @@
 mod attachments;
 mod backups;
 mod controllers;
+mod definition;
 mod depth;
 mod entropy;
 mod environment;

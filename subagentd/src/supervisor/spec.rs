@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{LauncherSpec, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::options::Options;
+use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
@@ -39,6 +40,9 @@ pub(super) struct Spec {
     /// What the agent may do without asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<PolicySpec>,
+    /// The definition of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<AgentSpec>,
 }
 
 /// The times that the launcher of a worker sets.
@@ -58,10 +62,22 @@ pub(super) fn policy(row: &WorkerRow) -> Option<PolicySpec> {
     serde_json::from_str::<Spec>(&row.spec).ok()?.policy
 }
 
+/// The definition that a worker was started with.
+pub(super) fn agent(row: &WorkerRow) -> Option<AgentSpec> {
+    serde_json::from_str::<Spec>(&row.spec).ok()?.agent
+}
+
+/// How long it may take until what was chosen of a session is set, and what a definition wishes for.
+pub(super) fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration {
+    let wishes = agent.is_some_and(|agent| agent.model.is_some());
+    options.patience() + if wishes { PATIENCE } else { Duration::ZERO }
+}
+
 /// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
     serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {
-        Duration::from_millis(spec.launcher.timeouts.startup_ms) + spec.options.patience()
+        let patience = patience(&spec.options, spec.agent.as_ref());
+        Duration::from_millis(spec.launcher.timeouts.startup_ms) + patience
     })
 }
 
@@ -79,6 +95,7 @@ impl Spec {
             idle_timeout_ms: request.idle_timeout_ms.filter(|millis| *millis > 0),
             tags: request.tags.clone(),
             policy: request.policy.clone(),
+            agent: request.agent.clone(),
         }
     }
 

@@ -191,6 +191,7 @@ impl Supervisor {
             questions: Vec::new(),
             child_sessions: Vec::new(),
             tags: spec::tags(row),
+            agent_definition: spec::agent(row).map(|agent| agent.name),
         }
     }
 }

@@ -116,6 +116,7 @@ impl Scene<'_> {
             }
             "subagent role show" => (words(&["worker"]), &["ROLE_HINT_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
+            "subagent agent show" => (words(&["explore"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent worker list"
             | "subagent controller status"
@@ -128,6 +129,8 @@ impl Scene<'_> {
             | "subagent daemon list"
             | "subagent launcher list"
             | "subagent role list"
+            | "subagent agent list"
+            | "subagent agent validate"
             | "subagent prompt render"
             | "subagent demo"
             | "subagent daemon uninstall"

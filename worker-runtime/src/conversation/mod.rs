@@ -8,6 +8,7 @@ mod approvals;
 mod calls;
 mod children;
 mod commands;
+mod definition;
 mod effects;
 mod ending;
 pub(crate) mod errors;
@@ -289,6 +290,8 @@ impl Conversation {
     }
 }
 
+#[cfg(test)]
+mod definition_tests;
 #[cfg(test)]
 mod elicitation_tests;
 #[cfg(test)]

@@ -108,6 +108,7 @@ impl Worker {
             private: Vec::new(),
             options: subagent_protocol::options::Options::default(),
             login: subagent_protocol::start::Login::default(),
+            instructions: None,
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],
         };

@@ -40,3 +40,6 @@ CREATE INDEX child_sessions ON events (worker, seq) WHERE kind = 'subagent_updat
 ALTER TABLE workers ADD COLUMN hibernation TEXT NOT NULL DEFAULT 'none';
 ALTER TABLE workers ADD COLUMN idle_seconds INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE workers ADD COLUMN hibernated_at INTEGER;
+
+-- instructed: whether a prompt was answered in the present session that had the prompt of the worker's definition before it.
+ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;
