@@ -43,6 +43,7 @@ const KEYS: &[&str] = &[
     "budgets.worker.onUnknown",
     "budgets.controller",
     "budgets.controller.cost",
+    "launchers.*.tiers",
     "permissions",
     "approvals",
     "approvals.timeoutSeconds",
@@ -93,6 +94,7 @@ fn the_example_has_no_other_keys() {
         KEYS.contains(&path)
             || path.starts_with("launchers.*.env.")
             || path.starts_with("launchers.*.configOptions.")
+            || path.starts_with("launchers.*.tiers.")
             || path.starts_with("launchers.*.mcpServers.")
             || path.starts_with("mcpServers.")
             || path.starts_with("permissions.")

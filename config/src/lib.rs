@@ -4,6 +4,7 @@
 //! the process's own environment or working folder. Whatever comes from there is handed in as an [`Environment`],
 //! so a daemon can resolve things in the name of its caller, and tests are hermetic.
 
+pub mod agents;
 pub mod approvals;
 pub mod budgets;
 pub mod controller_hint;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::agents::Tier;
 use crate::approvals::Approvals;
 use crate::budgets::Budgets;
 use crate::error::ConfigError;
@@ -82,6 +83,8 @@ pub struct Launcher {
     pub idle_timeout: Option<Duration>,
     /// So many messages may wait for one of its workers.
     pub queue_limit: Option<u32>,
+    /// Its models, by how good they are: what a definition of an agent may ask for.
+    pub tiers: BTreeMap<Tier, String>,
 }
 
 impl Launcher {
@@ -98,6 +101,7 @@ impl Launcher {
             mcp_servers: BTreeMap::new(),
             idle_timeout: None,
             queue_limit: None,
+            tiers: BTreeMap::new(),
         }
     }
 }
@@ -116,6 +120,7 @@ impl fmt::Debug for Launcher {
             .field("mcp_servers", &self.mcp_servers)
             .field("idle_timeout", &self.idle_timeout)
             .field("queue_limit", &self.queue_limit)
+            .field("tiers", &self.tiers)
             .finish()
     }
 }

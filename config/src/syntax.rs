@@ -59,6 +59,11 @@ fn parse_json(text: &str) -> Result<Value, SyntaxProblem> {
     })
 }
 
+/// Parses JSON and nothing else.
+pub(crate) fn parse_json_strictly(text: &str) -> Result<Value, SyntaxProblem> {
+    parse_json(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
 fn parse_yaml(text: &str) -> Result<Value, SyntaxProblem> {
     let options = serde_saphyr::options! {
         // YAML 1.2: `no` and `on` are words. A tag that would be dropped, or digits that would be changed, mislead.

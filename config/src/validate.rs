@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::agents::Tier;
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
 use crate::{approvals, budgets, idle, mcp, policy, session};
@@ -58,7 +59,20 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         mcp_servers: mcp::servers(launcher, &field)?,
         idle_timeout: idle::of_launcher(launcher, &field)?,
         queue_limit: queue_limit(launcher, &field)?,
+        tiers: tiers(launcher, &format!("{field}.tiers"))?,
     })
+}
+
+fn tiers(launcher: &Map<String, Value>, field: &str) -> Checked<BTreeMap<Tier, String>> {
+    let mut tiers = BTreeMap::new();
+    for (key, value) in object(launcher.get("tiers"), || field.to_owned())?.into_iter().flatten() {
+        let place = || Place::Entry { field: field.to_owned(), key: key.clone() };
+        let Some(tier) = Tier::ALL.into_iter().find(|tier| tier.as_str() == key) else {
+            return refuse(place(), "is no tier; write fast, default or strong");
+        };
+        tiers.extend(trimmed(Some(value), place)?.map(|model| (tier, model)));
+    }
+    Ok(tiers)
 }
 
 fn backend_kind(launcher: &Map<String, Value>, field: &str) -> Checked<String> {

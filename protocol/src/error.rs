@@ -27,6 +27,12 @@ words! {
         WorkspaceRootNotFound = "WORKSPACE_ROOT_NOT_FOUND",
         /// No such launcher.
         LauncherNotFound = "LAUNCHER_NOT_FOUND",
+        /// No such definition of an agent.
+        AgentNotFound = "AGENT_NOT_FOUND",
+        /// The agent is one for tasks of other agents alone.
+        AgentNotPrimary = "AGENT_NOT_PRIMARY",
+        /// The definition of the agent cannot be read, or asks for what cannot be given.
+        AgentNotUsable = "AGENT_NOT_USABLE",
         /// No such role.
         RoleHintNotFound = "ROLE_HINT_NOT_FOUND",
         /// No controller for this workspace, or no such id.

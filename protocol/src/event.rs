@@ -79,6 +79,8 @@ words! {
         QueueResumed = "queue.resumed",
         /// The worker has its first session.
         WorkerStarted = "worker.started",
+        /// The agent has a session, and the definition that its worker was started with holds for it.
+        AgentApplied = "agent.applied",
         /// Another runtime has a session, for a worker that was shown as started before.
         WorkerRestarted = "worker.restarted",
         /// The agent was idle for long, and has ended until it is needed again.

@@ -14,6 +14,7 @@ pub mod clean;
 pub mod client;
 pub mod codec;
 pub mod data;
+pub mod definition;
 pub mod depth;
 pub mod details;
 pub mod elicitation;

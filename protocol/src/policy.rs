@@ -32,6 +32,9 @@ pub struct PolicyLayer {
     pub source: Option<String>,
     /// The rules, in their order.
     pub rules: Vec<PolicyRule>,
+    /// Of a definition: the only tools that are not denied. None: it lists none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 /// One rule.

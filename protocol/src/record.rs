@@ -205,6 +205,22 @@ pub struct Session {
     /// what it should be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<Box<RawValue>>,
+    /// Which way the prompt of a definition goes to the agent; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_by: Option<PromptBy>,
+    /// The model of the definition that the agent does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_model: Option<String>,
+}
+
+words! {
+    /// Which way the prompt of a definition goes to the agent.
+    PromptBy {
+        /// As ACP's `systemPrompt` of the session.
+        SystemPrompt = "system_prompt",
+        /// As a marked block before the first prompt of the session.
+        FirstPrompt = "first_prompt",
+    }
 }
 
 /// Body of [`RecordType::StartFailed`].

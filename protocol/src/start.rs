@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes64::Bytes64;
+use crate::definition::Instructions;
 use crate::ids::WorkerId;
 use crate::mcp::McpServers;
 use crate::options::Options;
@@ -81,6 +82,9 @@ pub struct RuntimeStart {
     /// [`crate::frame::CLIENT_RULES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_rules: Option<ClientRules>,
+    /// What the definition of the agent adds; none of a worker without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
 }
 
 /// Which of the agent's requests to its client are done only when the daemon allows them.

@@ -116,6 +116,7 @@ pub const WORKER_START: &[Field] = &[
         &["max_turns", "max_wall_time", "max_tokens", "max_cost", "on_budget", "on_unknown"],
         Shape::Object,
     ),
+    field("agent", &["agent"], Shape::Text),
 ];
 
 /// The keys of `worker set`.

@@ -461,6 +461,20 @@ fn history_survives_the_process_and_is_replayed_by_load_only() {
 }
 
 #[test]
+fn a_system_prompt_is_taken_only_where_it_was_offered() {
+    let prompt = |mode: &str| json!({"mode": mode, "content": [{"type": "text", "text": "Be brief."}]});
+    let place = |prompt: Value| json!({"cwd": "/", "mcpServers": [], "systemPrompt": prompt});
+    let (mut agent, session) = Agent::ready(&["--system-prompt"]);
+    assert_eq!(texts(&agent.turn(&session, "!system-prompt").1), ["none"]);
+    let session = agent.call("session/new", place(prompt("append"))).unwrap();
+    let session = session["sessionId"].as_str().unwrap();
+    assert_eq!(texts(&agent.turn(session, "!system-prompt").1), ["Be brief."]);
+    assert_eq!(code(agent.call("session/new", place(prompt("override")))), -32602);
+    let (mut agent, _) = Agent::ready(&[]);
+    assert_eq!(code(agent.call("session/new", place(prompt("append")))), -32602);
+}
+
+#[test]
 fn startup_flags_misbehave_as_told() {
     let mut agent = Agent::start(&["--exit", "7"]);
     assert_eq!(agent.exit().code(), Some(7));

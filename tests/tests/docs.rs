@@ -76,6 +76,11 @@ fn the_budgets() {
 }
 
 #[test]
+fn the_definitions() {
+    run("docs/definitions.md", "crew");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use subagent_protocol::definition::Instructions;
 use subagent_protocol::frame::{
     ELICITATION, FromRuntime, HIBERNATE, JournalEnd, Refusal, RuntimeHello, ToRuntime,
 };
@@ -42,6 +43,8 @@ pub struct Setup {
     pub session: Option<String>,
     /// Deadlines.
     pub timeouts: Timeouts,
+    /// What the definition of the agent adds.
+    pub instructions: Option<Instructions>,
 }
 
 /// Something to carry out, in order.
@@ -116,7 +119,11 @@ impl Runtime {
             session: setup.session.clone(),
             resume_only: false,
             restore_failures: Vec::new(),
-            place: crate::acp::requests::Place { cwd: "/workspace".to_owned(), ..Default::default() },
+            place: crate::acp::requests::Place {
+                cwd: "/workspace".to_owned(),
+                instructions: setup.instructions.clone(),
+                ..Default::default()
+            },
             command: vec!["agent".to_owned()],
             timeouts: setup.timeouts,
             last_turn: setup.last_turn,

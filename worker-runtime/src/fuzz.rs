@@ -46,6 +46,7 @@ pub fn agent_output(bytes: &[u8]) -> Vec<u8> {
         last_turn: 0,
         session: None,
         timeouts: Timeouts::default(),
+        instructions: None,
     };
     let (mut runtime, work) = Runtime::begin(setup, make_request_id, 0);
     runtime.set_wall_clock(0);

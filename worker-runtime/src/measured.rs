@@ -30,6 +30,7 @@ pub fn in_turn() -> Runtime {
         last_turn: 0,
         session: None,
         timeouts: Timeouts::default(),
+        instructions: None,
     };
     let (mut runtime, _) = Runtime::begin(setup, Box::new(|| None), 0);
     let _ = runtime.agent_started();

@@ -1,6 +1,10 @@
 //! What the rules say of a call. Pure: where a path leads is asked through a function that is handed in.
 
+mod listed;
+
 use std::path::{Path, PathBuf};
+
+pub use listed::Listed;
 
 use super::call::{Call, Command};
 use super::glob::{self, Fits};
@@ -278,8 +282,13 @@ impl Judge<'_> {
 }
 
 impl Node {
-    /// What its rules say; none if none fits.
+    /// What it says; none if it has no rule that fits.
     fn answer(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
+        self.within_listed(places, query, self.by_rules(places, query))
+    }
+
+    /// What its rules say; none if none fits.
+    fn by_rules(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
         let own = self.last(places, query, definition);
         let denies = |own: &Answer| own.by.as_ref().is_some_and(|by| by.action == Action::Deny);

@@ -17,7 +17,7 @@ mod shell;
 mod tool;
 
 pub use call::Call;
-pub use decide::{Decider, Judged, Verdict};
+pub use decide::{Decider, Judged, Listed, Verdict};
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
@@ -75,6 +75,8 @@ pub struct Node {
     pub name: String,
     /// Its layers.
     layers: Vec<Layer>,
+    /// The only tools that its definition lists; none: it lists none, and no tool is denied for that.
+    listed: Option<Listed>,
 }
 
 impl Node {
@@ -82,7 +84,14 @@ impl Node {
     #[must_use]
     pub fn new(name: impl Into<String>, mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
-        Self { name: name.into(), layers }
+        Self { name: name.into(), layers, listed: None }
+    }
+
+    /// The same, with these tools alone; an empty list is none.
+    #[must_use]
+    pub fn with_tools(mut self, listed: Listed) -> Self {
+        self.listed = Some(listed).filter(|listed| !listed.tools.is_empty());
+        self
     }
 
     /// Its layers, in the order in which they count.

@@ -91,7 +91,7 @@ impl fmt::Display for Kind {
 const NAMES: &[(&[Kind], &[&str])] = &[
     (
         &[Kind::Read],
-        &["Read", "read_file", "read_many_files", "NotebookRead", "list_dir", "list_directory", "LS"],
+        &["Read", "read_file", "read_many_files", "NotebookRead", "list_dir", "list_directory", "LS", "list"],
     ),
     (&[Kind::Search], &["Grep", "Glob", "grep_files", "search_file_content", "glob", "grep"]),
     (
@@ -103,13 +103,39 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "NotebookEdit",
             "write_file",
             "edit_file",
+            "multiedit",
+            "patch",
             "replace",
             "write",
             "apply_patch",
         ],
     ),
-    (&[Kind::Execute], &["Bash", "shell", "bash", "run_shell_command", "exec_command"]),
-    (&[Kind::Fetch], &["WebFetch", "WebSearch", "web_fetch", "web_search", "webfetch", "google_web_search"]),
+    (
+        &[Kind::Execute],
+        &[
+            "Bash",
+            "shell",
+            "bash",
+            "run_shell_command",
+            "exec_command",
+            "BashOutput",
+            "KillShell",
+            "KillBash",
+        ],
+    ),
+    (
+        &[Kind::Fetch],
+        &[
+            "WebFetch",
+            "WebSearch",
+            "web_fetch",
+            "web_search",
+            "webfetch",
+            "websearch",
+            "codesearch",
+            "google_web_search",
+        ],
+    ),
     (&[Kind::Task], &["Task", "Agent"]),
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
 ];

@@ -9,6 +9,7 @@ use super::OwnerRule;
 use super::approvals::PendingApproval;
 use super::workers::WorkerView;
 use crate::bytes64::Bytes64;
+use crate::definition::AgentSpec;
 use crate::event::EventType;
 use crate::ids::{EventId, SnapshotId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -32,6 +33,9 @@ pub struct Inspected {
     /// The rules that decisions became and that hold for it, in the order in which they were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owner_rules: Vec<OwnerRule>,
+    /// The definition that it was started with; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
     /// The last events that the filters let through, in order.
     pub events: Vec<InspectedEvent>,
 }

@@ -11,6 +11,7 @@ use super::queue::QueueView;
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
+use crate::definition::AgentSpec;
 use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -104,6 +105,9 @@ pub struct StartWorker {
     /// What it may use.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
     pub budget: Limits,
+    /// The definition of the agent, resolved by the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentSpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -177,6 +181,9 @@ pub struct WorkerView {
     /// Whether it was started with rules; absent: no.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_policy: bool,
+    /// The name of the definition that it was started with; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_definition: Option<String>,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

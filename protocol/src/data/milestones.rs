@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use crate::budget::{Budget, Limits, OnLimit, OnUnknown, Scope};
 use crate::client::{ExitStatus, Failure};
+use crate::definition::NotHonoured;
 use crate::error::Error;
 use crate::event::ApprovalOption;
 use crate::ids::{RequestId, RuleId, TurnId};
 use crate::options::Current;
-use crate::record::{NoiseReason, SessionOrigin};
+use crate::record::{NoiseReason, PromptBy, SessionOrigin};
 use crate::state::QueuePause;
 
 /// A turn was accepted.
@@ -257,6 +258,22 @@ struct BudgetChanged {
     limits: Limits,
 }
 
+/// What became of the definition that the worker was started with, in the session that its agent has now.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AgentApplied {
+    /// The name of the definition.
+    agent: String,
+    /// `command`, `project`, `user` or `built_in`.
+    level: String,
+    /// Its file.
+    source: Option<String>,
+    /// Which way its prompt goes to the agent; absent when it has none.
+    prompt: Option<PromptBy>,
+    /// What of it is not carried out.
+    not_honoured: Vec<NotHonoured>,
+}
+
 /// A request that nobody decides any more.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -493,6 +510,7 @@ pub(super) mod of {
             EventType::QueuePaused => named::<super::QueuePaused>(),
             EventType::QueueResumed => named::<super::QueueResumed>(),
             EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
+            EventType::AgentApplied => named::<super::AgentApplied>(),
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),

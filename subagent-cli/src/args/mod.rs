@@ -9,6 +9,7 @@ pub mod budgets;
 pub mod completions;
 pub mod controllers;
 pub mod daemon;
+pub mod definitions;
 pub mod doctor;
 pub mod handoff;
 pub mod inbox;
@@ -39,6 +40,7 @@ use answer::Answer;
 use completions::Completions;
 use controllers::{ControllerAttach, ControllerInit, ControllerRecover, ControllerRelease, ControllerStatus};
 use daemon::DaemonCommand;
+use definitions::AgentCommand;
 use doctor::Doctor;
 use handoff::{WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
@@ -111,6 +113,9 @@ pub enum Command {
     /// The prompt for a manager agent
     #[command(subcommand)]
     Prompt(PromptCommand),
+    /// Definitions of agents: what each is for, what it may do, its prompt
+    #[command(subcommand)]
+    Agent(AgentCommand),
     /// What an agent may do without asking
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -65,6 +65,9 @@ pub struct StartFlags {
     /// What it may use; what is not named is the config's.
     #[command(flatten)]
     pub budget: super::budgets::BudgetFlags,
+    /// Which definition it has.
+    #[command(flatten)]
+    pub agent: super::definitions::AgentFlags,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

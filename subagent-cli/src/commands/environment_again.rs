@@ -3,6 +3,7 @@
 //!
 //! Must not show the values to anybody: they go to the daemon and nowhere else.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -64,7 +65,8 @@ impl Agent<'_> {
             Some(launcher) => {
                 let cwd = Path::new(&shown.cwd);
                 let environment = worker_start::environment(self.context, launcher, cwd);
-                let servers = mcp_servers::of(&loaded.config, launcher, None, cwd, &self.context.env)?;
+                let servers =
+                    mcp_servers::of(&loaded.config, launcher, BTreeMap::new(), None, cwd, &self.context.env)?;
                 Ok((environment, servers))
             }
             // Without it the agent might lack what its launcher sets.

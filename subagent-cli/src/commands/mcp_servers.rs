@@ -21,12 +21,14 @@ use crate::failure::{Failure, Result};
 pub(super) fn of(
     config: &Config,
     launcher: &Launcher,
+    own: BTreeMap<String, McpServer>,
     file: Option<&Path>,
     cwd: &Path,
     env: &Environment,
 ) -> Result<McpServers> {
     let mut all: BTreeMap<String, McpServer> = config.mcp_servers.clone();
     all.extend(launcher.mcp_servers.clone());
+    all.extend(own);
     if let Some(file) = file {
         all.extend(mcp::load(&env.cwd.join(file))?);
     }

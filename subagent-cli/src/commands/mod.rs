@@ -3,6 +3,10 @@
 //! No business rule lives here; what a command can do, a request to the daemon's socket can do.
 
 mod agent_asked;
+mod agent_data;
+mod agent_list;
+mod agent_show;
+mod agent_validate;
 mod answer;
 mod answer_time;
 mod approval;
@@ -11,6 +15,7 @@ mod attachments;
 mod backup;
 mod budgets;
 mod cancel;
+mod chosen_agent;
 mod chosen_options;
 pub(crate) mod completions;
 mod config_init;
@@ -67,6 +72,7 @@ use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
 use crate::args::budgets::BudgetCommand;
+use crate::args::definitions::AgentCommand;
 use crate::args::inbox::{ApprovalCommand, RulesCommand};
 use crate::args::policy::PolicyCommand;
 use crate::args::prompt::PromptCommand;
@@ -92,6 +98,9 @@ pub fn format(command: &Command) -> Format {
         Command::Role(RoleCommand::List(args)) => args.json.json,
         Command::Role(RoleCommand::Show(args)) => args.json.json,
         Command::Prompt(PromptCommand::Render(args)) => args.json.json,
+        Command::Agent(AgentCommand::List(args)) => args.place.json.json,
+        Command::Agent(AgentCommand::Show(args)) => args.place.json.json,
+        Command::Agent(AgentCommand::Validate(args)) => args.place.json.json,
         Command::Policy(PolicyCommand::Test(args)) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::List(args))) => args.json.json,
         Command::Policy(PolicyCommand::Rules(RulesCommand::Remove(args))) => args.json.json,
@@ -153,6 +162,9 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Role(RoleCommand::List(args)) => role_list::run(&args, context),
         Command::Role(RoleCommand::Show(args)) => role_show::run(&args, context),
         Command::Prompt(PromptCommand::Render(args)) => prompt_render::run(&args, context),
+        Command::Agent(AgentCommand::List(args)) => agent_list::run(&args, context),
+        Command::Agent(AgentCommand::Show(args)) => agent_show::run(&args, context),
+        Command::Agent(AgentCommand::Validate(args)) => agent_validate::run(&args, context),
         Command::Policy(PolicyCommand::Test(args)) => policy::test(&args, context),
         Command::Policy(PolicyCommand::Rules(command)) => policy_rules::run(&command, context),
         Command::Budget(command) => budgets::run(*command, context),

@@ -10,6 +10,7 @@ use subagent_config::policy::{
 use subagent_config::{LoadedConfig, workspace};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
+use super::chosen_agent::travels;
 use crate::args::policy::{PolicyTest, RuleFlags};
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
@@ -48,7 +49,8 @@ fn layers(loaded: &LoadedConfig, flags: &RuleFlags) -> Result<Vec<Layer>> {
     Ok(layers)
 }
 
-/// What a worker is started with, as it travels; `inherited` are rules of its owner, from before the flags.
+/// What a worker is started with, as it travels; `inherited` are rules of its owner, from before the flags, `definition` those
+/// of the agent that it is.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
@@ -56,29 +58,27 @@ pub(super) fn spec(
     loaded: &LoadedConfig,
     flags: &RuleFlags,
     inherited: Vec<PolicyRule>,
+    definition: Option<PolicyLayer>,
     workspace: &Path,
     context: &Context,
 ) -> Result<Option<PolicySpec>> {
     let layers = layers(loaded, flags)?;
-    if layers.is_empty() && inherited.is_empty() {
+    if layers.is_empty() && inherited.is_empty() && definition.is_none() {
         return Ok(None);
     }
-    let travels = |rule: &Rule| PolicyRule {
-        rule: rule.text(),
-        action: rule.action.as_str().to_owned(),
-        line: rule.at.map(|at| at.line),
-        column: rule.at.map(|at| at.column),
-    };
     let layers = layers.into_iter().map(|layer| PolicyLayer {
         layer: layer.kind.as_str().to_owned(),
         source: layer.source,
         rules: layer.rules.iter().map(travels).collect(),
+        tools: Vec::new(),
     });
-    let before = PolicyLayer { layer: LayerKind::Owner.as_str().to_owned(), source: None, rules: inherited };
+    let owner = LayerKind::Owner.as_str().to_owned();
+    let before = PolicyLayer { layer: owner, source: None, rules: inherited, tools: Vec::new() };
     let before = Some(before).filter(|layer| !layer.rules.is_empty());
     // Paths that are no text match no rule.
     let home = context.env.home.clone().filter(|home| home.to_str().is_some());
-    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers: layers.chain(before).collect() }))
+    let layers = definition.into_iter().chain(layers).chain(before).collect();
+    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers }))
 }
 
 pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {

@@ -12,6 +12,7 @@ use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
+use super::chosen_agent::Wish;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -37,7 +38,7 @@ pub(super) fn run(mut args: WorkerContinue, context: &Context) -> Result<Outcome
         (None, Some(path)) => {
             let (source, document) = source::of_file(&path, context)?;
             let cwd = source.cwd.clone();
-            (From::File(source, document), cwd)
+            (From::File(Box::new(source), document), cwd)
         }
         _ => return Err(Failure::argument("give exactly one of --from-worker and --from-handoff")),
     };
@@ -56,7 +57,7 @@ enum From {
     /// A worker, and below which folder its handoff belongs.
     Worker(String, Option<PathBuf>),
     /// A file, with the checkpoint beside it.
-    File(Source, Document),
+    File(Box<Source>, Document),
 }
 
 /// Starts the worker and sends it its first turn. A handoff is written only when nothing else is known to be wrong.
@@ -71,7 +72,7 @@ async fn go_on(
     let (source, prepared, document) = match from {
         From::File(source, document) => {
             let prepared = prepare(client, args, &source, config, workspace, context).await?;
-            (source, prepared, document)
+            (*source, prepared, document)
         }
         From::Worker(worker, handoffs_dir) => {
             let seen = Seen::of(client, &worker).await?;
@@ -121,6 +122,7 @@ async fn prepare(
         approval_timeout_ms: None,
         on_approval_timeout: None,
         budget: LimitsChange::default(),
+        agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

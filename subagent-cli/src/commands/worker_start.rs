@@ -18,10 +18,12 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, LauncherSpec, OnTimeout, SetOptions, StartWorker};
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::bytes64::Bytes64;
+use subagent_protocol::options::PATIENCE;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
 
+use super::chosen_agent::{Chosen, Wish};
 use super::{answer_time, budgets, chosen_options, mcp_servers, policy};
 use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
@@ -58,6 +60,8 @@ pub(super) struct Wanted {
     /// How long its questions wait; 0 for ever.
     pub(super) approval_timeout_ms: Option<u64>,
     pub(super) on_approval_timeout: Option<OnTimeout>,
+    /// Which definition it has.
+    pub(super) agent: Wish,
 }
 
 impl Wanted {
@@ -94,6 +98,7 @@ impl Wanted {
             inherited: Vec::new(),
             approval_timeout_ms,
             on_approval_timeout,
+            agent: Wish::of(args.agent, input)?,
         })
     }
 }
@@ -132,6 +137,9 @@ impl Prepared {
         match &self.request.resume {
             Some(session) if data["sessionId"] != *session => {
                 Err(not_as_asked(client, &data, "take up a session").await)
+            }
+            _ if self.request.agent.is_some() && data.get("agentDefinition").is_none() => {
+                Err(not_as_asked(client, &data, "start one with the definition of an agent").await)
             }
             _ if !self.request.tags.is_empty() && data.get("tags").is_none() => {
                 Err(not_as_asked(client, &data, "tag a worker").await)
@@ -193,17 +201,31 @@ pub(super) async fn prepare(
         workspace_key: workspace.root.to_string_lossy().into_owned(),
     };
     let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
-    let chosen = choose(config, wanted.launcher.as_deref(), &role, &cwd, context)
-        .and_then(|chosen| if wanted.debug_mode { Ok(chosen) } else { runnable(chosen) });
-    let (launcher, resolved) = match chosen {
+    let chosen = Chosen::find(wanted.agent, &workspace.root, context).and_then(|agent| {
+        let named = wanted.launcher.as_deref().or(agent.launcher());
+        let found = choose(config, named, &role, &cwd, context)?;
+        let found = if wanted.debug_mode { found } else { runnable(found)? };
+        let has_model = wanted.options.options.model.is_some();
+        let named = (found.1.name.as_str(), found.0);
+        let agent = agent.resolve(named, config, &workspace.root, context, has_model)?;
+        Ok((agent, found.0, found.1))
+    });
+    let (agent, launcher, resolved) = match chosen {
         Ok(chosen) => chosen,
         Err(failure) => {
             client.ask(&Ask::get(resolve_path(&choice))).await?;
             return Err(failure);
         }
     };
+    let own = agent.as_ref().map(|agent| agent.servers.clone()).unwrap_or_default();
     let mcp_config = wanted.mcp_config.as_deref();
-    let mcp_servers = mcp_servers::of(config, launcher, mcp_config, &cwd, &context.env)?;
+    let mcp_servers = mcp_servers::of(config, launcher, own, mcp_config, &cwd, &context.env)?;
+    let (agent, layer) = agent.map(|agent| (agent.spec, agent.layer)).unzip();
+    let mut configured = launcher.options.clone();
+    if let Some(agent) = &agent {
+        configured.mode = agent.mode.clone().or(configured.mode);
+        configured.model = configured.model.filter(|_| agent.model.is_none());
+    }
     let additional_directories = additional_directories(&wanted.add_dirs, context)?;
     let request = StartWorker {
         mcp_servers,
@@ -219,18 +241,28 @@ pub(super) async fn prepare(
         debug_mode: wanted.debug_mode,
         idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
         queue_limit: launcher.queue_limit,
-        options: chosen_options::of_start(wanted.options, &launcher.options),
+        options: chosen_options::of_start(wanted.options, &configured),
         resume: wanted.resume,
         tags: wanted.tags,
         budget: wanted.budget.over(&budgets::of_config(&config.budgets.worker)),
-        policy: policy::spec(loaded, &wanted.rules, wanted.inherited, &workspace.root, context)?,
+        policy: policy::spec(
+            loaded,
+            &wanted.rules,
+            wanted.inherited,
+            layer.flatten(),
+            &workspace.root,
+            context,
+        )?,
         answer_time: answer_time::of(
             &config.approvals,
             wanted.approval_timeout_ms,
             wanted.on_approval_timeout,
         )?,
+        agent,
     };
-    let limit = launcher.timeouts.startup + request.options.patience() + GRACE;
+    let wishes = request.agent.as_ref().is_some_and(|agent| agent.model.is_some());
+    let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
+    let limit = launcher.timeouts.startup + patience + GRACE;
     Ok(Prepared { request, limit })
 }
 
@@ -258,12 +290,13 @@ pub(super) fn resolve_path(choice: &ControllerChoice) -> Query {
 /// The launcher, and what its command means here.
 fn choose<'a>(
     config: &'a model::Config,
-    named: Option<&'a str>,
+    named: Option<&str>,
     role: &str,
     cwd: &Path,
     context: &Context,
 ) -> Result<(&'a model::Launcher, ResolvedLauncher)> {
-    let (name, launcher) = role::choose_launcher(config, named, role)?;
+    let (name, _) = role::choose_launcher(config, named, role)?;
+    let launcher = config.launcher(name)?;
     Ok((launcher, launcher::resolve(name, launcher, cwd, &context.env)))
 }
 

@@ -208,13 +208,17 @@ impl Agent {
         } else {
             json!([])
         };
+        let mut sessions = json!({"close": {}, "list": {}, "resume": {}});
+        if self.options.system_prompt {
+            sessions["systemPrompt"] = json!({});
+        }
         Ok(json!({
             "protocolVersion": 1,
             "agentCapabilities": {
                 "loadSession": true,
                 "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
                 "mcpCapabilities": {"http": false, "sse": false},
-                "sessionCapabilities": {"close": {}, "list": {}, "resume": {}},
+                "sessionCapabilities": sessions,
             },
             "authMethods": auth,
             "agentInfo": {
@@ -243,6 +247,7 @@ impl Agent {
         let id = self.sessions.create(&cwd).map_err(|error| {
             RpcError::internal(format!("the session cannot be stored below --state: {error}"))
         })?;
+        self.take_system_prompt(&id, params)?;
         let mut result = self.options_of(&id);
         result["sessionId"] = id.into();
         Ok(result)
@@ -288,9 +293,23 @@ impl Agent {
         let id = required(params, "sessionId")?;
         let cwd = required(params, "cwd")?;
         match self.sessions.reopen(&id, &cwd) {
-            Some(_) => Ok(id),
+            Some(_) => self.take_system_prompt(&id, params).map(|()| id),
             None => Err(not_found(&id)),
         }
+    }
+
+    /// What the client adds to the prompt that the agent has by itself; it does so only where that is offered.
+    fn take_system_prompt(&mut self, session: &str, params: &Value) -> Result<(), RpcError> {
+        let told = &params["systemPrompt"];
+        if told.is_null() {
+            return Ok(());
+        }
+        let text = told["content"][0]["text"].as_str().filter(|_| told["mode"] == "append");
+        match text.filter(|_| self.options.system_prompt) {
+            Some(text) => self.choices.instruct(session, text),
+            None => return Err(RpcError::invalid_params("systemPrompt is not taken like this")),
+        }
+        Ok(())
     }
 
     fn close_session(&mut self, params: &Value) -> Result<Value, RpcError> {

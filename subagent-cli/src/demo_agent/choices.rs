@@ -16,6 +16,7 @@ struct Choices {
     mode: &'static str,
     model: &'static str,
     verbose: bool,
+    system_prompt: Option<String>,
 }
 
 /// Of all sessions.
@@ -24,7 +25,7 @@ pub(super) struct AllChoices(BTreeMap<String, Choices>);
 
 impl AllChoices {
     fn of(&mut self, session: &str) -> &mut Choices {
-        let first = Choices { mode: MODES[0], model: MODELS[0], verbose: false };
+        let first = Choices { mode: MODES[0], model: MODELS[0], verbose: false, system_prompt: None };
         self.0.entry(session.to_owned()).or_insert(first)
     }
 
@@ -60,9 +61,19 @@ impl AllChoices {
         Ok(json!({"configOptions": self.config_options(session)}))
     }
 
+    /// The client adds this to the system prompt.
+    pub(super) fn instruct(&mut self, session: &str, text: &str) {
+        self.of(session).system_prompt = Some(text.to_owned());
+    }
+
+    /// What the client has added to the system prompt.
+    pub(super) fn system_prompt(&mut self, session: &str) -> String {
+        self.of(session).system_prompt.clone().unwrap_or_else(|| "none".to_owned())
+    }
+
     /// In words.
     pub(super) fn words(&mut self, session: &str) -> String {
-        let Choices { mode, model, verbose } = self.of(session);
+        let Choices { mode, model, verbose, .. } = self.of(session);
         format!("mode={mode} model={model} verbose={verbose}")
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct Options {
     pub(super) null_load: bool,
     pub(super) ignore_term: bool,
     pub(super) ignore_stdin_eof: bool,
+    /// Takes system prompts.
+    pub(super) system_prompt: bool,
 }
 
 impl Options {
@@ -80,6 +82,7 @@ impl Options {
                 "--needs-auth" => options.needs_auth = true,
                 "--null-load" => options.null_load = true,
                 "--ignore-term" => options.ignore_term = true,
+                "--system-prompt" => options.system_prompt = true,
                 "--ignore-stdin-eof" => options.ignore_stdin_eof = true,
                 _ => return Err(format!("unknown flag {name}")),
             }

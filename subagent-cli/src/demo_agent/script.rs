@@ -47,6 +47,7 @@ pub(super) enum Directive {
     Env(String),
     Cwd,
     Options,
+    SystemPrompt,
     ExitAfter,
     Stderr(String),
 }
@@ -135,6 +136,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
         "env" => Directive::Env(words.word("NAME")?),
         "cwd" => Directive::Cwd,
         "options" => Directive::Options,
+        "system-prompt" => Directive::SystemPrompt,
         "exit-after" => Directive::ExitAfter,
         "stderr" => Directive::Stderr(text()),
         _ => return Err(format!("unknown directive !{name}")),

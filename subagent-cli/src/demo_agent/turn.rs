@@ -212,6 +212,10 @@ impl Turn<'_> {
                 let words = self.agent.choices.words(&self.session);
                 self.say(&words)?;
             }
+            Directive::SystemPrompt => {
+                let text = self.agent.choices.system_prompt(&self.session);
+                self.say(&text)?;
+            }
             Directive::ExitAfter => self.exit_after = true,
             Directive::Stderr(text) => return Ok(super::commands::stderr(&text)),
         }

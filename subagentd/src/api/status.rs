@@ -26,6 +26,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ApprovalNotFound
         | Code::RuleNotFound
         | Code::SessionNotFound
+        | Code::AgentNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -49,6 +50,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotDerivable
         | Code::BudgetExceeded
         | Code::BudgetUnknown
+        | Code::AgentNotPrimary
+        | Code::AgentNotUsable
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

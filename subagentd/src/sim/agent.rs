@@ -19,6 +19,8 @@ pub(super) struct Deeds {
     pub(super) answers: BTreeMap<u64, Option<String>>,
     /// How many were asked.
     pub(super) asked: u64,
+    /// Whether the session holds what the definition adds.
+    instructed: bool,
 }
 
 /// A prompt that is being worked on.
@@ -26,6 +28,8 @@ struct Open {
     rpc: Value,
     text: String,
     canceled: bool,
+    /// Whether it came with what the definition adds.
+    instructs: bool,
 }
 
 /// One agent's process.
@@ -75,7 +79,8 @@ impl Agent {
                 self.answer(&id, json!({"protocolVersion": 1, "agentCapabilities": able}));
             }
             Some("session/load" | "session/resume") if random.below(3) == 0 => self.refuse(&id),
-            Some("session/load" | "session/resume" | "session/new") => {
+            Some(method @ ("session/load" | "session/resume" | "session/new")) => {
+                deeds.instructed &= method != "session/new";
                 self.answer(&id, json!({"sessionId": "s"}));
             }
             Some("session/close") => self.answer(&id, json!({})),
@@ -87,12 +92,15 @@ impl Agent {
                 }
             }
             Some("session/prompt") => {
-                let text = message["params"]["prompt"][0]["text"].as_str().unwrap().to_owned();
+                let blocks = message["params"]["prompt"].as_array().unwrap();
+                let text = blocks.last().unwrap()["text"].as_str().unwrap().to_owned();
+                let instructs = blocks.len() > 1;
+                assert!(instructs || deeds.instructed, "{text} came without what the definition adds");
                 let times = deeds.prompts.entry(text.clone()).or_default();
                 *times += 1;
                 assert_eq!(*times, 1, "an agent was given {text} twice");
                 assert!(self.open.is_none(), "two prompts at a time");
-                self.open = Some(Open { rpc: id, text, canceled: false });
+                self.open = Some(Open { rpc: id, text, canceled: false, instructs });
             }
             Some(other) => panic!("the runtime asks for {other}"),
             None if message.get("result").is_some() => {
@@ -157,6 +165,7 @@ impl Agent {
         }
         let Some(open) = self.open.take() else { return };
         let reason = if open.canceled { "cancelled" } else { "end_turn" };
+        deeds.instructed |= open.instructs && !open.canceled;
         let mut result = json!({"stopReason": reason});
         match deeds.prompts.len() % 4 {
             0 => result["usage"] = json!({"totalTokens": 10}),

@@ -187,6 +187,7 @@ impl Site {
             if aside.session_id.is_some() {
                 self.stored.session = aside.session_id;
             }
+            self.stored.instructed = aside.instructed.unwrap_or(self.stored.instructed);
             let asked = match &meaning {
                 Some(Input::ApprovalRequested { request_id }) => Some(request_id.clone()),
                 _ => None,

@@ -1,5 +1,6 @@
 //! The runtime's side of a worker: its work is carried out step by step, and it may die between any two of them.
 
+use subagent_protocol::definition::Instructions;
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::start::Timeouts;
 use subagent_runtime::bare::{Effect, Runtime, Setup, Work};
@@ -32,6 +33,12 @@ impl Site {
                 turn_ms: (env.random.below(4) == 0).then_some(60_000),
                 ..Timeouts::default()
             },
+            instructions: Some(Instructions {
+                name: "a".to_owned(),
+                prompt: "i".to_owned(),
+                told: self.stored.instructed,
+                model: None,
+            }),
         };
         let (runtime, work) = Runtime::begin(setup, make_request_id, env.now);
         // The guard starts it at once, if it can; the news of it come later.

@@ -73,6 +73,8 @@ pub(super) struct Stored {
     pub(super) may_live: bool,
     pub(super) boot: u64,
     pub(super) session: Option<String>,
+    /// Whether the session holds what the definition adds.
+    pub(super) instructed: bool,
     /// Whether the last record is the guard's proof.
     pub(super) proof: bool,
     /// The result of each key.
@@ -136,6 +138,7 @@ impl Site {
                 may_live: false,
                 boot: 0,
                 session: None,
+                instructed: false,
                 proof: false,
                 keys: BTreeMap::new(),
                 carried_out: BTreeMap::new(),

@@ -38,7 +38,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 16] {
+    fn fields(&mut self) -> [&mut u64; 17] {
         [
             &mut self.turns,
             &mut self.prompts,

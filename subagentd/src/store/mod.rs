@@ -16,6 +16,7 @@ mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
 pub(crate) mod inbox;
+pub(crate) mod instructed;
 mod open;
 pub(crate) mod owner_rules;
 pub(crate) mod questions;

@@ -56,6 +56,7 @@ impl Supervisor {
             worker: self.view(&row).await,
             policy: spec::policy(&row),
             owner_rules: rules,
+            agent: spec::agent(&row),
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

@@ -9,6 +9,7 @@ mod backups;
 mod budgets;
 mod collected;
 mod controllers;
+mod definition;
 mod depth;
 mod entropy;
 mod environment;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use subagent_config::policy::{
-    Action, Call, Judged, Kind, Layer, LayerKind, MOST_RULES, Node, Places, Policy, Position, Rule, Verdict,
-    real_path,
+    Action, Call, Judged, Kind, Layer, LayerKind, Listed, MOST_RULES, Node, Places, Policy, Position, Rule,
+    Verdict, real_path,
 };
 use subagent_protocol::api::{OwnerRule, StartWorker};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
@@ -44,7 +44,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
         let message = "the workspace and the home of a policy are absolute paths";
         return Err(Error::new(Code::InvalidInput, message).with("field", "policy"));
     }
-    if spec.layers.iter().map(|layer| layer.rules.len()).sum::<usize>() > 3 * MOST_RULES {
+    if spec.layers.iter().map(|layer| layer.rules.len() + layer.tools.len()).sum::<usize>() > 3 * MOST_RULES {
         return Err(Error::new(Code::InvalidInput, "there are too many rules").with("field", "policy"));
     }
     compiled(spec, &[], &request.cwd).map(drop)
@@ -57,11 +57,25 @@ fn compiled(spec: &PolicySpec, added: &[OwnerRule], cwd: &Path) -> Result<Policy
         layer: LayerKind::Owner.as_str().to_owned(),
         source: Some(rule.rule_id.as_str().to_owned()),
         rules: vec![rule.rule.clone()],
+        tools: Vec::new(),
     };
     let added: Vec<PolicyLayer> = added.iter().map(of_owner).collect();
     let layers = spec.layers.iter().chain(&added).map(layer).collect::<Result<_>>()?;
     let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
-    Ok(Policy { places, chain: vec![Node::new("worker", layers)] })
+    let listed = spec.layers.iter().find(|layer| !layer.tools.is_empty());
+    let node = Node::new("worker", layers).with_tools(listed.map(tools).transpose()?.unwrap_or_default());
+    Ok(Policy { places, chain: vec![node] })
+}
+
+/// The only tools of a definition.
+fn tools(layer: &PolicyLayer) -> Result<Listed> {
+    let tools = layer.tools.iter().map(|tool| {
+        Rule::parse(tool, Action::Allow).map_err(|found| {
+            let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
+            Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
+        })
+    });
+    Ok(Listed { source: layer.source.clone(), tools: tools.collect::<Result<_>>()? })
 }
 
 /// The rules of a worker that decides nothing by itself.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
-use subagent_protocol::options::Options;
+use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::tags::Tags;
@@ -45,6 +46,9 @@ pub(super) struct Spec {
     /// How long its questions wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) answer_time: Option<AnswerTime>,
+    /// The definition of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<AgentSpec>,
 }
 
 /// How many messages may wait for a worker.
@@ -75,10 +79,22 @@ pub(super) fn policy(row: &WorkerRow) -> Option<PolicySpec> {
     serde_json::from_str::<Spec>(&row.spec).ok()?.policy
 }
 
+/// The definition that a worker was started with.
+pub(super) fn agent(row: &WorkerRow) -> Option<AgentSpec> {
+    serde_json::from_str::<Spec>(&row.spec).ok()?.agent
+}
+
+/// How long it may take until what was chosen of a session is set, and what a definition wishes for.
+pub(super) fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration {
+    let wishes = agent.is_some_and(|agent| agent.model.is_some());
+    options.patience() + if wishes { PATIENCE } else { Duration::ZERO }
+}
+
 /// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
     serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {
-        Duration::from_millis(spec.launcher.timeouts.startup_ms) + spec.options.patience()
+        let patience = patience(&spec.options, spec.agent.as_ref());
+        Duration::from_millis(spec.launcher.timeouts.startup_ms) + patience
     })
 }
 
@@ -98,6 +114,7 @@ impl Spec {
             policy: request.policy.clone(),
             queue_limit: request.queue_limit,
             answer_time: request.answer_time,
+            agent: request.agent.clone(),
         }
     }
 

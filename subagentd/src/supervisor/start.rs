@@ -9,11 +9,11 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::environment::Kept;
 use super::orders::Reached;
-use super::spec::Spec;
+use super::spec::{self, Spec};
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, entropy, environment, held, inbox, locks, options, places, policy,
-    program, strays,
+    Caller, Supervisor, controllers, definition, entropy, environment, held, inbox, locks, options, places,
+    policy, program, strays,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -50,14 +50,14 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
-        let spec = serde_json::to_string(&Spec::of(&request))
+        let stored_spec = serde_json::to_string(&Spec::of(&request))
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
         let kept = Kept { variables: request.env.clone(), mcp_servers: request.mcp_servers.clone() };
         environment::write(&file, &kept)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
-        let startup =
-            Duration::from_millis(request.launcher.timeouts.startup_ms) + request.options.patience();
+        let patience = spec::patience(&request.options, request.agent.as_ref());
+        let startup = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience;
         let begins = if request.debug_mode { Worker::without_runtime() } else { Worker::new() };
         let stored = self
             .shared
@@ -76,7 +76,7 @@ impl Supervisor {
                         launcher: request.launcher.name,
                         role: request.role,
                         cwd: request.cwd.display().to_string(),
-                        spec,
+                        spec: stored_spec,
                         placeholder: placeholder.as_str().to_owned(),
                         state: begins.state,
                     };
@@ -229,6 +229,7 @@ fn check(request: &StartWorker) -> Result<()> {
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
     inbox::check(request.answer_time)?;
+    definition::check(request)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -307,6 +308,7 @@ mod tests {
             policy: None,
             answer_time: None,
             budget: subagent_protocol::budget::Limits::default(),
+            agent: None,
         }
     }
 

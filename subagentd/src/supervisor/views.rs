@@ -197,6 +197,7 @@ impl Supervisor {
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
             answer_time: spec::answer_time(row),
             has_policy: spec::policy(row).is_some(),
+            agent_definition: spec::agent(row).map(|agent| agent.name),
         }
     }
 }

@@ -69,6 +69,8 @@ fn every_success_has_its_type_and_a_text() {
         (&["launcher", "show", "demo"], "launcher.shown"),
         (&["launcher", "probe", "demo"], "launcher.probed"),
         (&["role", "list"], "role.listed"),
+        (&["agent", "list"], "agent.listed"),
+        (&["agent", "show", "explore"], "agent.shown"),
         (&["prompt", "render"], "prompt.rendered"),
         (&["controller", "status"], "controller.status"),
         (&["worker", "list"], "worker.listed"),

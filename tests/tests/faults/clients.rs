@@ -137,6 +137,7 @@ impl Scene<'_> {
             "subagent approval show" => (words(&["ap_0123456789"]), &["APPROVAL_NOT_FOUND"]),
             "subagent policy rules remove" => (words(&["rule_0123456789"]), &["RULE_NOT_FOUND"]),
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
+            "subagent agent show" => (words(&["explore"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
@@ -153,6 +154,8 @@ impl Scene<'_> {
             | "subagent daemon list"
             | "subagent launcher list"
             | "subagent role list"
+            | "subagent agent list"
+            | "subagent agent validate"
             | "subagent prompt render"
             | "subagent demo"
             | "subagent daemon uninstall"

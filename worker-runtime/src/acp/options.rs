@@ -151,6 +151,29 @@ impl Offer {
         }
     }
 
+    /// The id of the model that somebody means: by its id, by its name, or by a word that is in those of one model alone.
+    /// Where it is not known which there are, the agent judges.
+    pub(crate) fn model(&self, wish: &str) -> Option<String> {
+        let values = match (self.of_category("model").map(|option| &option.kind), &self.models) {
+            (Some(Kind::Select(select)), _) | (None, Some(select)) => &select.values,
+            (Some(_), _) => return None,
+            (None, None) if self.complete => return None,
+            (None, None) => &None,
+        };
+        let Some(values) = values else { return Some(wish.to_owned()) };
+        let wish_folded = wish.to_lowercase();
+        let folded = |value: &Named| {
+            (value.id.to_lowercase(), value.name.as_deref().unwrap_or_default().to_lowercase())
+        };
+        let is_named = |value: &&Named| folded(value).0 == wish_folded || folded(value).1 == wish_folded;
+        let holds =
+            |value: &&Named| folded(value).0.contains(&wish_folded) || folded(value).1.contains(&wish_folded);
+        let found = values.iter().find(|value| value.id == wish).or_else(|| values.iter().find(is_named));
+        let mut holding = values.iter().filter(holds);
+        let only = holding.next().filter(|_| holding.next().is_none());
+        found.or(only).map(|value| value.id.clone())
+    }
+
     fn config_setter(&self, id: &str, value: &OptionValue) -> Result<Setter, Unavailable> {
         let found = self.config.iter().flatten().find(|option| option.id == id);
         let value = match (found.map(|option| &option.kind), value) {

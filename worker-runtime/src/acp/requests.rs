@@ -13,6 +13,7 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use subagent_protocol::definition::Instructions;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::options::OptionValue;
 use subagent_protocol::state::ElicitationAction;
@@ -87,6 +88,10 @@ pub(crate) struct Place {
     pub(crate) additional_directories: Vec<String>,
     /// Its MCP servers.
     pub(crate) mcp_servers: McpServers,
+    /// What the definition of the agent adds.
+    pub(crate) instructions: Option<Instructions>,
+    /// Whether the agent takes that as a system prompt.
+    pub(crate) system_prompt: bool,
 }
 
 impl Place {
@@ -97,6 +102,9 @@ impl Place {
         params["mcpServers"] = json!(self.mcp_servers);
         if !self.additional_directories.is_empty() {
             params["additionalDirectories"] = json!(self.additional_directories);
+        }
+        if let Some(instructions) = self.instructions.as_ref().filter(|_| self.system_prompt) {
+            params["systemPrompt"] = instructions.system_prompt();
         }
         params
     }
@@ -148,8 +156,14 @@ pub(crate) fn close_session(id: u64, session: &str) -> Vec<u8> {
 }
 
 /// `session/prompt`. The blocks go through as they came: which ones an agent takes is its business.
-pub(crate) fn prompt(id: u64, session: &str, prompt: &[Value], attached: &[Value]) -> Vec<u8> {
-    let prompt = prompt.iter().chain(attached).collect();
+pub(crate) fn prompt(
+    id: u64,
+    session: &str,
+    before: Option<&Value>,
+    prompt: &[Value],
+    attached: &[Value],
+) -> Vec<u8> {
+    let prompt = before.into_iter().chain(prompt).chain(attached).collect();
     request(id, "session/prompt", Prompt { session_id: session, prompt })
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Capabilities {
     pub(crate) mcp_sse: bool,
     /// `sessionCapabilities.additionalDirectories`.
     pub(crate) directories: bool,
+    /// `sessionCapabilities.systemPrompt`.
+    pub(crate) system_prompt: bool,
 }
 
 /// What a prompt may hold beside text and links.
@@ -61,6 +63,7 @@ impl Capabilities {
             mcp_http: offered(&capabilities["mcpCapabilities"]["http"]),
             mcp_sse: offered(&capabilities["mcpCapabilities"]["sse"]),
             directories: offered(&session["additionalDirectories"]),
+            system_prompt: offered(&session["systemPrompt"]),
             prompt: PromptCapabilities {
                 image: offered(&prompt["image"]),
                 audio: offered(&prompt["audio"]),

@@ -192,6 +192,7 @@ impl Conversation {
         let capabilities = results::Capabilities::of(&result);
         let auth_methods = results::auth_methods(&result);
         self.agent = Some(Agent { capabilities, auth_methods, raw: raw.to_owned() });
+        self.take_system_prompt(capabilities.system_prompt);
         if let Err(error) = errors::check_place(&self.config.place, capabilities) {
             return self.fail_start(error, cx);
         }
@@ -343,6 +344,7 @@ impl Conversation {
         // A session of another id than the stored one holds nobody knows what.
         let context_lost =
             self.config.session.as_ref().is_some_and(|stored| attempt == Attempt::New || *stored != id);
+        let prompt_by = self.prompt_by(attempt == Attempt::New || context_lost);
         let agent = self.agent.as_ref();
         // A record that is too long for its reader might not be one of a session any more.
         let room = MAX_LINE_BYTES.saturating_sub(agent.map_or(0, |agent| agent.raw.get().len()));
@@ -360,6 +362,8 @@ impl Conversation {
             agent: agent
                 .map_or_else(|| crate::journal::batch::to_raw(&json!(null)), |agent| agent.raw.clone()),
             opened,
+            prompt_by,
+            no_model: self.settings.no_model.take(),
         };
         let can_close = agent.is_some_and(|agent| agent.capabilities.close);
         cx.record(RecordType::Session, None, &body);

@@ -9,6 +9,7 @@ mod asking;
 mod calls;
 mod children;
 mod commands;
+mod definition;
 mod effects;
 mod ending;
 pub(crate) mod errors;
@@ -294,6 +295,8 @@ impl Conversation {
     }
 }
 
+#[cfg(test)]
+mod definition_tests;
 #[cfg(test)]
 mod elicitation_tests;
 #[cfg(test)]

@@ -26,6 +26,8 @@ struct Wish {
     choice: Choice,
     /// For which command; `None` before the session is ready.
     request: Option<String>,
+    /// Whether the agent does as well without.
+    optional: bool,
 }
 
 /// The one that the agent was asked to set.
@@ -41,6 +43,8 @@ pub(super) struct Settings {
     pub(super) offer: Offer,
     waiting: VecDeque<Wish>,
     asked: Option<Asked>,
+    /// The model that was wished for and is not set.
+    pub(super) no_model: Option<String>,
 }
 
 impl Settings {
@@ -55,7 +59,10 @@ impl Conversation {
     pub(super) fn session_opened(&mut self, opened: Opened, cx: &mut Cx<'_>) {
         cx.clear_timer(Timer::Startup);
         cx.clear_timer(Timer::Phase);
-        let wishes = self.config.options.choices().into_iter().map(|choice| Wish { choice, request: None });
+        let optional = self.wished_model().map(|choice| (choice, true));
+        let chosen = self.config.options.choices().into_iter().map(|choice| (choice, false));
+        let wishes = optional.into_iter().chain(chosen);
+        let wishes = wishes.map(|(choice, optional)| Wish { choice, request: None, optional });
         self.settings.waiting.extend(wishes);
         self.state = State::Applying(opened);
         self.next_setting(cx);
@@ -73,7 +80,8 @@ impl Conversation {
         if self.settings.waiting.len() + choices.len() > MOST_WAITING {
             return Err(Refusal::TooMany);
         }
-        let wishes = choices.into_iter().map(|choice| Wish { choice, request: Some(request.to_owned()) });
+        let wish = |choice| Wish { choice, request: Some(request.to_owned()), optional: false };
+        let wishes = choices.into_iter().map(wish);
         self.settings.waiting.extend(wishes);
         Ok(())
     }
@@ -86,9 +94,18 @@ impl Conversation {
                 State::Applying(opened) => opened.id.clone(),
                 _ => return,
             };
-            let Some(wish) = self.settings.waiting.pop_front() else {
+            let Some(mut wish) = self.settings.waiting.pop_front() else {
                 return self.ready(cx);
             };
+            if let Choice::Model { value } = &mut wish.choice
+                && wish.optional
+            {
+                let Some(id) = self.settings.offer.model(value) else {
+                    self.settings.no_model = Some(std::mem::take(value));
+                    continue;
+                };
+                *value = id;
+            }
             match self.settings.offer.setter(&wish.choice) {
                 Ok(setter) => {
                     let rpc = self.rpc();
@@ -158,6 +175,10 @@ impl Conversation {
 
     /// An option was not set: the rest of what was wanted with it is not tried.
     fn not_set(&mut self, wish: Wish, setter: Option<&Setter>, error: Error, cx: &mut Cx<'_>) {
+        if wish.optional {
+            self.settings.no_model = Some(wish.choice.value().to_string());
+            return self.record_option(&wish, setter, Err(error), cx);
+        }
         self.settings.waiting.retain(|other| other.request != wish.request);
         self.record_option(&wish, setter, Err(error.clone()), cx);
         if wish.request.is_none() {

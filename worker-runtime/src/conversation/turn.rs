@@ -7,7 +7,7 @@ use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
 
 use super::login::TurnLogin;
-use super::{Action, Conversation, Cx, State, Storage, Timer, errors};
+use super::{Action, Conversation, Cx, State, Storage, Timer, definition, errors};
 use crate::acp::message::Outcome;
 use crate::acp::outgoing::Kind;
 use crate::acp::{attachments, requests, results};
@@ -59,7 +59,8 @@ impl Conversation {
         let attached = attachments::blocks(attachments, takes)
             .map_err(|error| Refusal::NotSupported { error: Box::new(error) })?;
         *turn = Some(OpenTurn { number, rpc, cancel: None, login: None });
-        let line = requests::prompt(rpc, &session.id, prompt, &attached);
+        let instructions = definition::block(&self.config.place);
+        let line = requests::prompt(rpc, &session.id, instructions.as_ref(), prompt, &attached);
         (self.next_rpc, self.last_turn) = (rpc, number);
         (self.late_turn, self.replaying) = (None, false);
         cx.record(RecordType::Dispatching, Some(number), &Dispatching { turn_id });
@@ -99,6 +100,7 @@ impl Conversation {
             (_, Outcome::Result(raw)) => {
                 let result = results::value(raw);
                 let stop_reason = result["stopReason"].as_str().map(str::to_owned);
+                self.instructions_kept(stop_reason.as_deref());
                 let (usage, meta) = (results::aside(&result["usage"]), results::aside(&result["_meta"]));
                 TurnEnd::Answered { stop_reason, usage, meta }
             }

@@ -186,6 +186,8 @@ impl Driver {
                     .map(|path| path.to_string_lossy().into_owned())
                     .collect(),
                 mcp_servers: start.mcp_servers.clone(),
+                instructions: start.instructions.clone(),
+                system_prompt: false,
             },
             command: std::iter::once(&start.agent.program).chain(&start.agent.args).cloned().collect(),
             timeouts: start.timeouts,

@@ -1,5 +1,6 @@
 //! Where a worker goes on from: another worker, or the file of a handoff.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,12 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_config::policy::LayerKind;
 use subagent_protocol::Code;
+use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 
 use crate::client::{Ask, Client, Query, segment};
+use crate::commands::chosen_agent::Resolved;
 use crate::commands::worker_handoff;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
@@ -35,6 +38,8 @@ pub(super) struct Source {
     pub(super) controller_id: Option<String>,
     /// What its owner said that it may do. Never of a file: an agent may have written it.
     pub(super) rules: Vec<PolicyRule>,
+    /// The definition that it was started with. Never of a file, either.
+    pub(super) agent: Option<Resolved>,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -64,6 +69,7 @@ impl Seen {
             cwd: text("cwd").map(PathBuf::from),
             controller_id: text("controllerId"),
             rules: owners_rules(&self.data["policy"])?,
+            agent: definition(&self.data)?,
         })
     }
 
@@ -103,6 +109,22 @@ fn owners_rules(policy: &Value) -> Result<Vec<PolicyRule>> {
     let layers = policy.map(|policy| policy.layers).unwrap_or_default();
     let owners = layers.into_iter().filter(|layer| layer.layer == LayerKind::Owner.as_str());
     Ok(owners.flat_map(|layer| layer.rules).collect())
+}
+
+/// The definition of the worker, without its MCP servers: what is in these is not told.
+fn definition(data: &Value) -> Result<Option<Resolved>> {
+    let unknown = |error: serde_json::Error| {
+        Failure::internal(format!(
+            "the daemon tells the worker's definition in a form that is not known: {error}"
+        ))
+    };
+    let Some(spec) = Option::<AgentSpec>::deserialize(&data["agent"]).map_err(unknown)? else {
+        return Ok(None);
+    };
+    let policy = Option::<PolicySpec>::deserialize(&data["policy"]).map_err(unknown)?;
+    let layers = policy.map(|policy| policy.layers).unwrap_or_default();
+    let layer = layers.into_iter().find(|layer| layer.layer == LayerKind::Definition.as_str());
+    Ok(Some(Resolved { spec, layer, servers: BTreeMap::new() }))
 }
 
 /// The file, and what the checkpoint beside it says.
@@ -147,6 +169,7 @@ fn of_checkpoint(said: &Value) -> Source {
         // What cannot be an id is not one of a controller that is only gone.
         controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
         rules: Vec::new(),
+        agent: None,
     }
 }
 

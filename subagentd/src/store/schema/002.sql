@@ -90,3 +90,5 @@ INSERT INTO accounts SELECT 'controller', w.controller, json_object('turns', cou
 -- are in the order of seq without it being in the index twice: each entry ends with it anyway.
 DROP INDEX events_of_worker;
 CREATE INDEX events_of_worker ON events (worker) WHERE internal = 0;
+-- instructed: whether a prompt was answered in the present session that had the prompt of the worker's definition before it.
+ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;

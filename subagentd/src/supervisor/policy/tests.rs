@@ -14,7 +14,12 @@ fn spec(rules: &[(&str, &str)]) -> PolicySpec {
             column: None,
         })
         .collect();
-    let layer = PolicyLayer { layer: "config".to_owned(), source: Some("/c.yaml".to_owned()), rules };
+    let layer = PolicyLayer {
+        layer: "config".to_owned(),
+        source: Some("/c.yaml".to_owned()),
+        rules,
+        tools: Vec::new(),
+    };
     PolicySpec { workspace: "/ws".into(), home: None, layers: vec![layer] }
 }
 

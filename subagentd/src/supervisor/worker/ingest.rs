@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use subagent_protocol::budget::Money;
+use subagent_protocol::definition::is_kept;
 use subagent_protocol::details::Report;
 use subagent_protocol::event::{EventType, option_kind};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
     AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching,
-    ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, StartFailed, Terminating,
+    ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, SessionOrigin, StartFailed,
+    Terminating, TurnEnd,
 };
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, surrogates};
@@ -21,6 +23,7 @@ use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
 use crate::core::{Action, Fact, Input, Worker};
 use crate::store::{Cursor, Durability, NewEvent};
+use crate::supervisor::definition;
 use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
 use crate::supervisor::policy::Watch;
@@ -87,6 +90,8 @@ pub(crate) struct Aside {
     pub(crate) set: Vec<OptionSet>,
     /// The guard's proof was among them.
     pub(crate) ended: bool,
+    /// Whether the session holds a prompt with what the definition adds; `None` when nothing was said of it.
+    pub(crate) instructed: Option<bool>,
 }
 
 impl Actor {
@@ -141,7 +146,8 @@ impl Actor {
             active,
         } = taken;
         let restores = reports.iter().rev().find_map(Report::restores);
-        let Aside { session_id, restore_failure, guard, set, ended } = aside;
+        let Aside { session_id, restore_failure, guard, set, ended, instructed } = aside;
+        let instructed = instructed.filter(|_| self.spec.agent.is_some());
         let spec = self.spec_with(&set)?;
         let failures = match (&session_id, restore_failure) {
             // Whatever came before it, or a start that failed after it: the next one is the first.
@@ -192,6 +198,9 @@ impl Actor {
                 }
                 if let Some(session) = &session {
                     tx.update_session(id, session)?;
+                }
+                if let Some(instructed) = instructed {
+                    tx.update_instructed(id, instructed)?;
                 }
                 if !reports.is_empty() {
                     tx.update_details(id, reports)?;
@@ -328,6 +337,11 @@ impl Actor {
                     taken.misread += 1;
                 }
             }
+            if let (RecordType::Session, Some(agent)) = (record.t, &self.spec.agent)
+                && let Ok(session) = body::<Session>(&record)
+            {
+                facts.push(definition::applied(agent, &session));
+            }
             taken.changed |= by_rule(&record, &mut taken, &mut facts);
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
@@ -377,6 +391,9 @@ pub(crate) fn input(
     Ok(match record.t {
         RecordType::Session => {
             let session: Session = record.body()?;
+            if session.origin == SessionOrigin::New || session.context_lost {
+                aside.instructed = Some(false);
+            }
             aside.session_id = Some(session.session_id);
             Some(Input::Session {
                 origin: session.origin,
@@ -416,7 +433,13 @@ pub(crate) fn input(
         }
         // An end is an end, whatever it says: a turn must not stay open for ever.
         RecordType::TurnEnd => {
-            Some(Input::TurnEnd { turn, end: record.body().unwrap_or_else(|_| missing_end()) })
+            let end = record.body().unwrap_or_else(|_| missing_end());
+            if let TurnEnd::Answered { stop_reason, .. } = &end
+                && is_kept(stop_reason.as_deref())
+            {
+                aside.instructed = Some(true);
+            }
+            Some(Input::TurnEnd { turn, end })
         }
         RecordType::AgentStarted => {
             aside.guard = Some(body::<AgentStarted>(record)?.guard);

@@ -10,9 +10,9 @@ use super::actor::Actor;
 use super::ingest::Goal;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
-use crate::store::{Cursor, Durability, details, tool_calls, workers};
+use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
-use crate::supervisor::{environment, journal, locks, program, strays};
+use crate::supervisor::{definition, environment, journal, locks, program, strays};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -256,11 +256,13 @@ impl Actor {
         let incarnation = self.incarnation + 1;
         let cursor = Cursor { segment: self.cursor.segment + 1, offset: 0, number: self.cursor.number };
         let (id, boot_id) = (self.id, self.shared.boot_id.clone());
-        self.shared
+        let told = self
+            .shared
             .store
             .write(Durability::Full, 1, move |tx| {
                 tx.begin_incarnation(id, incarnation, &boot_id)?;
-                tx.update_cursor(id, cursor)
+                tx.update_cursor(id, cursor)?;
+                instructed::instructed(tx.connection(), id)
             })
             .await?;
         subagent_failpoint::hit("incarnation.after_commit");
@@ -309,6 +311,7 @@ impl Actor {
             options: self.spec.options.clone(),
             mcp_servers: kept.mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),
+            instructions: self.spec.agent.as_ref().map(|agent| definition::instructions(agent, told)),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
             client_rules: self.client_rules(),
         })

@@ -21,6 +21,9 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "turn move",
     "turn retry",
     "queue resume",
+    "agent list",
+    "agent show",
+    "agent validate",
 ];
 
 /// A command that does something.
@@ -70,11 +73,11 @@ fn section(help: &str, title: &str) -> Vec<String> {
     entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// What follows `[OPTIONS]` in the line of the usage.
+/// What follows `[OPTIONS]` in the line of the usage, but for a list that may be empty.
 fn required(help: &str) -> Vec<String> {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
     let (_, required) = usage.split_once("[OPTIONS]").unwrap();
-    let words = required.split_whitespace();
+    let words = required.split_whitespace().filter(|word| !word.ends_with("]..."));
     words.map(|word| if word.starts_with('<') { "x".to_owned() } else { word.to_owned() }).collect()
 }
 

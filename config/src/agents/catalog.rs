@@ -1,0 +1,211 @@
+//! All definitions of a place, and which of them count.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::folder::{self, Read};
+use super::problem::Problem;
+use super::read::of_entry;
+use super::{Definition, Reading, Severity, Source, builtin, read};
+use crate::environment::Environment;
+
+/// What `--agents` says: a text of JSON, from names to definitions.
+#[derive(Debug, Clone, Default)]
+pub struct Given(Vec<(String, Value)>);
+
+impl Given {
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > super::MOST_BYTES {
+            return Err(format!("is longer than {} bytes", super::MOST_BYTES));
+        }
+        let document = crate::syntax::parse_json_strictly(text).map_err(|found| found.problem)?;
+        match document {
+            Value::Object(entries) => Ok(Self(entries.into_iter().collect())),
+            _ => Err("must be an object of names and definitions".to_owned()),
+        }
+    }
+}
+
+/// A definition that another one of the same name hides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// Its name, as it is written there.
+    pub name: String,
+    /// Where it is from.
+    pub source: Source,
+}
+
+/// A definition that counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// It.
+    pub definition: Definition,
+    /// What it hides.
+    pub hides: Vec<Hidden>,
+}
+
+/// What cannot be read although it may be a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The name that it would have.
+    pub name: String,
+    /// Where it is from.
+    pub source: Source,
+    /// Why.
+    pub problem: Problem,
+}
+
+/// All definitions that somebody in a workspace can name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalog {
+    /// Those that count, by name.
+    pub found: Vec<Found>,
+    /// Those that cannot be read.
+    pub refused: Vec<Refused>,
+    /// What else there is to say: of folders, and of files that are no definitions.
+    pub others: Vec<(Source, Problem)>,
+}
+
+impl Catalog {
+    /// Looks at `--agents`, the workspace, the user's folders and what comes with the program.
+    #[must_use]
+    pub fn find(given: &Given, workspace: &Path, env: &Environment) -> Self {
+        let mut catalog = Self::default();
+        for (name, entry) in &given.0 {
+            catalog.add(name, Source::Command, of_entry(name, entry, Source::Command));
+        }
+        let own = [workspace.join(".agents/agents"), workspace.join(".agents/subagents")];
+        let mut project: Vec<PathBuf> = own.into_iter().filter(|folder| folder.is_dir()).collect();
+        if project.is_empty() {
+            project.push(workspace.join(".claude/agents"));
+        }
+        for folder in project {
+            catalog.add_folder(&folder, Source::Project);
+        }
+        for folder in env
+            .home
+            .iter()
+            .flat_map(|home| [home.join(".config/subagent/agents"), home.join(".claude/agents")])
+        {
+            // Somebody who works in his home has it there already.
+            if !catalog.knows_folder(&folder) {
+                catalog.add_folder(&folder, Source::User);
+            }
+        }
+        for definition in builtin::all() {
+            catalog.place(definition);
+        }
+        catalog.found.sort_by_key(|found| folded(&found.definition.name));
+        catalog
+    }
+
+    /// Files and folders that somebody names, to look at them.
+    #[must_use]
+    pub fn of_paths(paths: &[PathBuf]) -> Self {
+        let mut catalog = Self::default();
+        for path in paths {
+            if path.is_dir() {
+                catalog.add_folder(path, Source::Project);
+            } else {
+                catalog.add_file(folder::of_path(path.clone()), Source::Project);
+            }
+        }
+        catalog.found.sort_by_key(|found| folded(&found.definition.name));
+        catalog
+    }
+
+    /// The definition of this name, however its letters are written. A file that cannot be read stands in the way of what
+    /// it would hide: otherwise another agent would run, with other rules.
+    ///
+    /// # Errors
+    /// The file, or nothing if there is no such agent.
+    pub fn named(&self, name: &str) -> Result<&Found, Option<&Refused>> {
+        let wanted = folded(name);
+        let found = self.found.iter().find(|found| folded(&found.definition.name) == wanted);
+        let refused = self.refused.iter().find(|refused| folded(&refused.name) == wanted);
+        match (found, refused) {
+            (Some(found), Some(refused)) if rank(&refused.source) < rank(&found.definition.source) => {
+                Err(Some(refused))
+            }
+            (Some(found), _) => Ok(found),
+            (None, refused) => Err(refused),
+        }
+    }
+
+    /// The names of those that count.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.found.iter().map(|found| found.definition.name.clone()).collect()
+    }
+
+    /// Whether something in it cannot be started.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        !self.refused.is_empty()
+            || self.others.iter().any(|(_, problem)| problem.severity == Severity::Error)
+            || self.found.iter().any(|found| !found.definition.refusals.is_empty())
+    }
+
+    fn knows_folder(&self, folder: &Path) -> bool {
+        let is_in = |source: &Source| source.path().and_then(|path| path.parent()) == Some(folder);
+        self.found.iter().any(|found| is_in(&found.definition.source))
+            || self.refused.iter().any(|refused| is_in(&refused.source))
+    }
+
+    fn add_folder(&mut self, folder: &Path, source: fn(PathBuf) -> Source) {
+        for read in folder::files(folder, &mut self.others, source) {
+            self.add_file(read, source);
+        }
+    }
+
+    fn add_file(&mut self, file: Read, source: fn(PathBuf) -> Source) {
+        let from = source(file.path);
+        let reading = file.bytes.and_then(|bytes| read(&bytes, &file.stem, from.clone()));
+        self.add(&file.stem, from, reading);
+    }
+
+    fn add(&mut self, name: &str, source: Source, reading: Result<Reading, Problem>) {
+        match reading {
+            Ok(Reading::Definition(definition)) => self.place(*definition),
+            Ok(Reading::Other(note)) => self.others.push((source, note)),
+            Err(problem) => self.refused.push(Refused { name: name.to_owned(), source, problem }),
+        }
+    }
+
+    /// Definitions come in the order in which they count.
+    fn place(&mut self, definition: Definition) {
+        let wanted = folded(&definition.name);
+        match self.found.iter_mut().find(|found| folded(&found.definition.name) == wanted) {
+            Some(found) => {
+                let first = &found.definition;
+                if first.source.level() == definition.source.level() {
+                    let what = format!(
+                        "{} has the name `{}` as well; it is not used",
+                        definition.source.text(),
+                        definition.name
+                    );
+                    found.definition.notes.push(Problem::note(what));
+                }
+                found.hides.push(Hidden { name: definition.name, source: definition.source });
+            }
+            None => self.found.push(Found { definition, hides: Vec::new() }),
+        }
+    }
+}
+
+fn rank(source: &Source) -> u8 {
+    match source {
+        Source::Command => 0,
+        Source::Project(_) => 1,
+        Source::User(_) => 2,
+        Source::BuiltIn => 3,
+    }
+}
+
+/// Two names that differ in the case of their letters alone are one name.
+fn folded(name: &str) -> String {
+    name.to_lowercase()
+}

@@ -1,0 +1,120 @@
+//! The bytes of a file to its front matter, as a JSON value with the places of its keys, and its body. Pure: for every
+//! input there is a result or a located problem.
+
+use serde_json::Value;
+
+use super::keys::{self, Keys};
+use super::problem::Problem;
+use super::{MOST_BYTES, Severity};
+use crate::policy::Position;
+use crate::syntax;
+
+/// What a file holds.
+#[derive(Debug)]
+pub(super) struct Front {
+    /// The front matter; null if it is empty or there is none.
+    pub(super) document: Value,
+    /// Where its keys stand in the file.
+    pub(super) keys: Keys,
+    /// What stands behind it.
+    pub(super) body: String,
+    /// What was put right to read it.
+    pub(super) note: Option<Problem>,
+}
+
+/// Takes a file apart.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub(super) fn split(bytes: &[u8]) -> Result<Front, Problem> {
+    if bytes.len() > MOST_BYTES {
+        return Err(Problem::error(format!("is larger than {MOST_BYTES} bytes; shorten it")));
+    }
+    let text = str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to()))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.contains('\0') {
+        return Err(Problem::error("holds a NUL character; is it a text?"));
+    }
+    // Some editors end lines as Windows does, and old ones with the first half of that alone.
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut lines = text.split_inclusive('\n');
+    if lines.next().map(str::trim_end) != Some(MARK) {
+        return Ok(Front { document: Value::Null, keys: Keys::default(), body: text, note: None });
+    }
+    // An empty line stands for the mark, so that lines count as in the file.
+    let mut yaml = "\n".to_owned();
+    let mut closed = false;
+    for line in lines.by_ref() {
+        if matches!(line.trim_end(), MARK | "...") {
+            closed = true;
+            break;
+        }
+        yaml.push_str(line);
+    }
+    if !closed {
+        let what = format!("the front matter that begins here has no closing `{MARK}`");
+        return Err(Problem::error(what).at(Some(Position { line: 1, column: 1 })));
+    }
+    let body: String = lines.collect();
+    let (yaml, note, document) = match syntax::parse(&yaml) {
+        Ok(document) => (yaml, None, document),
+        Err(found) => {
+            let (quoted, at) = with_texts_quoted(&yaml);
+            match syntax::parse(&quoted) {
+                Ok(document) if at.is_some() => (quoted, Some(quoted_note(at)), document),
+                _ => return Err(located(found)),
+            }
+        }
+    };
+    Ok(Front { keys: keys::of(&yaml), document, body, note })
+}
+
+const MARK: &str = "---";
+
+/// Keys whose value is a text of one line, which many write without the quotes that YAML wants around a `: `.
+const TEXTS: [&str; 2] = ["description", "name"];
+
+/// The same with such texts in quotes, and where the first of them stands.
+fn with_texts_quoted(yaml: &str) -> (String, Option<Position>) {
+    let mut first = None;
+    let mut quoted = String::with_capacity(yaml.len() + 16);
+    for (index, line) in yaml.split_inclusive('\n').enumerate() {
+        let plain = TEXTS.iter().find_map(|key| {
+            let value = line.strip_prefix(key)?.strip_prefix(':')?;
+            let begins = value.starts_with([' ', '\t']).then(|| value.trim())?;
+            let is_text = !begins.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!']);
+            let breaks =
+                begins.contains(": ") || begins.ends_with(':') || begins.starts_with(['@', '`', '%', '-']);
+            (is_text && breaks).then_some((key, begins))
+        });
+        let Some((key, value)) = plain else {
+            quoted.push_str(line);
+            continue;
+        };
+        if first.is_none() {
+            let line = u64::try_from(index + 1).unwrap_or(u64::MAX);
+            first = Some(Position { line, column: 1 });
+        }
+        quoted.push_str(&format!("{key}: '{}'\n", value.replace('\'', "''")));
+    }
+    (quoted, first)
+}
+
+fn quoted_note(at: Option<Position>) -> Problem {
+    Problem::new(Severity::Note, "this is no YAML and was taken as plain text; put the text in quotes").at(at)
+}
+
+fn located(found: syntax::SyntaxProblem) -> Problem {
+    let at = found.line.map(|line| Position { line, column: found.column.unwrap_or(1) });
+    Problem::error(found.problem).at(at)
+}
+
+fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
+    let before = bytes.get(..valid).unwrap_or_default();
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let lines = before.iter().filter(|byte| **byte == b'\n').count();
+    let columns = String::from_utf8_lossy(before.get(line_start..).unwrap_or_default()).chars().count();
+    let count = |number: usize| u64::try_from(number + 1).unwrap_or(u64::MAX);
+    let at = Position { line: count(lines), column: count(columns) };
+    Problem::error("is not UTF-8 text; save the file as UTF-8").at(Some(at))
+}

@@ -1,0 +1,125 @@
+//! Where the keys of a YAML text stand. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use crate::error::Place;
+use crate::policy::Position;
+
+/// The places of all keys, by their paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Keys(BTreeMap<Vec<String>, Position>);
+
+impl Keys {
+    /// Of this key, or of the nearest one above it.
+    pub(super) fn of(&self, path: &[&str]) -> Option<Position> {
+        let mut path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+        while !path.is_empty() {
+            if let Some(at) = self.0.get(&path) {
+                return Some(*at);
+            }
+            path.pop();
+        }
+        None
+    }
+
+    /// Of a place in the document; the root's own keys have no dots in them.
+    pub(super) fn of_place(&self, place: &Place) -> Option<Position> {
+        let (field, key) = match place {
+            Place::Field(field) | Place::Element { field, .. } => (field, None),
+            Place::Entry { field, key } => (field, Some(key.as_str())),
+            _ => return None,
+        };
+        let path: Vec<&str> = field.split('.').chain(key).collect();
+        self.of(&path)
+    }
+}
+
+/// The keys of this text; none of one that cannot be read.
+pub(super) fn of(text: &str) -> Keys {
+    let Ok(tree) = serde_saphyr::from_str::<Tree>(text) else { return Keys::default() };
+    let mut keys = Keys::default();
+    tree.add(&mut Vec::new(), &mut keys);
+    keys
+}
+
+#[derive(Default)]
+struct Tree(Vec<(String, Position, Self)>);
+
+impl Tree {
+    fn add(self, path: &mut Vec<String>, keys: &mut Keys) {
+        for (key, at, below) in self.0 {
+            path.push(key);
+            keys.0.insert(path.clone(), at);
+            below.add(path, keys);
+            path.pop();
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        // What is wrong below an element is reported of the list.
+        while items.next_element::<Tree>()?.is_some() {}
+        Ok(Tree::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut found = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let at = Position { line: key.referenced.line(), column: key.referenced.column() };
+            let below = map.next_value()?;
+            found.push((key.value, at, below));
+        }
+        Ok(Tree(found))
+    }
+}

@@ -1,0 +1,388 @@
+//! A file, or an entry of `--agents`, to a [`Definition`]. Pure.
+
+use serde_json::{Map, Value};
+
+use super::front::{self, Front};
+use super::keys::Keys;
+use super::lists;
+use super::problem::Problem;
+use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source};
+use crate::error::Place;
+use crate::mcp;
+use crate::policy::{self, Action, Rule};
+use crate::validate::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
+
+/// More steps nobody counts.
+const MOST_STEPS: u64 = 1_000_000;
+
+/// What a file turned out to be.
+#[derive(Debug)]
+pub enum Reading {
+    /// A definition.
+    Definition(Box<Definition>),
+    /// Another file, and why it is taken for that.
+    Other(Problem),
+}
+
+/// Reads a file; `stem` is its name without the ending.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem> {
+    let Front { document, keys, body, note } = front::split(bytes)?;
+    let mut reading = of_document(&document, &keys, stem, &body, source)?;
+    if let (Reading::Definition(definition), Some(note)) = (&mut reading, note) {
+        definition.notes.push(note);
+    }
+    Ok(reading)
+}
+
+/// Reads an entry of `--agents`, whose `prompt` is the body.
+pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Reading, Problem> {
+    let body = entry["prompt"].as_str().unwrap_or_default().to_owned();
+    if body.len() > MOST_BYTES {
+        return Err(Problem::error(format!("its prompt is larger than {MOST_BYTES} bytes; shorten it")));
+    }
+    let mut entry = entry.clone();
+    if let Some(object) = entry.as_object_mut()
+        && object.get("prompt").is_none_or(Value::is_string)
+    {
+        object.remove("prompt");
+    }
+    of_document(&entry, &Keys::default(), name, &body, source)
+}
+
+fn of_document(
+    document: &Value,
+    keys: &Keys,
+    stem: &str,
+    body: &str,
+    source: Source,
+) -> Result<Reading, Problem> {
+    let located = |found: Violation| {
+        let place = renamed(found.place);
+        let key = key_of(&place).to_owned();
+        Problem::error(format!("{place} {}", found.problem)).at(keys.of_place(&place)).of_key(&key)
+    };
+    let empty = Map::new();
+    let front = match document {
+        Value::Null => &empty,
+        other => mapping(other, || "front matter".to_owned()).map_err(located)?,
+    };
+    let description = text(front, "description").map_err(located)?;
+    let Some(description) = description else {
+        return Ok(Reading::Other(Problem::note("has no `description` and is taken for no agent")));
+    };
+    if front.get("disable") == Some(&Value::Bool(true)) {
+        return Ok(Reading::Other(Problem::note("is disabled (`disable: true`)").at(keys.of(&["disable"]))));
+    }
+    definition(front, keys, stem, description, source)
+        .map(|definition| {
+            let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
+            if definition.prompt.is_empty() {
+                definition.notes.push(Problem::note("has no prompt below its front matter"));
+            }
+            Reading::Definition(Box::new(definition))
+        })
+        .map_err(located)
+}
+
+/// The reader of rules knows them by the config's key.
+fn renamed(place: Place) -> Place {
+    place.map(|text| match text.strip_prefix("permissions") {
+        Some(rest) if rest.is_empty() || rest.starts_with('.') => format!("permission{rest}"),
+        _ => text,
+    })
+}
+
+fn key_of(place: &Place) -> &str {
+    match place {
+        Place::Field(field) | Place::Element { field, .. } | Place::Entry { field, .. } => {
+            field.split('.').next().unwrap_or_default()
+        }
+        _ => "",
+    }
+}
+
+/// The keys that mean something; all others are kept.
+const KNOWN: &[&str] = &[
+    "name",
+    "description",
+    "mode",
+    "launcher",
+    "model",
+    "permission",
+    "tools",
+    "disallowedTools",
+    "permissionMode",
+    "maxSteps",
+    "maxTurns",
+    "timeoutSeconds",
+    "preApproved",
+    "skills",
+    "mcpServers",
+    "hooks",
+    "memory",
+    "memoryLines",
+    "background",
+    "isolation",
+    "filesystem",
+    "writeBack",
+    "inspectable",
+    "caller",
+    "resultSchema",
+    "resultMaxTokens",
+    "disable",
+];
+
+fn definition(
+    front: &Map<String, Value>,
+    keys: &Keys,
+    stem: &str,
+    description: String,
+    source: Source,
+) -> Checked<Definition> {
+    let (mut refusals, mut notes) = (not_yet(front, keys), Vec::new());
+    let rules = rules(front, keys, &mut refusals, &mut notes)?;
+    let tools = lists::names(front.get("tools"), "tools")?;
+    let mut listed = Vec::new();
+    for name in &tools.yes {
+        match lists::rule(name, Action::Allow) {
+            Ok(rule) => listed.push(rule.at(keys.of(&["tools"]))),
+            Err(problem) => return refuse(Place::Field("tools".to_owned()), problem),
+        }
+    }
+    notes.extend(notes_of(&listed, "tools", keys));
+    let unknown: Map<String, Value> = front
+        .iter()
+        .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    notes.extend(unknown.keys().map(|key| {
+        Problem::note(format!("`{key}` means nothing here and is kept")).at(keys.of(&[key])).of_key(key)
+    }));
+    Ok(Definition {
+        name: name(front, stem)?,
+        description,
+        source,
+        mode: mode(front)?,
+        launcher: text(front, "launcher")?,
+        model: text(front, "model")?.filter(|model| model != "inherit"),
+        rules,
+        tools: listed,
+        permission_mode: text(front, "permissionMode")?,
+        max_steps: whole(front, "maxSteps", 1..=MOST_STEPS)?.or(whole(front, "maxTurns", 1..=MOST_STEPS)?),
+        timeout_seconds: seconds(front, "timeoutSeconds")?,
+        pre_approved: pre_approved(front, keys)?,
+        skills: lists::names(front.get("skills"), "skills")?.yes,
+        mcp_servers: mcp_servers(front)?,
+        background: flag(front, "background")?.unwrap_or(false),
+        inspectable: flag(front, "inspectable")?.unwrap_or(true),
+        caller_is_agent: word(front, "caller", &["agent", "user"])?.as_deref() == Some("agent"),
+        result_schema: schema(front)?,
+        result_max_tokens: whole(front, "resultMaxTokens", 1..=MOST_STEPS)?,
+        unknown,
+        prompt: String::new(),
+        refusals,
+        notes,
+    })
+}
+
+fn text(front: &Map<String, Value>, key: &str) -> Checked<Option<String>> {
+    trimmed(front.get(key), || Place::Field(key.to_owned()))
+}
+
+fn name(front: &Map<String, Value>, stem: &str) -> Checked<String> {
+    let name = text(front, "name")?.unwrap_or_else(|| stem.to_owned());
+    let fits = name.chars().all(|char| char.is_alphanumeric() || char == '-');
+    if !fits || name.is_empty() || name.chars().count() > MOST_NAME_CHARS {
+        let what = format!("must be 1 to {MOST_NAME_CHARS} letters, digits and `-`, not `{name}`");
+        return refuse(Place::Field("name".to_owned()), what);
+    }
+    Ok(name)
+}
+
+fn word(front: &Map<String, Value>, key: &str, words: &[&str]) -> Checked<Option<String>> {
+    match text(front, key)? {
+        Some(word) if !words.contains(&word.as_str()) => {
+            refuse(Place::Field(key.to_owned()), format!("must be {}, not `{word}`", words.join(", ")))
+        }
+        word => Ok(word),
+    }
+}
+
+fn mode(front: &Map<String, Value>) -> Checked<Mode> {
+    let word = word(front, "mode", &Mode::ALL.map(Mode::as_str))?;
+    Ok(Mode::ALL.into_iter().find(|mode| Some(mode.as_str()) == word.as_deref()).unwrap_or_default())
+}
+
+fn flag(front: &Map<String, Value>, key: &str) -> Checked<Option<bool>> {
+    match front.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(other) => mismatch(Place::Field(key.to_owned()), "true or false", other),
+    }
+}
+
+fn whole(
+    front: &Map<String, Value>,
+    key: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Checked<Option<u64>> {
+    let place = || Place::Field(key.to_owned());
+    match front.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => match number.as_u64().filter(|number| range.contains(number)) {
+            Some(number) => Ok(Some(number)),
+            None => refuse(place(), format!("must be a whole number, {} to {}", range.start(), range.end())),
+        },
+        Some(other) => mismatch(place(), "a whole number", other),
+    }
+}
+
+/// 0 is no limit.
+fn seconds(front: &Map<String, Value>, key: &str) -> Checked<Option<f64>> {
+    let place = || Place::Field(key.to_owned());
+    match front.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => match number.as_f64() {
+            Some(seconds) if (0.0..=LONGEST_SECONDS).contains(&seconds) => Ok(Some(seconds)),
+            _ => refuse(place(), "must be seconds, 0 (no limit) to a year"),
+        },
+        Some(other) => mismatch(place(), "a number of seconds", other),
+    }
+}
+
+fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
+    match front.get("resultSchema") {
+        None | Some(Value::Null) => Ok(None),
+        Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
+        Some(other) => mismatch(Place::Field("resultSchema".to_owned()), "a JSON Schema", other),
+    }
+}
+
+/// What this version does not do: an agent that counts on it must not run without.
+fn not_yet(front: &Map<String, Value>, keys: &Keys) -> Vec<Problem> {
+    let empty = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Object(entries) => entries.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::String(word) => word.trim().is_empty() || word == "none",
+        _ => false,
+    };
+    let mut refusals = Vec::new();
+    for key in ["hooks", "memory", "isolation", "writeBack", "filesystem"] {
+        let Some(value) = front.get(key).filter(|value| !empty(value)) else { continue };
+        if key == "filesystem" && value == "shared_rw" {
+            continue;
+        }
+        let shown = value.as_str().map(|word| format!(": {word}")).unwrap_or_default();
+        let what = format!(
+            "`{key}{shown}` is not carried out by this version; an agent that asks for it is not started"
+        );
+        refusals.push(Problem::error(what).at(keys.of(&[key])).of_key(key));
+    }
+    refusals
+}
+
+/// The rules of `permission`, and behind them what is disallowed: so no rule of the same definition loosens that.
+fn rules(
+    front: &Map<String, Value>,
+    keys: &Keys,
+    refusals: &mut Vec<Problem>,
+    notes: &mut Vec<Problem>,
+) -> Checked<Vec<Rule>> {
+    let value = front.get("permission");
+    let mut rules = policy::rules(value)?.unwrap_or_default();
+    if let Some(Value::Object(tools)) = value {
+        let places = tools.iter().flat_map(|(tool, answer)| match answer {
+            Value::Object(patterns) => {
+                patterns.keys().map(|pattern| keys.of(&["permission", tool, pattern])).collect::<Vec<_>>()
+            }
+            _ => vec![keys.of(&["permission", tool])],
+        });
+        rules = rules.into_iter().zip(places).map(|(rule, at)| rule.at(at)).collect();
+        notes.extend(notes_of(&rules, "permission", keys));
+    }
+    // Tasks are denied unless the definition itself allows them.
+    let task = Rule::new("task", None, Action::Deny);
+    rules.insert(0, task.or_else(|found| refuse(Place::Field("permission".to_owned()), found.problem))?);
+    for key in ["tools", "disallowedTools"] {
+        let names = lists::names(front.get(key), key)?;
+        // `tools: {write: false}` says the same as `disallowedTools: write`.
+        let denied = if key == "tools" { names.no } else { [names.yes, names.no].concat() };
+        for name in denied {
+            let at = keys.of(&[key, &name]);
+            match lists::rule(&name, Action::Deny) {
+                Ok(rule) => rules.push(rule.at(at)),
+                Err(problem) => refusals.push(Problem::error(problem).at(at).of_key(key)),
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn notes_of(rules: &[Rule], key: &str, keys: &Keys) -> Vec<Problem> {
+    let note = |rule: &Rule| {
+        let at = rule.at.or_else(|| keys.of(&[key]));
+        rule.note().map(|note| Problem::note(note).at(at).of_key(key))
+    };
+    rules.iter().filter_map(note).collect()
+}
+
+fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
+    const KEY: &str = "preApproved";
+    let read = |name: &String| {
+        lists::rule(name, Action::Allow)
+            .map(|rule| rule.at(keys.of(&[KEY])))
+            .or_else(|problem| refuse(Place::Field(KEY.to_owned()), problem))
+    };
+    lists::names(front.get(KEY), KEY)?.yes.iter().map(read).collect()
+}
+
+/// A list of names and of mappings from a name to a server, or one mapping; a server that is null is one of the config.
+fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
+    const KEY: &str = "mcpServers";
+    let inline = |entries: &Map<String, Value>, wishes: &mut Vec<McpWish>| -> Checked<()> {
+        for (name, server) in entries {
+            match server {
+                Value::Null => wishes.push(McpWish::Named(name.clone())),
+                Value::String(other) => wishes.push(McpWish::Named(other.clone())),
+                server => {
+                    let one = Map::from_iter([(
+                        KEY.to_owned(),
+                        Value::Object(Map::from_iter([(name.clone(), server.clone())])),
+                    )]);
+                    let read = mcp::servers(&one, "")?;
+                    wishes.extend(read.into_iter().map(|(name, server)| McpWish::Inline(name, server)));
+                }
+            }
+        }
+        Ok(())
+    };
+    let mut wishes = Vec::new();
+    match front.get(KEY) {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(entries)) => inline(entries, &mut wishes)?,
+        Some(Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                match item {
+                    Value::String(name) if !name.trim().is_empty() => {
+                        wishes.push(McpWish::Named(name.clone()))
+                    }
+                    Value::Object(entries) => inline(entries, &mut wishes)?,
+                    other => {
+                        let place = Place::Element { field: KEY.to_owned(), index };
+                        return mismatch(place, "the name of a server, or a mapping of a name to one", other);
+                    }
+                }
+            }
+        }
+        Some(Value::String(line)) => {
+            let names = lists::names(Some(&Value::String(line.clone())), KEY)?;
+            wishes.extend(names.yes.into_iter().map(McpWish::Named));
+        }
+        Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
+    }
+    Ok(wishes)
+}

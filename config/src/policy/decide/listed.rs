@@ -1,0 +1,56 @@
+//! The tools that a definition lists: what is none of them is denied, and to be listed allows nothing. Pure.
+
+use super::{Answer, Fits, Node, Places, Query, Rule};
+use crate::policy::{Action, Decider, LayerKind};
+
+/// The only tools of a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The file that lists them, if it is one.
+    pub source: Option<String>,
+    /// The tools, as rules whose action says nothing.
+    pub tools: Vec<Rule>,
+}
+
+impl Listed {
+    fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
+        self.tools.iter().map(|tool| tool.fits(places, query)).max().unwrap_or(Fits::Yes)
+    }
+}
+
+impl Node {
+    /// The answer of its rules, unless the tool is none of those that are listed.
+    pub(super) fn within_listed(
+        &self,
+        places: &Places,
+        query: &Query<'_>,
+        answer: Option<Answer>,
+    ) -> Option<Answer> {
+        let Some(listed) = &self.listed else { return answer };
+        let by_list = |action, note| Answer {
+            action,
+            by: Some(Decider {
+                node: self.name.clone(),
+                layer: LayerKind::Definition,
+                source: listed.source.clone(),
+                rule: "tools".to_owned(),
+                action,
+                at: None,
+            }),
+            pattern: "*".to_owned(),
+            note: Some(note),
+        };
+        match listed.fits(places, query) {
+            Fits::Yes => answer,
+            Fits::Could => {
+                let doubt =
+                    by_list(Action::Ask, "whether it is one of the tools that are listed is not known yet");
+                Some(match answer {
+                    Some(answer) if answer.action >= doubt.action => answer,
+                    _ => doubt,
+                })
+            }
+            Fits::No => Some(by_list(Action::Deny, "it is none of the tools that the definition lists")),
+        }
+    }
+}

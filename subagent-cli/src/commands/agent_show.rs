@@ -1,0 +1,52 @@
+//! `agent show`: one definition of an agent, as it would count. No daemon is involved.
+
+use serde_json::Value;
+
+use super::{agent_data, chosen_agent};
+use crate::args::definitions::AgentShow;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::output::{Outcome, text};
+
+const KEYS: &[&str] = &[
+    "name",
+    "description",
+    "mode",
+    "level",
+    "source",
+    "launcher",
+    "model",
+    "startable",
+    "tools",
+    "permissionMode",
+    "maxSteps",
+    "timeoutSeconds",
+    "skills",
+    "mcpServers",
+    "hides",
+];
+
+pub(super) fn run(args: &AgentShow, context: &Context) -> Result<Outcome> {
+    let (catalog, _) = agent_data::catalog(&args.place, context)?;
+    let found = chosen_agent::named(&catalog, &args.name)?;
+    let data = agent_data::whole(found);
+    Ok(Outcome::report("agent.shown", data.clone(), shown(data)))
+}
+
+/// What is said, then the rules, the problems and the prompt.
+fn shown(mut data: Value) -> String {
+    if let Value::Object(fields) = &mut data {
+        fields.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty()));
+    }
+    let mut lines = vec![text::fields(&data, KEYS)];
+    for rule in data["permission"].as_array().into_iter().flatten() {
+        let word = |key: &str| text::value(&rule[key]);
+        lines.push(format!("rule: {}: {}", word("rule"), word("action")));
+    }
+    lines.extend(data["problems"].as_array().into_iter().flatten().map(agent_data::line));
+    let prompt = text::value(&data["prompt"]);
+    if !prompt.is_empty() {
+        lines.push(format!("\n{prompt}"));
+    }
+    lines.join("\n")
+}

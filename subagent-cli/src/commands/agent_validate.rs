@@ -1,0 +1,32 @@
+//! `agent validate`: what is wrong with definitions of agents. No daemon is involved.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use subagent_config::agents::Catalog;
+
+use super::agent_data;
+use crate::args::definitions::AgentValidate;
+use crate::context::{Context, path_value, present_path};
+use crate::failure::Result;
+use crate::output::Outcome;
+
+pub(super) fn run(args: &AgentValidate, context: &Context) -> Result<Outcome> {
+    let typed = args.paths.iter().filter_map(|path| present_path(Some(path.clone())));
+    let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
+    let catalog = match paths.is_empty() {
+        true => agent_data::catalog(&args.place, context)?.0,
+        false => Catalog::of_paths(&paths),
+    };
+    let problems = agent_data::problems(&catalog);
+    let errors = problems.iter().filter(|problem| problem["severity"] == "error").count();
+    let looked: Vec<Value> = paths.iter().map(|path| path_value(path)).collect();
+    let data = json!({
+        "valid": errors == 0, "count": catalog.found.len(), "errors": errors,
+        "notes": problems.len() - errors, "problems": problems, "paths": looked,
+    });
+    let mut lines: Vec<String> = problems.iter().map(agent_data::line).collect();
+    let notes = problems.len() - errors;
+    lines.push(format!("agents: {}, errors: {errors}, notes: {notes}", catalog.found.len()));
+    Ok(Outcome::Judged { kind: "agent.validated", data, text: lines.join("\n"), code: u8::from(errors > 0) })
+}

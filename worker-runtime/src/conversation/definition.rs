@@ -1,0 +1,54 @@
+//! What the definition of an agent adds to its session: a prompt, and a model that is wished for.
+//!
+//! The prompt goes as ACP's `systemPrompt` where the agent offers that; else as a marked block before a prompt, until one of
+//! these was answered in the session that the agent has.
+
+use serde_json::Value;
+use subagent_protocol::definition::{Instructions, is_kept};
+use subagent_protocol::options::Choice;
+use subagent_protocol::record::PromptBy;
+
+use super::Conversation;
+use crate::acp::requests::Place;
+
+fn with_prompt(place: &Place) -> Option<&Instructions> {
+    place.instructions.as_ref().filter(|instructions| !instructions.prompt.is_empty())
+}
+
+/// What stands before the next prompt.
+pub(super) fn block(place: &Place) -> Option<Value> {
+    let instructions =
+        with_prompt(place).filter(|instructions| !place.system_prompt && !instructions.told)?;
+    Some(instructions.block())
+}
+
+impl Conversation {
+    /// What the agent offers is known.
+    pub(super) fn take_system_prompt(&mut self, offered: bool) {
+        self.config.place.system_prompt = offered && with_prompt(&self.config.place).is_some();
+    }
+
+    /// There is a session; a `fresh` one knows nothing of what was said in an earlier one.
+    pub(super) fn prompt_by(&mut self, fresh: bool) -> Option<PromptBy> {
+        let place = &mut self.config.place;
+        if fresh && let Some(instructions) = &mut place.instructions {
+            instructions.told = false;
+        }
+        with_prompt(place)?;
+        Some(if place.system_prompt { PromptBy::SystemPrompt } else { PromptBy::FirstPrompt })
+    }
+
+    /// A prompt was answered.
+    pub(super) fn instructions_kept(&mut self, stop_reason: Option<&str>) {
+        if let Some(instructions) = &mut self.config.place.instructions {
+            instructions.told |= is_kept(stop_reason);
+        }
+    }
+
+    /// The model that the definition wishes for, unless somebody has chosen one.
+    pub(super) fn wished_model(&self) -> Option<Choice> {
+        let chosen = self.config.options.model.is_some();
+        let wish = self.config.place.instructions.as_ref()?.model.clone().filter(|_| !chosen)?;
+        Some(Choice::Model { value: wish })
+    }
+}

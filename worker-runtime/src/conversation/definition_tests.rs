@@ -1,0 +1,120 @@
+//! What a definition adds to a session, without any process.
+
+use serde_json::{Value, json};
+use subagent_protocol::definition::Instructions;
+use subagent_protocol::record::RecordType as T;
+
+use super::tests::Talk;
+
+fn instructions(told: bool) -> Instructions {
+    Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), told, model: None }
+}
+
+/// A conversation with instructions, as far as the request for a session.
+fn opening(session: Option<&str>, instructions: Instructions, capabilities: Value) -> Talk {
+    let mut talk = Talk::new(session, None);
+    talk.conversation.config.place.instructions = Some(instructions);
+    talk.started();
+    talk.line(json!({"id": 1, "result": {"agentCapabilities": capabilities}}));
+    talk
+}
+
+fn session(talk: &Talk) -> Value {
+    talk.records.iter().find(|record| record.t == T::Session).unwrap().body.clone()
+}
+
+/// What stands before the next prompt, which is answered with this reason.
+fn before(talk: &mut Talk, turn: u64, reason: &str) -> Option<String> {
+    talk.forget();
+    talk.prompt(turn).unwrap();
+    let sent = talk.sent().remove(0);
+    talk.line(json!({"id": sent["id"], "result": {"stopReason": reason}}));
+    let blocks = sent["params"]["prompt"].as_array().unwrap().clone();
+    assert_eq!(blocks.last().unwrap()["text"], "p");
+    (blocks.len() > 1).then(|| blocks[0]["text"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn the_prompt_stands_before_the_first_message_until_one_is_kept() {
+    let mut talk = opening(None, instructions(true), json!({}));
+    talk.line(json!({"id": 2, "result": {"sessionId": "s"}}));
+    assert_eq!(session(&talk)["promptBy"], "first_prompt");
+    let text = before(&mut talk, 5, "cancelled").expect("a new session knows nothing");
+    assert!(text.starts_with("<agent_instructions agent=\"a\">\nRead.\n</agent_instructions>"), "{text}");
+    assert!(before(&mut talk, 6, "refusal").is_some());
+    assert!(before(&mut talk, 7, "end_turn").is_some());
+    assert!(before(&mut talk, 8, "end_turn").is_none());
+}
+
+#[test]
+fn a_session_that_is_taken_up_knows_what_it_was_told() {
+    for (told, wanted) in [(true, false), (false, true)] {
+        let mut talk = opening(Some("s"), instructions(told), json!({"sessionCapabilities": {"resume": {}}}));
+        talk.line(json!({"id": 2, "result": {}}));
+        assert_eq!(before(&mut talk, 5, "end_turn").is_some(), wanted);
+    }
+    // It could not be taken up.
+    let mut talk = opening(
+        Some("s"),
+        instructions(true),
+        json!({"loadSession": false, "sessionCapabilities": {"resume": {}}}),
+    );
+    talk.line(json!({"id": 2, "error": {"code": -32002, "message": "none"}}));
+    talk.line(json!({"id": 3, "result": {"sessionId": "s"}}));
+    assert!(before(&mut talk, 5, "end_turn").is_some(), "also under the same id");
+}
+
+#[test]
+fn an_agent_that_takes_a_system_prompt_gets_one_with_every_session() {
+    let offers = json!({"loadSession": true, "sessionCapabilities": {"systemPrompt": {}, "resume": {}}});
+    let mut talk = opening(Some("s"), instructions(false), offers);
+    let wanted = json!({"mode": "append", "content": [{"type": "text", "text": "Read."}]});
+    for (id, method) in [(2, "session/resume"), (3, "session/load"), (4, "session/new")] {
+        let sent = talk.sent().pop().unwrap();
+        assert_eq!((&sent["method"], &sent["params"]["systemPrompt"]), (&json!(method), &wanted));
+        talk.forget();
+        match method {
+            "session/new" => talk.line(json!({"id": id, "result": {"sessionId": "s"}})),
+            _ => talk.line(json!({"id": id, "error": {"code": -1, "message": "no"}})),
+        }
+    }
+    assert_eq!(session(&talk)["promptBy"], "system_prompt");
+    assert!(before(&mut talk, 5, "end_turn").is_none());
+}
+
+#[test]
+fn a_definition_without_a_prompt_adds_none() {
+    let offers = json!({"sessionCapabilities": {"systemPrompt": {}}});
+    let mut talk = opening(None, Instructions { prompt: String::new(), ..instructions(false) }, offers);
+    assert!(talk.sent().pop().unwrap()["params"].get("systemPrompt").is_none());
+    talk.line(json!({"id": 2, "result": {"sessionId": "s"}}));
+    assert!(session(&talk).get("promptBy").is_none());
+    assert!(before(&mut talk, 5, "end_turn").is_none());
+}
+
+#[test]
+fn a_model_that_is_wished_for_is_set_if_it_is_there_and_costs_nothing_if_not() {
+    let models = json!({"currentModelId": "m1", "availableModels": [
+        {"modelId": "m1", "name": "Small One"}, {"modelId": "m2", "name": "Large One"}]});
+    let opened = |wish: &str| {
+        let wish = Instructions { model: Some(wish.to_owned()), ..instructions(false) };
+        let mut talk = opening(None, wish, json!({}));
+        talk.forget();
+        talk.line(json!({"id": 2, "result": {"sessionId": "s", "models": models}}));
+        talk
+    };
+    for wish in ["m2", "large one", "Large"] {
+        let mut talk = opened(wish);
+        assert_eq!(talk.sent()[0]["params"]["modelId"], "m2", "{wish}");
+        talk.line(json!({"id": 3, "result": {}}));
+        assert!(session(&talk).get("noModel").is_none());
+    }
+    for wish in ["m3", "one", "opus"] {
+        let talk = opened(wish);
+        assert_eq!(session(&talk)["noModel"], wish);
+    }
+    let mut talk = opened("m2");
+    talk.line(json!({"id": 3, "error": {"code": -1, "message": "no"}}));
+    assert_eq!(session(&talk)["noModel"], "m2", "what the agent does not take, either");
+    assert!(talk.conversation.failed.is_none());
+}
