@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+use subagent_tests::harness::{Gate, Sandbox, assert_shape, wait_until};
 
 fn with(flags: &[&str]) -> (Sandbox, String) {
     let sandbox = Sandbox::new();
@@ -76,6 +76,87 @@ fn turns_that_are_used_up_refuse_the_next_until_the_owner_raises_the_limit() {
     assert_eq!(told(&sandbox, &worker, "budget.exceeded").len(), 2, "it is another limit");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "none"]).data_of("worker.set");
     let _ = sandbox.send(&worker, "four");
+    sandbox.finish();
+}
+
+/// A limited worker whose turn stands at a gate, with messages that wait behind it.
+fn queued(flags: &[&str], first: &str, waiting: &[&str]) -> (Sandbox, String, Gate) {
+    let (sandbox, worker) = with(flags);
+    let gate = sandbox.gate("turn");
+    let _ = sandbox.send_no_wait(&worker, &format!("{}\n{first}", gate.directive()));
+    for text in waiting {
+        sandbox.sending(&worker, text).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    }
+    (sandbox, worker, gate)
+}
+
+fn queue_of(sandbox: &Sandbox, worker: &str) -> Value {
+    sandbox.show(worker).get("queue").cloned().unwrap_or_default()
+}
+
+#[track_caller]
+fn rest(sandbox: &Sandbox, worker: &str) {
+    let wait = ["wait", "--worker-id", worker, "--all", "--timeout-seconds", "30"];
+    sandbox.run(&wait).data_of("workers.waited");
+}
+
+fn sent(sandbox: &Sandbox, worker: &str) -> Vec<String> {
+    let sent = told(sandbox, worker, "message.sent").into_iter();
+    sent.map(|data| data["text"].as_str().unwrap().lines().last().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_waits_is_sent_as_far_as_the_turns_go_and_waits_on_until_the_owner_raises_the_limit() {
+    let (sandbox, worker, gate) = queued(&["--max-turns", "2"], "one", &["two", "three", "four"]);
+    gate.open();
+    let paused = json!({"length": 2, "paused": true, "reason": "budget"});
+    wait_until("the queue to be paused", Duration::from_secs(10), || {
+        (queue_of(&sandbox, &worker) == paused).then_some(())
+    });
+    assert_eq!(sent(&sandbox, &worker), ["one", "two"]);
+    assert_eq!(sandbox.show(&worker)["lastError"]["code"], "BUDGET_EXCEEDED");
+    sandbox.kill_daemon();
+    assert_eq!(queue_of(&sandbox, &worker), paused);
+    let resume = ["queue", "resume", "--worker-id", &worker];
+    // Nobody has raised it.
+    sandbox.run(&resume).data_of("queue.resumed");
+    wait_until("the queue to be paused again", Duration::from_secs(10), || {
+        (told(&sandbox, &worker, "queue.paused").len() == 2).then_some(())
+    });
+    sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "4"]).data_of("worker.set");
+    assert_eq!(queue_of(&sandbox, &worker), paused);
+    sandbox.run(&resume).data_of("queue.resumed");
+    wait_until("all of them to be sent", Duration::from_secs(10), || {
+        (sent(&sandbox, &worker).len() == 4).then_some(())
+    });
+    rest(&sandbox, &worker);
+    assert_eq!(sent(&sandbox, &worker), ["one", "two", "three", "four"]);
+    sandbox.finish();
+}
+
+#[test]
+fn tokens_that_the_end_of_a_turn_tells_hold_back_what_waits_behind_it() {
+    let (sandbox, worker, gate) = queued(&["--max-tokens", "100"], &tokens(120), &["next"]);
+    gate.open();
+    wait_until("the queue to be paused", Duration::from_secs(10), || {
+        (queue_of(&sandbox, &worker)["reason"] == "budget").then_some(())
+    });
+    assert_eq!(told(&sandbox, &worker, "turn.started").len(), 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_limited_worker_goes_through_its_queue_also_when_its_daemon_dies() {
+    let (sandbox, worker, gate) = queued(&["--max-turns", "10"], "one", &["two", "three"]);
+    sandbox.kill_daemon();
+    gate.open();
+    // It is the next daemon that hears of the end, and has not looked at the budgets by then.
+    wait_until("all of them to be sent", Duration::from_secs(20), || {
+        (sent(&sandbox, &worker).len() == 3).then_some(())
+    });
+    rest(&sandbox, &worker);
+    assert_eq!(sent(&sandbox, &worker), ["one", "two", "three"]);
+    assert_eq!(told(&sandbox, &worker, "queue.paused"), Vec::<Value>::new());
     sandbox.finish();
 }
 

@@ -34,6 +34,10 @@ impl Next {
                 return Err(error.with("state", state.as_str()));
             }
         }
+        if self.worker.waits_to_open() {
+            let message = "the worker is about to be sent what waits for it; wait for the end of that turn";
+            return Err(Error::new(Code::WorkerBusy, message).with("state", state.as_str()));
+        }
         if !self.worker.queue.turns.is_empty() {
             // Nobody should overtake what waits by chance.
             return Err(self.is_paused());

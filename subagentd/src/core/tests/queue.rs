@@ -48,6 +48,31 @@ fn waiting(checker: &Checker) -> Vec<u16> {
 }
 
 #[test]
+fn what_waits_for_a_limited_worker_is_opened_only_by_a_look_at_its_budgets() {
+    let look = |refused| Input::OpenQueued { refused };
+    let mut checker = busy(2);
+    checker.worker.queue.gated = true;
+    // One turn is open.
+    assert_eq!(checker.step(&look(None)), Ok(Vec::new()));
+    assert_eq!(checker.step(&ends(1, true)), Ok(Vec::new()));
+    assert_eq!((checker.worker.open_turn(), waiting(&checker)), (None, vec![1, 2]));
+    assert_eq!(checker.step(&send(3)).unwrap_err(), Code::WorkerBusy);
+    assert_eq!(checker.step(&look(None)), Ok(vec![Action::Prompt { turn: 2 }]));
+    checker.step(&Input::Dispatching { turn: 2 }).unwrap();
+    checker.step(&ends(2, true)).unwrap();
+    checker.step(&look(Some(failure()))).unwrap();
+    assert_eq!((checker.worker.queue.paused, waiting(&checker)), (Some(QueuePause::Budget), vec![2]));
+    // It stays so until somebody resumes it.
+    assert_eq!(checker.step(&look(None)), Ok(Vec::new()));
+    assert_eq!(checker.step(&send(3)).unwrap_err(), Code::QueuePaused);
+    assert_eq!(checker.step(&Input::ResumeQueue), Ok(Vec::new()));
+    assert_eq!(checker.step(&look(None)), Ok(vec![Action::Prompt { turn: 3 }]));
+    // Nothing waits any more: there is nothing to refuse.
+    checker.step(&look(Some(failure()))).unwrap();
+    assert_eq!(checker.worker.queue.paused, None);
+}
+
+#[test]
 fn what_waits_is_begun_in_its_order_by_the_end_of_the_turn_before() {
     let mut checker = busy(3);
     for turn in 1..=3 {
