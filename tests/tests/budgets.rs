@@ -119,16 +119,11 @@ fn what_waits_is_sent_as_far_as_the_turns_go_and_waits_on_until_the_owner_raises
     assert_eq!(queue_of(&sandbox, &worker), paused);
     let resume = ["queue", "resume", "--worker-id", &worker];
     // Nobody has raised it.
-    sandbox.run(&resume).data_of("queue.resumed");
-    wait_until("the queue to be paused again", Duration::from_secs(10), || {
-        (told(&sandbox, &worker, "queue.paused").len() == 2).then_some(())
-    });
+    sandbox.run(&resume).error("BUDGET_EXCEEDED");
+    sandbox.sending(&worker, "now").args(["--if-busy", "steer"]).run().error("BUDGET_EXCEEDED");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "4"]).data_of("worker.set");
     assert_eq!(queue_of(&sandbox, &worker), paused);
-    sandbox.run(&resume).data_of("queue.resumed");
-    wait_until("all of them to be sent", Duration::from_secs(10), || {
-        (sent(&sandbox, &worker).len() == 4).then_some(())
-    });
+    assert_ne!(sandbox.run(&resume).data_of("queue.resumed")["turnId"], Value::Null);
     rest(&sandbox, &worker);
     assert_eq!(sent(&sandbox, &worker), ["one", "two", "three", "four"]);
     sandbox.finish();
@@ -146,14 +141,54 @@ fn tokens_that_the_end_of_a_turn_tells_hold_back_what_waits_behind_it() {
 }
 
 #[test]
+fn a_message_that_would_end_the_last_turn_for_nothing_is_refused() {
+    let (sandbox, worker, gate) = queued(&["--max-turns", "1"], "the last", &[]);
+    sandbox.sending(&worker, "now").args(["--if-busy", "steer"]).run().error("BUDGET_EXCEEDED");
+    gate.open();
+    rest(&sandbox, &worker);
+    assert_eq!(told(&sandbox, &worker, "turn.completed").len(), 1);
+    sandbox.finish();
+}
+
+#[test]
+fn a_limit_that_is_set_while_messages_wait_holds_all_of_them_back() {
+    let (sandbox, worker) = with(&[]);
+    let gate = sandbox.gate("turn");
+    let _ = sandbox.send_no_wait(&worker, &format!("{}\n{}", usd(2.0), gate.directive()));
+    for text in ["two", "three"] {
+        sandbox.sending(&worker, text).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    }
+    wait_until("the cost to be known", Duration::from_secs(10), || {
+        (shown(&sandbox, &worker)["cost"]["used"] == 2.0).then_some(())
+    });
+    let set = ["worker", "set", "--worker-id", &worker, "--max-cost", "1", "--on-budget", "cancel"];
+    sandbox.run(&set).data_of("worker.set");
+    let paused = json!({"length": 2, "paused": true, "reason": "budget"});
+    wait_until("the queue to be paused", Duration::from_secs(20), || {
+        (queue_of(&sandbox, &worker) == paused).then_some(())
+    });
+    assert_eq!(told(&sandbox, &worker, "turn.started").len(), 1);
+    gate.open();
+    sandbox.finish();
+}
+
+#[test]
+fn a_wait_for_all_turns_of_a_limited_worker_is_not_over_between_two_of_them() {
+    let (sandbox, worker, gate) = queued(&["--max-turns", "10"], "one", &["two", "three", "four"]);
+    let wait = ["wait", "--worker-id", &worker, "--all", "--timeout-seconds", "30"];
+    let waiting = sandbox.subagent(&wait).spawn();
+    gate.open();
+    waiting.output().data_of("workers.waited");
+    assert_eq!(sent(&sandbox, &worker), ["one", "two", "three", "four"]);
+    sandbox.finish();
+}
+
+#[test]
 fn a_limited_worker_goes_through_its_queue_also_when_its_daemon_dies() {
     let (sandbox, worker, gate) = queued(&["--max-turns", "10"], "one", &["two", "three"]);
     sandbox.kill_daemon();
     gate.open();
     // It is the next daemon that hears of the end, and has not looked at the budgets by then.
-    wait_until("all of them to be sent", Duration::from_secs(20), || {
-        (sent(&sandbox, &worker).len() == 3).then_some(())
-    });
     rest(&sandbox, &worker);
     assert_eq!(sent(&sandbox, &worker), ["one", "two", "three"]);
     assert_eq!(told(&sandbox, &worker, "queue.paused"), Vec::<Value>::new());
@@ -259,7 +294,7 @@ fn whatever_an_agent_reports_is_a_bounded_number_or_unknown() {
 
 #[test]
 fn time_runs_out_by_itself_and_not_while_somebody_is_waited_for() {
-    let (sandbox, worker) = with(&["--max-wall-time", "1s", "--on-budget", "cancel"]);
+    let (sandbox, worker) = with(&["--max-wall-time", "3s", "--on-budget", "cancel"]);
     let waited = sandbox.send(&worker, "!ask execute it\n!sleep 60000");
     assert_eq!(waited["matchedEvent"]["type"], "approval.requested");
     let before = shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap();
@@ -274,7 +309,7 @@ fn time_runs_out_by_itself_and_not_while_somebody_is_waited_for() {
         "--until",
         end,
         "--timeout-seconds",
-        "1.3",
+        "3.3",
     ];
     sandbox.run(&wait).error("WAIT_TIMEOUT");
     assert_eq!(shown(&sandbox, &worker)["wallTime"]["used"].as_f64().unwrap(), before);

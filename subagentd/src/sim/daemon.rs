@@ -31,6 +31,7 @@ impl Site {
     pub(super) fn recover(&mut self, env: &mut Env) {
         self.memory = Memory::default();
         self.checker.reload();
+        self.checker.worker.queue.gated = true;
         if self.checker.worker.state == State::Stopped {
             self.memory.settled = true;
             return;
@@ -281,6 +282,21 @@ impl Site {
         if !env.daemon_dies && matches!(self.checker.worker.state, State::Stopping(_)) && !self.memory.runtime
         {
             self.check_leftovers(env);
+        }
+        if !env.daemon_dies && self.memory.settled && (env.calm || env.random.below(4) == 0) {
+            self.look_at_budgets(env);
+        }
+    }
+
+    /// Whether the worker is limited changes; what waits is opened, or is too much.
+    fn look_at_budgets(&mut self, env: &mut Env) {
+        self.checker.worker.queue.gated = env.random.below(3) == 0;
+        if self.checker.worker.waits_to_open() {
+            let error = Error::new(Code::BudgetExceeded, "the worker has used all");
+            let refused = (!env.calm && env.random.below(4) == 0).then_some(error);
+            env.tally.over_budget += u64::from(refused.is_some());
+            self.sure(Input::OpenQueued { refused }, env);
+            self.carry_on(env);
         }
     }
 

@@ -23,7 +23,7 @@ use world::World;
 /// How many histories an ordinary run has.
 const SEEDS: usize = 10_000;
 /// Within so many a broken world must have been noticed.
-const SEEDS_TO_NOTICE: u64 = 2_000;
+const SEEDS_TO_NOTICE: u64 = 10_000;
 
 /// Histories that the promises did not hold in once.
 const FOUND: [u64; 1] = [

@@ -167,6 +167,9 @@ impl Supervisor {
             return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
         }
         let (owner, key) = self.guarded(caller, &format!("move {turn}"), &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
         let row = self.row_of_turn(turn).await?;
         let handle = match self.reach(&row, &owner, &key).await {
             Ok(Reached::Actor(handle)) => handle,
@@ -232,7 +235,8 @@ impl Supervisor {
     /// Has what waits go on.
     ///
     /// # Errors
-    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `ENV_REQUIRED`, `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`, `INVALID_CONTROLLER_HANDLE`,
+    /// `IDEMPOTENCY_CONFLICT`.
     pub async fn resume_queue(
         &self,
         caller: Caller,

@@ -128,7 +128,8 @@ impl Supervisor {
             let state = match &mut news {
                 Some(news) => {
                     let now = news.borrow_and_update();
-                    now.settled.then(|| now.worker.public_state())
+                    // What waits is begun, or paused, in a moment.
+                    (now.settled && !now.worker.waits_to_open()).then(|| now.worker.public_state())
                 }
                 None => Some(self.view(row).await.state),
             };

@@ -221,7 +221,7 @@ impl Checker {
         let (before, queue) = (&self.worker.queue, &step.worker.queue);
         assert!(queue.paused.is_none() || !queue.turns.is_empty(), "nothing waits, and it is paused");
         if matches!(step.worker.state, State::Idle | State::Error) {
-            assert!(queue.turns.is_empty() || queue.paused.is_some(), "it waits for nothing");
+            assert!(queue.turns.is_empty() || queue.paused.is_some() || queue.gated, "it waits for nothing");
         }
         if matches!(step.worker.state, State::Stopping(_) | State::Stopped) {
             assert!(queue.turns.is_empty(), "it waits for what is over");
@@ -295,7 +295,8 @@ impl Checker {
             }
             Fact::TurnQueued { queued, .. } => {
                 let busy = !matches!(self.worker.state, State::Idle | State::Error);
-                assert!(busy || self.worker.queue.paused.is_some(), "it could be begun");
+                let queue = &self.worker.queue;
+                assert!(busy || queue.paused.is_some() || queue.gated, "it could be begun");
                 assert!(self.worker.queue.position(&queued.turn_id).is_none());
             }
             Fact::TurnUnqueued { .. } => {

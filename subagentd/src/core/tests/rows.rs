@@ -82,6 +82,8 @@ impl Rows {
         (self.word, self.last_turn) = (word(&worker.state), worker.last_turn);
         (self.restart, self.hibernation) = (worker.restart, worker.hibernation);
         self.queue.paused = worker.queue.paused;
+        // Not stored, and known to whoever looks after the worker.
+        self.queue.gated = worker.queue.gated;
     }
 
     fn fact(&mut self, fact: &Fact) {

@@ -82,9 +82,12 @@ CREATE TABLE accounts (
     account TEXT    NOT NULL,
     PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO accounts SELECT 'worker', worker, json_object('turns', count(*), 'tokensUnknown', count(*), 'costUnknown', count(*))
-    FROM turns GROUP BY worker;
-INSERT INTO accounts SELECT 'controller', w.controller, json_object('turns', count(*), 'tokensUnknown', count(*), 'costUnknown', count(*))
+INSERT INTO accounts SELECT 'worker', worker, json_object('turns', count(*),
+    'tokensUnknown', count(*) FILTER (WHERE status <> 'accepted' AND dispatched <> 'no'),
+    'costUnknown', count(*) FILTER (WHERE status <> 'accepted' AND dispatched <> 'no')) FROM turns GROUP BY worker;
+INSERT INTO accounts SELECT 'controller', w.controller, json_object('turns', count(*),
+    'tokensUnknown', count(*) FILTER (WHERE t.status <> 'accepted' AND t.dispatched <> 'no'),
+    'costUnknown', count(*) FILTER (WHERE t.status <> 'accepted' AND t.dispatched <> 'no'))
     FROM turns t JOIN workers w ON w.id = t.worker GROUP BY w.controller;
 -- From now on an empty type is 'progress.message', an empty kind 'message', an empty record 'update'. The events of a worker
 -- are in the order of seq without it being in the index twice: each entry ends with it anyway.

@@ -332,6 +332,7 @@ impl Actor {
         input: Input,
         check: fn(&Tx<'_>, RowId, Timestamp) -> Result<()>,
     ) -> Result<()> {
+        self.worker.queue.gated |= self.budgets.has_news();
         let mut step = match self.worker.step(input) {
             Ok(step) => step,
             Err(error) => {

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_protocol::Result;
 use subagent_protocol::budget::{LimitsChange, WorkerBudget};
 use subagent_protocol::event::EventType;
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -59,6 +59,11 @@ impl Budgets {
         self.stale |= self.limited && facts.iter().any(|fact| matches!(fact, Fact::Spent(_)));
     }
 
+    /// Whether something is news that was not looked at.
+    pub(super) fn has_news(&self) -> bool {
+        self.news.has_changed().unwrap_or(false)
+    }
+
     /// They are to be looked at, whether something was limited or not.
     pub(super) fn is_news(&mut self) {
         self.stale = true;
@@ -79,11 +84,15 @@ impl Actor {
         match self.tell_budgets().await {
             Ok(accounts) => self.follow_budgets(&accounts).await,
             Err(error) => {
-                tracing::warn!(worker = %self.worker_id, %error, "the budgets cannot be looked at; trying again");
-                self.budgets.at = Some(Instant::now() + STORE_RETRY);
+                self.look_later(&error);
                 false
             }
         }
+    }
+
+    fn look_later(&mut self, error: &Error) {
+        tracing::warn!(worker = %self.worker_id, %error, "the budgets cannot be looked at; trying again");
+        self.budgets.at = Some(Instant::now() + STORE_RETRY);
     }
 
     /// The accounts, with what there was to tell of them told.
@@ -108,11 +117,11 @@ impl Actor {
     async fn follow_budgets(&mut self, accounts: &Accounts) -> bool {
         let now = entropy::now().0;
         self.budgets.limited = !accounts.is_boundless();
+        self.worker.queue.gated = self.budgets.limited;
         let over = accounts.controller.cancels(now).is_some();
         if over && !self.budgets.controller_over {
             // It is used up for all of its workers.
             self.shared.budgets.send_modify(|changes| *changes += 1);
-            self.budgets.news.mark_unchanged();
         }
         self.budgets.controller_over = over;
         let left = accounts.left(now).filter(|_| self.budgets.limited && runs(&self.worker));
@@ -132,15 +141,21 @@ impl Actor {
 
     /// Opens the turn of the first message that waits, or has all of them wait on.
     async fn open_queued(&mut self) -> bool {
-        self.worker.queue.gated = self.budgets.limited;
         if !self.worker.waits_to_open() {
             return false;
         }
         let opens = Input::OpenQueued { refused: None };
-        if let Err(error) = self.apply_if(opens, |tx, worker, now| tx.may_open_turn(worker, now)).await {
-            self.apply(Input::OpenQueued { refused: Some(error) }).await;
+        match self.apply_if(opens, |tx, worker, now| tx.may_open_turn(worker, now)).await {
+            Ok(()) => true,
+            Err(error) if matches!(error.code, Code::BudgetExceeded | Code::BudgetUnknown) => {
+                self.apply(Input::OpenQueued { refused: Some(error) }).await;
+                true
+            }
+            Err(error) => {
+                self.look_later(&error);
+                false
+            }
         }
-        true
     }
 
     pub(super) async fn set_limits(&mut self, order: LimitOrder) {

@@ -130,6 +130,7 @@ impl Actor {
     async fn take(&mut self, batch: Batch) -> Result<()> {
         let before = self.cursor.segment;
         let Batch { bytes, records, next, .. } = batch;
+        self.worker.queue.gated |= self.budgets.has_news();
         let taken = self.understand(&bytes, &records, next);
         let Taken {
             worker,

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::actor::Actor;
 use crate::core::inbox::InboxFact;
 use crate::core::worker::{Link, Restart};
-use crate::core::{By, Fact, Input, Worker};
+use crate::core::{By, Fact, Input, Step, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
@@ -43,6 +43,26 @@ impl Actor {
         let _ = reply.send(result);
     }
 
+    /// What an order leads to, and whether it is to be held against the budgets: it opens a turn, or ends one for another.
+    fn stepped(&mut self, input: Input) -> (Result<Step>, bool) {
+        // What a queue that is resumed begins is looked at here, with what its agent needs.
+        let resumes = matches!(input, Input::ResumeQueue);
+        let gated = self.worker.queue.gated || self.budgets.has_news();
+        self.worker.queue.gated = gated && !resumes;
+        let mut step = self.worker.step(input);
+        self.worker.queue.gated = gated;
+        let opens = |fact: &Fact| match fact {
+            Fact::TurnOpened { .. } | Fact::TurnQueued { first: true, .. } => true,
+            Fact::QueuedTurnOpened { .. } => resumes,
+            _ => false,
+        };
+        if let Ok(step) = &mut step {
+            step.worker.queue.gated = gated;
+        }
+        let opens = step.as_ref().is_ok_and(|step| step.facts.iter().any(opens));
+        (step, opens)
+    }
+
     async fn decide_and_store(
         &mut self,
         owner: Option<OwnerCheck>,
@@ -60,10 +80,7 @@ impl Actor {
                 | Input::Enqueue { .. }
                 | Input::ResumeQueue
         );
-        let step = self.worker.step(input);
-        let opens = step
-            .as_ref()
-            .is_ok_and(|step| step.facts.iter().any(|fact| matches!(fact, Fact::TurnOpened { .. })));
+        let (step, opens) = self.stepped(input);
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
             _ => None,
