@@ -1,7 +1,7 @@
 //! Links the two programs that are started most at a fixed address. Position-independent ones change 355 kB (`subagent`)
 //! and 37 kB (`subagent-runtime`) of tables at every start before their first instruction, in pages that no two processes
 //! share. Both are Rust without C libraries of their own; heap, stack and the C library stay at random addresses. The
-//! daemon, which has SQLite in it, stays position-independent. Figures: `docs/performance.md`.
+//! daemon, which has SQLite in it, stays position-independent. Figures: `docs/performance-counts.md`.
 
 use std::env;
 

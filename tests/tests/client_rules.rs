@@ -93,6 +93,28 @@ fn what_rules_allow_is_done_and_what_they_deny_is_not() {
 }
 
 #[test]
+fn what_a_definition_does_not_list_is_not_done() {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("sdk-agent", &[]);
+    sandbox.launcher("sdk", agent);
+    sandbox.init();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("reader.md"), "---\ndescription: d\ntools: Read\n---\n").unwrap();
+    let worker = start(&sandbox, "sdk", &["--agent", "reader"]);
+    let [kept, file] = [path(&sandbox, "kept"), path(&sandbox, "new")];
+    fs::write(&kept, "text").unwrap();
+    let waited = sandbox.send(&worker, &format!("write {file} text\nrun rm -rf kept\nread {kept}"));
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+    let said = waited["assistantText"].as_str().unwrap();
+    let denied = said.matches("was not done: the rule `tools` of the worker denies it\n").count();
+    assert_eq!((denied, said.ends_with("text\n")), (2, true), "{said}");
+    assert_eq!((fs::exists(&file).unwrap(), fs::exists(&kept).unwrap()), (false, true));
+    assert_eq!(of_type(&sandbox, &worker, "approval.decided").len(), 2, "what is listed was not asked");
+    sandbox.finish();
+}
+
+#[test]
 fn where_rules_say_nothing_the_owner_is_asked_and_sees_what_is_to_be_done() {
     let (sandbox, worker) = with_rules(&["--ask", "edit", "--ask", "read", "--ask", "execute"]);
     let file = path(&sandbox, "notes");

@@ -267,7 +267,7 @@ fn a_rule_of_the_controller_holds_for_all_of_its_workers() {
 fn what_no_rule_says_exactly_is_not_decided() {
     let sandbox = world();
     let worker = start(&sandbox, &[]);
-    for command in ["ls; rm x", "rm *", "rm $X", "ls \"", "sudo ls", "ls > x"] {
+    for command in ["ls; rm x", "rm '~'", "rm *", "rm $X", "ls \"", "sudo ls", "ls > x"] {
         let (request, waited) = ask(&sandbox, &worker, command);
         let args =
             ["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow", "--always"];

@@ -119,6 +119,12 @@ impl Policy {
         self.rules().any(|rule| rule.action > Action::Allow && rule.is_about(kind, None))
     }
 
+    /// Whether a definition lists the only tools, and not everything of this kind is among them.
+    #[must_use]
+    pub fn leaves_out(&self, kind: Kind) -> bool {
+        self.chain.iter().filter_map(|node| node.listed.as_ref()).any(|listed| !listed.has_all_of(kind))
+    }
+
     fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
     }

@@ -102,8 +102,8 @@ impl Policy {
         let mut with = self.clone();
         if let Some(node) = with.chain.pop() {
             let added = Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] };
-            let layers = node.layers().iter().cloned().chain([added]).collect();
-            with.chain.push(Node::new(node.name, layers));
+            let layers = node.layers.into_iter().chain([added]).collect();
+            with.chain.push(Node { listed: node.listed, ..Node::new(node.name, layers) });
         }
         let verdict = with.decide(call, real);
         if verdict.action == action {
@@ -123,6 +123,9 @@ impl Policy {
 /// The words of a command that is the only one of its line.
 fn only_command(command: Option<&Command>) -> Result<String, String> {
     let line: Line = match command {
+        // Without the quotes it may be another command: `rm '~'`, `rm 'a /'`.
+        Some(Command::Line(text)) if text.contains(['\'', '"', '\\']) => return Err(quoted()),
+        Some(Command::Words(words)) if !are_plain(words) => return Err(quoted()),
         Some(Command::Line(text)) => shell::split(text),
         Some(Command::Words(words)) => shell::of_words(words),
         None => return Err("the agent does not tell what it runs".to_owned()),
@@ -145,12 +148,24 @@ fn only_command(command: Option<&Command>) -> Result<String, String> {
     }
 }
 
+fn quoted() -> String {
+    "there are quotes in it, or words that need them, and a rule does not tell them apart".to_owned()
+}
+
+/// Whether a shell takes these words as they stand.
+fn are_plain(words: &[String]) -> bool {
+    let is_plain = |char: char| char.is_alphanumeric() || "_-+./:,=@%".contains(char);
+    // A program with a `=` in its name would be a variable in a shell.
+    words.iter().all(|word| !word.is_empty() && word.chars().all(is_plain))
+        && !words.first().is_some_and(|program| program.contains('='))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::Places;
+    use super::super::{Listed, Places};
     use super::*;
 
     fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
@@ -175,11 +190,45 @@ mod tests {
         json!({"kind": "execute", "rawInput": {"command": command}})
     }
 
+    fn words(command: &[&str]) -> Value {
+        json!({"kind": "execute", "rawInput": {"command": command}})
+    }
+
+    #[test]
+    fn a_rule_can_be_read_again_however_long_it_is() {
+        let (mut made, mut refused) = (0, 0);
+        for length in 1000..=1030 {
+            for told in [
+                runs(&"x".repeat(length)),
+                json!({"kind": "edit", "locations": [{"path": "x".repeat(length)}]}),
+            ] {
+                match exact(&told, Action::Allow) {
+                    Ok(text) => {
+                        made += 1;
+                        assert_eq!(Rule::parse(&text, Action::Allow).map(|rule| rule.text()), Ok(text));
+                    }
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(made > 0 && refused > 0, "{made} {refused}");
+    }
+
+    #[test]
+    fn what_the_definition_does_not_list_has_no_rule() {
+        let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
+        let mut policy = policy(&[]);
+        let node = policy.chain.pop().unwrap().with_tools(Listed { source: None, tools });
+        policy.chain.push(node);
+        let why = policy.exact(&Call::of(&runs("make all")), Action::Allow, &real).unwrap_err();
+        assert!(why.contains("the answer would still be `deny`"), "{why}");
+    }
+
     #[test]
     fn one_thing_has_a_rule() {
         let table = [
-            (runs("git  push \"-f\""), "execute(git push -f)"),
-            (json!({"kind": "execute", "rawInput": {"command": ["ls", "a b"]}}), "execute(ls a b)"),
+            (runs("git  push -f"), "execute(git push -f)"),
+            (words(&["make", "X=1", "a.b/c"]), "execute(make X=1 a.b/c)"),
             (json!({"kind": "edit", "locations": [{"path": "/ws/src/a.rs"}]}), "edit(src/a.rs)"),
             (json!({"kind": "edit", "locations": [{"path": "a.rs"}]}), "edit(sub/a.rs)"),
             (json!({"kind": "read", "locations": [{"path": "/etc/hosts"}]}), "read(/etc/hosts)"),
@@ -210,6 +259,18 @@ mod tests {
             runs("bash -c ls"),
             runs("echo 'a\nb'"),
             runs(&"x".repeat(5000)),
+            // Each would allow another command, that has no quotes.
+            runs("rm -rf '~'"),
+            runs("rm '${HOME}'"),
+            runs("rm \"[a]\""),
+            runs("rm -rf 'build /'"),
+            runs("rm a\\ b"),
+            words(&["rm", "~"]),
+            words(&["rm", "$HOME"]),
+            words(&["rm", "{a,b}"]),
+            words(&["rm", "build /"]),
+            words(&["rm", ""]),
+            words(&["X=1", "make"]),
             json!({"kind": "execute"}),
             json!({"kind": "edit"}),
             json!({"kind": "edit", "locations": [{"path": "a"}, {"path": "b"}]}),

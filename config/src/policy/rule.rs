@@ -124,7 +124,8 @@ impl Rule {
             return problem(format!("{what}; write TOOL or TOOL(PATTERN)"), at + 1);
         }
         let tool = Tool::parse(word).map_err(|problem| RuleProblem { problem, column: 1 })?;
-        if width + pattern.map_or(0, |pattern| pattern.chars().count()) > MOST_RULE_CHARS {
+        // As it is written, with its parentheses: what is made here is read by `parse` later.
+        if width + pattern.map_or(0, |pattern| pattern.chars().count() + 2) > MOST_RULE_CHARS {
             return problem(format!("is longer than {MOST_RULE_CHARS} characters"), MOST_RULE_CHARS + 1);
         }
         match pattern {

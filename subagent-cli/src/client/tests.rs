@@ -159,6 +159,16 @@ async fn a_timeout_tells_the_callers_own_time() {
     assert_eq!(failure.details["timeoutSeconds"], 5.0);
 }
 
+#[tokio::test]
+async fn a_long_answer_to_a_wait_that_is_cut_is_asked_for_again() {
+    let cut = Act::Stream(vec!["{\"ok\":true,\"data\":{\"assistantText\":\"a"], false);
+    let whole = json!({"assistantText": "ab", "lastAssistantChunk": "b"});
+    let fake = Fake::new(vec![cut, ok(whole.clone())]);
+    let waited = bounded(client(&fake).wait(waiting(Cursor::After("ev_1".into())))).await.unwrap();
+    assert_eq!(waited, whole);
+    assert_eq!(fake.seen().len(), 2);
+}
+
 async fn all(client: &mut Client, follow: bool, at_most: usize) -> Result<Vec<Value>> {
     let mut events = client.events("w_1", None, follow, true);
     let mut found = Vec::new();

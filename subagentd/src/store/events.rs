@@ -60,11 +60,12 @@ pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredEvent> {
 
 fn read_with<P>(row: &rusqlite::Row<'_>, payload: P) -> rusqlite::Result<StoredEvent<P>> {
     let text = |index: usize| -> rusqlite::Result<Option<&str>> { Ok(row.get_ref(index)?.as_str_or_null()?) };
+    let event_type = rows::word(row, 2, words::event_type)?;
     Ok(StoredEvent {
         seq: row.get(0)?,
         at: Timestamp(row.get(1)?),
-        event_type: rows::word(row, 2, words::event_type)?,
-        kind: text(3)?.map(words::kind),
+        event_type,
+        kind: text(3)?.map(|word| words::kind(word, event_type)),
         turn_id: text(4)?.and_then(|id| id.parse().ok()),
         record: text(5)?.and_then(words::record),
         payload,

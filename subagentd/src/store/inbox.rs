@@ -66,18 +66,23 @@ fn json(text: Option<String>) -> Option<Value> {
     text.and_then(|text| serde_json::from_str(&text).ok())
 }
 
-/// The questions of all workers that nobody has decided, oldest first.
+/// What is made of the questions of all workers that nobody has decided, oldest first. They are large, so each is handed over
+/// alone.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn open(connection: &Connection) -> Result<Vec<InboxRow>> {
+pub(crate) fn open<T>(
+    connection: &Connection,
+    mut each: impl FnMut(InboxRow) -> Option<T>,
+) -> Result<Vec<T>> {
     // The first condition is that of the index, in which few rows are.
     let sql = format!(
         "SELECT {COLUMNS} FROM {TABLES}
          WHERE a.status IN ('pending', 'decided') AND a.status = 'pending' AND w.removed_at IS NULL ORDER BY a.id"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], InboxRow::read).and_then(Iterator::collect);
+    let rows = statement.query_map([], InboxRow::read).map_err(StoreError::from)?;
+    let found: rusqlite::Result<Vec<T>> = rows.filter_map(|row| row.map(&mut each).transpose()).collect();
     Ok(found.map_err(StoreError::from)?)
 }
 

@@ -18,14 +18,19 @@ pub(super) fn event_type(word: &str) -> Option<EventType> {
     if word.is_empty() { Some(EventType::ProgressMessage) } else { EventType::parse(word) }
 }
 
-/// How a kind is stored. An empty one is nobody's.
+/// How a kind is stored.
 pub(super) fn of_kind(kind: &str) -> &str {
     if kind == update::MESSAGE { "" } else { kind }
 }
 
-/// The kind that is stored so.
-pub(super) fn kind(word: &str) -> String {
-    if word.is_empty() { update::MESSAGE } else { word }.to_owned()
+/// The kind that is stored so. One that is empty, and none of a message, is from 0.1.0, where an agent could say no word.
+pub(super) fn kind(word: &str, event_type: EventType) -> String {
+    match word {
+        "" if event_type == EventType::ProgressMessage => update::MESSAGE,
+        "" => "unknown",
+        word => word,
+    }
+    .to_owned()
 }
 
 /// How the type of a record is stored.
@@ -53,8 +58,14 @@ mod tests {
             assert_eq!((record(of_record(name)), record(name.as_str())), (Some(name), Some(name)));
         }
         for name in ["message", "thought", "a word of the agent"] {
-            assert_eq!((&*kind(of_kind(name)), &*kind(name)), (name, name));
+            let read = |word| kind(word, EventType::ProgressMessage);
+            assert_eq!((&*read(of_kind(name)), &*read(name)), (name, name));
         }
+        assert_eq!(
+            kind("", EventType::ProgressUpdate),
+            "unknown",
+            "what an agent says is no message of ours"
+        );
         assert_eq!((event_type("x"), record("x")), (None, None));
         let short =
             [of_type(EventType::ProgressMessage), of_kind(update::MESSAGE), of_record(RecordType::Update)];

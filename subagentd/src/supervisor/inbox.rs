@@ -13,7 +13,7 @@ use subagent_protocol::event::{ApprovalOption, EventType};
 use subagent_protocol::ids::{EventId, RequestId, WorkerId};
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::state::{ApprovalStatus, Carrier, QuestionKind, WorkerState};
-use subagent_protocol::tags::Selector;
+use subagent_protocol::tags::{Selector, Tags};
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::{Reached, read_response};
@@ -63,6 +63,18 @@ pub struct InboxFilter {
     pub only: Option<WorkerId>,
 }
 
+impl InboxFilter {
+    fn takes(&self, row: &InboxRow, spec: Option<&Spec>, chosen: Option<&Selector>) -> bool {
+        let worker = row.worker_id.as_str();
+        (self.workers.is_empty() || self.workers.iter().any(|wanted| wanted == worker))
+            && self.controller_id.as_ref().is_none_or(|wanted| wanted == row.controller_id.as_str())
+            && chosen.is_none_or(|chosen| {
+                spec.map_or_else(|| chosen.matches(&Tags::default()), |spec| chosen.matches(&spec.tags))
+            })
+            && self.only.as_ref().is_none_or(|only| *only == row.worker_id)
+    }
+}
+
 impl Supervisor {
     /// The open questions of all workers, oldest first.
     ///
@@ -71,39 +83,23 @@ impl Supervisor {
     pub async fn inbox(&self, filter: InboxFilter) -> Result<Inbox> {
         let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
         self.all_settled().await;
-        let named = filter.workers.clone();
-        let (rows, unknown) = self
-            .shared
-            .store
-            .read(move |connection| {
-                let mut unknown = None;
-                for worker in &named {
-                    if workers::get(connection, worker)?.is_none() {
-                        unknown = Some(worker.clone());
-                    }
+        let read = self.shared.store.read(move |connection| {
+            for worker in &filter.workers {
+                if workers::get(connection, worker)?.is_none() {
+                    return Ok(Err(worker.clone()));
                 }
-                Ok((inbox::open(connection)?, unknown))
-            })
-            .await?;
-        if let Some(worker) = unknown {
-            return Err(self.roster.not_found(&worker));
-        }
-        let mut specs: HashMap<RowId, Option<Spec>> = HashMap::new();
-        let mut items = Vec::new();
-        for row in rows {
-            let spec =
-                specs.entry(row.worker).or_insert_with(|| serde_json::from_str::<Spec>(&row.spec).ok());
-            let tags = spec.as_ref().map(|spec| spec.tags.clone()).unwrap_or_default();
-            let worker = row.worker_id.as_str();
-            let fits = (filter.workers.is_empty() || filter.workers.iter().any(|wanted| wanted == worker))
-                && filter.controller_id.as_ref().is_none_or(|wanted| wanted == row.controller_id.as_str())
-                && chosen.as_ref().is_none_or(|chosen| chosen.matches(&tags))
-                && filter.only.as_ref().is_none_or(|only| *only == row.worker_id);
-            if fits {
-                items.push(item(&row, spec.as_ref()));
             }
+            let mut specs: HashMap<RowId, Option<Spec>> = HashMap::new();
+            let items = inbox::open(connection, |row| {
+                let spec = specs.entry(row.worker).or_insert_with(|| serde_json::from_str(&row.spec).ok());
+                filter.takes(&row, spec.as_ref(), chosen.as_ref()).then(|| item(&row, spec.as_ref()))
+            });
+            Ok(Ok(items?))
+        });
+        match read.await? {
+            Ok(items) => Ok(Inbox { count: items.len(), items }),
+            Err(unknown) => Err(self.roster.not_found(&unknown)),
         }
-        Ok(Inbox { count: items.len(), items })
     }
 
     /// What was asked while no daemon was there is part of the picture.

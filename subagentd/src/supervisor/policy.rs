@@ -190,13 +190,14 @@ impl Watch {
     /// What of the agent's requests to its client these rules can say anything about.
     pub(super) fn client_rules(&self) -> ClientRules {
         let policy = &self.policy;
+        // What a definition does not list is denied without a rule.
+        let is_about = |kind| policy.is_about(kind) || policy.leaves_out(kind);
+        let restricts = |kind| policy.restricts(kind) || policy.leaves_out(kind);
         ClientRules {
-            read: policy.is_about(Kind::Read),
-            edit: policy.is_about(Kind::Edit),
+            read: is_about(Kind::Read),
+            edit: is_about(Kind::Edit),
             // The shell opens files as well.
-            execute: policy.is_about(Kind::Execute)
-                || policy.restricts(Kind::Edit)
-                || policy.restricts(Kind::Read),
+            execute: is_about(Kind::Execute) || restricts(Kind::Edit) || restricts(Kind::Read),
             guarded: policy.places.protected(&real_path),
         }
     }

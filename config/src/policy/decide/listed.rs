@@ -1,7 +1,7 @@
 //! The tools that a definition lists: what is none of them is denied, and to be listed allows nothing. Pure.
 
 use super::{Answer, Fits, Node, Places, Query, Rule};
-use crate::policy::{Action, Decider, LayerKind};
+use crate::policy::{Action, Decider, Kind, LayerKind};
 
 /// The only tools of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +13,11 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// Whether everything of this kind is listed.
+    pub(super) fn has_all_of(&self, kind: Kind) -> bool {
+        self.tools.iter().any(|tool| tool.is_whole() && tool.is_about(kind, None))
+    }
+
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
         self.tools.iter().map(|tool| tool.fits(places, query)).max().unwrap_or(Fits::Yes)
     }

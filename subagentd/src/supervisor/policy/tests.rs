@@ -180,3 +180,35 @@ fn what_the_client_asks_is_lenient_where_no_rule_is_about_it() {
     let rules = super::tests::watch(&[("read(*.key)", "deny")]).client_rules();
     assert_eq!((rules.read, rules.edit, rules.execute), (true, false, true));
 }
+
+#[test]
+fn what_a_definition_does_not_list_the_client_does_not_do() {
+    let lists = |tools: &[&str]| {
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        let layer = PolicyLayer { layer: "definition".to_owned(), source: None, rules: Vec::new(), tools };
+        let spec = PolicySpec { workspace: "/ws".into(), home: None, layers: vec![layer] };
+        Watch::of(Some(&spec), &[], "/ws", Path::new("/ws")).unwrap()
+    };
+    let asked = |tools: &[&str]| {
+        let rules = lists(tools).client_rules();
+        (rules.read, rules.edit, rules.execute)
+    };
+    assert_eq!(asked(&["Read"]), (false, true, true));
+    assert_eq!(asked(&["Read", "Edit"]), (false, false, true));
+    assert_eq!(asked(&["execute"]), (true, true, true), "its shell opens files");
+    assert_eq!(asked(&["read(src/**)", "edit", "execute"]), (true, false, true), "some files alone");
+    assert_eq!(asked(&["Read", "Edit", "Bash"]), (false, false, false));
+    for (call, decision) in [
+        (json!({"toolCallId": "1", "kind": "edit", "locations": [{"path": "/ws/a"}]}), "deny"),
+        (json!({"toolCallId": "1", "kind": "execute", "rawInput": {"command": "rm -rf a"}}), "deny"),
+        (json!({"toolCallId": "1", "kind": "read", "locations": [{"path": "/ws/a"}]}), "allow"),
+    ] {
+        let mut record = asks("1", "", ALL);
+        record["b"]["params"]["toolCall"] = call;
+        record["b"]["clientCall"] = 7.into();
+        let Some(Input::DecideByRule { choice, .. }) = see(&mut lists(&["Read"]), &record) else {
+            panic!("not decided: {record}")
+        };
+        assert_eq!(choice.decision, decision, "{record}");
+    }
+}

@@ -241,6 +241,8 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = is_ending(&mut ending) => return,
+                // Before anything is decided by those that were.
+                Ok(()) = self.questions.rules.changed() => self.questions.rules_stale = true,
                 frame = next_frame(link) => self.on_frame(frame).await,
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
@@ -262,7 +264,6 @@ impl Actor {
                     }
                     None => return,
                 },
-                Ok(()) = self.questions.rules.changed() => self.questions.rules_stale = true,
                 () = std::future::ready(()), if self.more => {
                     self.ingest_or_retry(Goal::Some).await;
                 }

@@ -129,8 +129,8 @@ impl Actor {
         }
         if self.questions.rules_stale && self.settled {
             match self.read_rules().await {
-                Ok(true) => self.judge_again().await,
-                Ok(false) => self.questions.rules_stale = false,
+                // Also those of its own may not have been read before.
+                Ok(_) => self.judge_again().await,
                 Err(error) => self.tries_again(&error),
             }
         }
