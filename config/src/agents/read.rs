@@ -144,9 +144,8 @@ fn definition(
 ) -> Checked<Definition> {
     let (mut refusals, mut notes) = (not_yet(front, keys), Vec::new());
     let rules = rules(front, keys, &mut refusals, &mut notes)?;
-    let tools = lists::names(front.get("tools"), "tools")?;
     let mut listed = Vec::new();
-    for name in &tools.yes {
+    for name in &lists::tools(front.get("tools"))?.only {
         match lists::rule(name, Action::Allow) {
             Ok(rule) => listed.push(rule.at(keys.of(&["tools"]))),
             Err(problem) => return refuse(Place::Field("tools".to_owned()), problem),
@@ -174,7 +173,7 @@ fn definition(
         max_steps: whole(front, "maxSteps", 1..=MOST_STEPS)?.or(whole(front, "maxTurns", 1..=MOST_STEPS)?),
         timeout_seconds: seconds(front, "timeoutSeconds")?,
         pre_approved: pre_approved(front, keys)?,
-        skills: lists::names(front.get("skills"), "skills")?.yes,
+        skills: lists::names(front.get("skills"), "skills")?,
         mcp_servers: mcp_servers(front)?,
         background: flag(front, "background")?.unwrap_or(false),
         inspectable: flag(front, "inspectable")?.unwrap_or(true),
@@ -307,11 +306,13 @@ fn rules(
     // Tasks are denied unless the definition itself allows them.
     let task = Rule::new("task", None, Action::Deny);
     rules.insert(0, task.or_else(|found| refuse(Place::Field("permission".to_owned()), found.problem))?);
-    for key in ["tools", "disallowedTools"] {
-        let names = lists::names(front.get(key), key)?;
-        // `tools: {write: false}` says the same as `disallowedTools: write`.
-        let denied = if key == "tools" { names.no } else { [names.yes, names.no].concat() };
-        for name in denied {
+    // `tools: {write: false}` says the same as `disallowedTools: write`.
+    let denied = [
+        ("tools", lists::tools(front.get("tools"))?.denied),
+        ("disallowedTools", lists::names(front.get("disallowedTools"), "disallowedTools")?),
+    ];
+    for (key, names) in denied {
+        for name in names {
             let at = keys.of(&[key, &name]);
             match lists::rule(&name, Action::Deny) {
                 Ok(rule) => rules.push(rule.at(at)),
@@ -337,7 +338,7 @@ fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
             .map(|rule| rule.at(keys.of(&[KEY])))
             .or_else(|problem| refuse(Place::Field(KEY.to_owned()), problem))
     };
-    lists::names(front.get(KEY), KEY)?.yes.iter().map(read).collect()
+    lists::names(front.get(KEY), KEY)?.iter().map(read).collect()
 }
 
 /// A list of names and of mappings from a name to a server, or one mapping; a server that is null is one of the config.
@@ -380,7 +381,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
         }
         Some(Value::String(line)) => {
             let names = lists::names(Some(&Value::String(line.clone())), KEY)?;
-            wishes.extend(names.yes.into_iter().map(McpWish::Named));
+            wishes.extend(names.into_iter().map(McpWish::Named));
         }
         Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
     }
