@@ -39,14 +39,16 @@ pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem
 
 /// Reads an entry of `--agents`, whose `prompt` is the body.
 pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Reading, Problem> {
-    let body = entry["prompt"].as_str().unwrap_or_default().to_owned();
+    let body = match &entry["prompt"] {
+        Value::Null => String::new(),
+        Value::String(prompt) => prompt.clone(),
+        _ => return Err(Problem::error("`prompt` must be a string").of_key("prompt")),
+    };
     if body.len() > MOST_BYTES {
         return Err(Problem::error(format!("its prompt is larger than {MOST_BYTES} bytes; shorten it")));
     }
     let mut entry = entry.clone();
-    if let Some(object) = entry.as_object_mut()
-        && object.get("prompt").is_none_or(Value::is_string)
-    {
+    if let Some(object) = entry.as_object_mut() {
         object.remove("prompt");
     }
     of_document(&entry, &Keys::default(), name, &body, source)
@@ -79,7 +81,10 @@ fn of_document(
     definition(front, keys, stem, description, source)
         .map(|definition| {
             let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
-            if definition.prompt.is_empty() {
+            if definition.prompt.is_empty() && front.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
+                let what = "the prompt is what stands below the front matter, not `prompt`; write it there";
+                definition.refusals.push(Problem::error(what).at(keys.of(&["prompt"])).of_key("prompt"));
+            } else if definition.prompt.is_empty() {
                 definition.notes.push(Problem::note("has no prompt below its front matter"));
             }
             Reading::Definition(Box::new(definition))
@@ -135,6 +140,26 @@ const KNOWN: &[&str] = &[
     "disable",
 ];
 
+/// Those that limit what an agent may do.
+const LIMITS: &[&str] = &[
+    "permission",
+    "tools",
+    "disallowedTools",
+    "permissionMode",
+    "isolation",
+    "filesystem",
+    "writeBack",
+    "hooks",
+];
+
+/// The key that limits and that is meant by one in another spelling: an agent must not run without what its author
+/// believes to have forbidden.
+fn limit(key: &str) -> Option<&'static str> {
+    let plain = |key: &str| key.to_lowercase().replace(['-', '_', ' '], "").trim_end_matches('s').to_owned();
+    let wanted = plain(key);
+    LIMITS.iter().copied().find(|limit| plain(limit) == wanted)
+}
+
 fn definition(
     front: &Map<String, Value>,
     keys: &Keys,
@@ -157,9 +182,17 @@ fn definition(
         .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    notes.extend(unknown.keys().map(|key| {
-        Problem::note(format!("`{key}` means nothing here and is kept")).at(keys.of(&[key])).of_key(key)
-    }));
+    for key in unknown.keys() {
+        let (list, problem) = match limit(key) {
+            Some(meant) => {
+                let what =
+                    format!("`{key}` means nothing here, and `{meant}` limits what an agent may do; write that");
+                (&mut refusals, Problem::error(what))
+            }
+            None => (&mut notes, Problem::note(format!("`{key}` means nothing here and is kept"))),
+        };
+        list.push(problem.at(keys.of(&[key])).of_key(key));
+    }
     Ok(Definition {
         name: name(front, stem)?,
         description,

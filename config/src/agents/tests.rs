@@ -180,6 +180,14 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "writeBack: auto",
         "disallowedTools: Frobnicate",
         "tools: {mymcp_x: false}",
+        "permissions: {edit: deny, execute: deny}",
+        "disallowed_tools: Bash",
+        "disallowed-tools: Bash",
+        "disallowedtools: Bash",
+        "Tools: Read",
+        "permission_mode: plan",
+        "Isolation: worktree",
+        "prompt: Review.",
     ] {
         let refused = definition(format!("---\ndescription: d\n{line}\n---\n"));
         assert_eq!(refused.refusals.len(), 1, "{line}");
@@ -189,6 +197,28 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in ["filesystem: shared_rw", "hooks: {}", "memory:", "isolation: none", "memory: ''"] {
         assert!(definition(format!("---\ndescription: d\n{line}\n---\n")).refusals.is_empty(), "{line}");
     }
+}
+
+#[test]
+fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
+    let entry = |prompt: serde_json::Value| {
+        let entry = serde_json::json!({"description": "d", "prompt": prompt});
+        super::read::of_entry("x", &entry, Source::Command)
+    };
+    for prompt in [serde_json::json!(["a", "b"]), serde_json::json!({"a": 1}), serde_json::json!(1)] {
+        let problem = entry(prompt).expect_err("no prompt");
+        assert_eq!(problem.key.as_deref(), Some("prompt"), "{problem}");
+    }
+    for (prompt, wanted) in [(serde_json::json!("P"), "P"), (serde_json::Value::Null, "")] {
+        match entry(prompt) {
+            Ok(Reading::Definition(read)) => {
+                assert_eq!((read.prompt.as_str(), read.refusals.len()), (wanted, 0));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let below = definition("---\ndescription: d\nprompt: x\n---\nReview.\n");
+    assert_eq!((below.prompt.as_str(), below.refusals.len()), ("Review.", 0), "what is below counts");
 }
 
 /// A workspace, a home, and what is found there.
