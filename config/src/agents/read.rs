@@ -64,7 +64,11 @@ fn of_document(
     let located = |found: Violation| {
         let place = renamed(found.place);
         let key = key_of(&place).to_owned();
-        Problem::error(format!("{place} {}", found.problem)).at(keys.of_place(&place)).of_key(&key)
+        let agent = document.as_object().and_then(|front| name(front, stem).ok());
+        Problem::error(format!("{place} {}", found.problem))
+            .at(keys.of_place(&place))
+            .of_key(&key)
+            .of_agent(agent)
     };
     let empty = Map::new();
     let front = match document {

@@ -295,12 +295,43 @@ fn a_file_that_cannot_be_read_stands_in_the_way_of_what_it_would_hide() {
     let catalog = world.find("");
     let refused = catalog.named("x").unwrap_err().unwrap();
     assert_eq!(refused.source, Source::Project(broken));
-    assert!(catalog.has_errors());
     assert!(catalog.named("none").unwrap_err().is_none());
     // The other way round it does no harm.
     let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
     world.put("home/.claude/agents/x.md", "---\ndescription: [\n---\n");
     assert!(world.find("").named("x").is_ok());
+}
+
+#[test]
+fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have() {
+    const BROKEN: &str = "---\ndescription: d\nmaxSteps: 0\n---\n";
+    for (broken, hidden) in [
+        ("ws/.agents/agents/x.md", "ws/.agents/subagents/x.md"),
+        ("ws/.agents/agents/a.md", "ws/.agents/agents/x.md"),
+        ("home/.config/subagent/agents/x.md", "home/.claude/agents/x.md"),
+    ] {
+        let world = World::new(&[(hidden, "x")]);
+        let named = BROKEN.replace("maxSteps", "name: X\nmaxSteps");
+        let broken = world.put(broken, named);
+        let catalog = world.find("");
+        let refused = catalog.named("x").unwrap_err().unwrap();
+        assert_eq!(refused.source.path(), Some(&broken), "{hidden}");
+        assert_eq!(catalog.found.iter().filter(|found| found.behind.is_some()).count(), 1, "{hidden}");
+    }
+    let world = World::new(&[]);
+    world.put("ws/.agents/agents/01.md", "---\ndescription: d\nname: explore\nmaxSteps: 0\n---\n");
+    assert!(world.find("").named("explore").unwrap_err().is_some(), "also of those that come along");
+    // Without a name that can be read, that of the file counts.
+    for name in ["name: a b\n", "name: [\n", ""] {
+        let world = World::new(&[("home/.claude/agents/x.md", "x")]);
+        let text = BROKEN.replace("maxSteps", &format!("{name}maxSteps"));
+        let _ = world.put("ws/.agents/agents/x.md", text);
+        assert!(world.find("").named("x").unwrap_err().is_some(), "{name}");
+    }
+    // What comes before it at the same level is as it was.
+    let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
+    let _ = world.put("ws/.agents/subagents/x.md", BROKEN);
+    assert!(world.find("").named("x").unwrap().behind.is_none());
 }
 
 #[test]
@@ -370,7 +401,7 @@ fn files_that_are_named_are_read_alone() {
     let catalog = Catalog::of_paths(&[at("ws/x.md"), at("ws/more"), at("none.md")]);
     assert_eq!(catalog.names(), ["x", "y"]);
     assert_eq!(catalog.refused.len(), 1);
-    assert!(Catalog::of_paths(&[Path::new("/dev/null").to_owned()]).has_errors());
+    assert_eq!(Catalog::of_paths(&[Path::new("/dev/null").to_owned()]).refused.len(), 1);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) fn brief(found: &Found) -> Value {
         "source": source(&definition.source),
         "launcher": definition.launcher,
         "model": definition.model,
-        "startable": definition.refusals.is_empty(),
+        "startable": definition.refusals.is_empty() && found.behind.is_none(),
         "hides": found.hides.iter().map(|hidden| {
             json!({"name": hidden.name, "level": hidden.source.level(), "source": source(&hidden.source)})
         }).collect::<Vec<_>>(),
