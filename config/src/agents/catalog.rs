@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::folder::{self, Read};
 use super::problem::Problem;
 use super::read::of_entry;
-use super::{Definition, Reading, Source, builtin, read};
+use super::{Definition, Reading, Source, builtin, read, skills};
 use crate::environment::Environment;
 
 /// What `--agents` says: a text of JSON, from names to definitions.
@@ -117,6 +117,15 @@ impl Catalog {
         }
         catalog.found.sort_by_key(|found| folded(&found.definition.name));
         catalog
+    }
+
+    /// Notes which definitions name skills that there are not, or that cannot be read, as a start would find it.
+    pub fn look_for_skills(&mut self, workspace: &Path, env: &Environment) {
+        for definition in self.found.iter_mut().map(|found| &mut found.definition) {
+            if let Err(reason) = skills::load(definition, workspace, env) {
+                definition.refusals.push(Problem::error(reason).of_key("skills"));
+            }
+        }
     }
 
     /// The definition of this name, however its letters are written. A file that cannot be read stands in the way of what

@@ -390,6 +390,11 @@ fn skills_are_read_whole_and_a_missing_one_is_named() {
     for missing in ["none", "..", "rust, none"] {
         assert!(load(missing).unwrap_err().contains("there is no skill"), "{missing}");
     }
+    world.put("ws/.agents/agents/x.md", "---\ndescription: d\nskills: rust, none\n---\n");
+    let mut catalog = world.find("");
+    catalog.look_for_skills(&world.dir.path().join("ws"), &env);
+    let refused = &catalog.named("x").unwrap().definition.refusals;
+    assert_eq!((refused.len(), keys(refused)), (1, vec!["skills"]));
     fs::write(world.dir.path().join("ws/.agents/skills/rust/SKILL.md"), vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert!(load("rust").unwrap_err().contains("larger"));
 }
@@ -407,16 +412,31 @@ fn files_that_are_named_are_read_alone() {
 #[test]
 fn m4_tasks_are_denied_unless_the_definition_allows_them() {
     use crate::policy::{Call, Layer, LayerKind, Listed, Node, Places, Policy, real_path};
-    let answer = |front: &str, agent: &str| {
+    let judged = |front: &str, call: serde_json::Value| {
         let definition = definition(format!("---\ndescription: d\n{front}\n---\n"));
         let layer = |kind, rules| Layer { kind, source: None, rules };
         let config = Rule::parse("task", Action::Allow).unwrap();
         let layers =
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
         let node = Node::new("n", layers).with_tools(Listed { source: None, tools: definition.tools });
-        let call = Call::of(&serde_json::json!({"name": "Task", "rawInput": {"subagent_type": agent}}));
-        Policy { places: Places::default(), chain: vec![node] }.decide(&call, &real_path).action
+        Policy { places: Places::default(), chain: vec![node] }.decide(&Call::of(&call), &real_path).action
     };
+    let answer = |front: &str, agent: &str| {
+        judged(front, serde_json::json!({"name": "Task", "rawInput": {"subagent_type": agent}}))
+    };
+    for call in [
+        serde_json::json!({"kind": "think", "name": "task"}),
+        serde_json::json!({"kind": "think", "_meta": {"x": {"toolName": "task"}}}),
+        // Some give no name of the tool at all.
+        serde_json::json!({"kind": "other", "title": "task", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"title": "t", "rawInput": {"subagent_type": "x"}}),
+    ] {
+        let all = "permission: {'*': allow}";
+        assert_eq!(judged(all, call.clone()), Action::Deny, "{call}");
+        assert_eq!(judged("permission: {task: allow}", call.clone()), Action::Allow, "{call}");
+    }
+    let search = serde_json::json!({"kind": "search", "rawInput": {"agent": "x"}});
+    assert_eq!(judged("permission: {'*': allow}", search), Action::Allow, "a kind that says something counts");
     assert_eq!(answer("mode: all", "x"), Action::Deny, "the config alone does not");
     assert_eq!(answer("permission: full", "x"), Action::Deny);
     assert_eq!(answer("permission: {task: {x: allow}}", "x"), Action::Allow);

@@ -135,6 +135,11 @@ impl Call {
             (Some(said), None) => vec![said],
             (None, None) => vec![Kind::Other],
         };
+        // Some agents do not name their tools; to whom the work is given they say.
+        let vague = kinds.iter().all(|kind| matches!(kind, Kind::Other | Kind::Think));
+        if vague && self.name.is_none() && self.agent.is_some() {
+            kinds = vec![Kind::Task];
+        }
         if self.command.is_some() {
             // Agents call a command that reads a file `read`: it is judged as the command that it is.
             kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));

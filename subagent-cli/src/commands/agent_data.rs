@@ -27,10 +27,15 @@ pub(super) fn given(text: Option<&str>) -> Result<Given> {
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
 pub(super) fn catalog(place: &DefinitionPlace, context: &Context) -> Result<(Catalog, PathBuf)> {
-    let cwd = workspace::resolve_cwd(place.cwd.as_deref(), &context.env)?;
-    let root = context.workspace(place.cwd.as_deref()).map_or(cwd, |workspace| workspace.root);
+    let root = workspace_of(place, context)?;
     let given = given(place.agents.as_deref())?;
     Ok((Catalog::find(&given, &root, &context.env), root))
+}
+
+/// The workspace, or the folder outside of one.
+pub(super) fn workspace_of(place: &DefinitionPlace, context: &Context) -> Result<PathBuf> {
+    let cwd = workspace::resolve_cwd(place.cwd.as_deref(), &context.env)?;
+    Ok(context.workspace(place.cwd.as_deref()).map_or(cwd, |workspace| workspace.root))
 }
 
 /// One definition, in short.

@@ -163,7 +163,7 @@ fn not_usable(name: &str, source: &Source, problem: &Problem) -> Failure {
     let mut failure = Failure::new(Code::AgentNotUsable, message)
         .with("agent", name)
         .with("reason", problem.message.as_str())
-        .recommend("correct its definition; `subagent agent validate` says all that is wrong");
+        .recommend("correct its definition; `subagent agent validate` says what is wrong with the files of agents");
     if let Some(path) = source.path() {
         failure = failure.with("source", path_value(path));
     }
