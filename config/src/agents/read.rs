@@ -189,8 +189,9 @@ fn definition(
     for key in unknown.keys() {
         let (list, problem) = match limit(key) {
             Some(meant) => {
-                let what =
-                    format!("`{key}` means nothing here, and `{meant}` limits what an agent may do; write that");
+                let what = format!(
+                    "`{key}` means nothing here, and `{meant}` limits what an agent may do; write that"
+                );
                 (&mut refusals, Problem::error(what))
             }
             None => (&mut notes, Problem::note(format!("`{key}` means nothing here and is kept"))),

@@ -435,8 +435,14 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
         assert_eq!(judged(all, call.clone()), Action::Deny, "{call}");
         assert_eq!(judged("permission: {task: allow}", call.clone()), Action::Allow, "{call}");
     }
-    let search = serde_json::json!({"kind": "search", "rawInput": {"agent": "x"}});
-    assert_eq!(judged("permission: {'*': allow}", search), Action::Allow, "a kind that says something counts");
+    for call in [
+        // A kind that says something counts, and so does a name; `agent` may be anything.
+        serde_json::json!({"kind": "search", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"kind": "other", "name": "mcp__a__b", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"kind": "other", "rawInput": {"agent": "x"}}),
+    ] {
+        assert_eq!(judged("permission: {'*': allow}", call.clone()), Action::Allow, "{call}");
+    }
     assert_eq!(answer("mode: all", "x"), Action::Deny, "the config alone does not");
     assert_eq!(answer("permission: full", "x"), Action::Deny);
     assert_eq!(answer("permission: {task: {x: allow}}", "x"), Action::Allow);
