@@ -105,10 +105,19 @@ fn definitions_are_listed_shown_and_validated_without_a_daemon() {
 
 #[test]
 fn an_agent_that_cannot_be_started_is_not() {
-    let sandbox = with_agent("---\ndescription: d\nfilesystem: isolated\n---\n");
+    let mut sandbox = with_agent("---\ndescription: d\nfilesystem: isolated\n---\n");
+    let serving = sandbox.demo_agent(&[]).key("mcpServers", json!({"docs": {"command": "true"}}));
+    sandbox.launcher("serving", serving);
     let _ = define(&sandbox, "helper", "---\ndescription: d\nmode: subagent\n---\n");
     let _ = define(&sandbox, "served", "---\ndescription: d\nmcpServers: [none]\n---\n");
+    let _ = define(
+        &sandbox,
+        "clashing",
+        "---\ndescription: d\nlauncher: serving\nmcpServers: [{docs: {command: other}}]\n---\n",
+    );
     let _ = define(&sandbox, "skilled", "---\ndescription: d\nskills: none\n---\n");
+    let validated = sandbox.subagent(&["agent", "validate"]).run();
+    assert!(validated.stdout.contains("there is no skill `none`"), "{validated}");
     let starts = |name: &str| sandbox.run(&["worker", "start", "--agent", name]);
     let error = starts("reviewer").error("AGENT_NOT_USABLE");
     assert_eq!(
@@ -118,6 +127,7 @@ fn an_agent_that_cannot_be_started_is_not() {
     );
     assert_eq!(starts("helper").error("AGENT_NOT_PRIMARY")["details"]["agent"], "helper");
     assert_eq!(starts("served").error("AGENT_NOT_USABLE")["details"]["mcpServer"], "none");
+    assert_eq!(starts("clashing").error("AGENT_NOT_USABLE")["details"]["mcpServer"], "docs");
     assert_eq!(starts("skilled").error("AGENT_NOT_USABLE")["details"]["key"], "skills");
     let error = starts("nobody").error("AGENT_NOT_FOUND");
     assert!(error["details"]["available"].as_array().unwrap().contains(&json!("explore")), "{error}");

@@ -202,7 +202,12 @@ fn files_that_say_what_agents_may_do_are_asked_under_any_rules() {
     let waited = sandbox.send(&worker, &format!("write {} text", path(&sandbox, "plain")));
     assert_eq!(waited["assistantText"], "written\n", "no rule is about it: {waited}");
     assert_eq!(of_type(&sandbox, &worker, "approval.requested"), Vec::<Value>::new());
-    for file in [".agents/agents/x.md", ".claude/agents/x.md", "sub/../.subagent/config.yaml"] {
+    for file in [
+        ".agents/agents/x.md",
+        ".claude/agents/x.md",
+        ".claude/skills/x/SKILL.md",
+        "sub/../.subagent/config.yaml",
+    ] {
         fs::create_dir_all(sandbox.workspace().join("sub")).unwrap();
         let file = path(&sandbox, file);
         let waited = sandbox.send(&worker, &format!("write {file} text"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::folder::{self, Read};
 use super::problem::Problem;
 use super::read::of_entry;
-use super::{Definition, Reading, Severity, Source, builtin, read};
+use super::{Definition, Reading, Source, builtin, read, skills};
 use crate::environment::Environment;
 
 /// What `--agents` says: a text of JSON, from names to definitions.
@@ -45,6 +45,8 @@ pub struct Found {
     pub definition: Definition,
     /// What it hides.
     pub hides: Vec<Hidden>,
+    /// Which of the refused files, if any, comes before it under its name and stands in its way.
+    pub behind: Option<usize>,
 }
 
 /// What cannot be read although it may be a definition.
@@ -117,6 +119,15 @@ impl Catalog {
         catalog
     }
 
+    /// Notes which definitions name skills that there are not, or that cannot be read, as a start would find it.
+    pub fn look_for_skills(&mut self, workspace: &Path, env: &Environment) {
+        for definition in self.found.iter_mut().map(|found| &mut found.definition) {
+            if let Err(reason) = skills::load(definition, workspace, env) {
+                definition.refusals.push(Problem::error(reason).of_key("skills"));
+            }
+        }
+    }
+
     /// The definition of this name, however its letters are written. A file that cannot be read stands in the way of what
     /// it would hide: otherwise another agent would run, with other rules.
     ///
@@ -124,29 +135,21 @@ impl Catalog {
     /// The file, or nothing if there is no such agent.
     pub fn named(&self, name: &str) -> Result<&Found, Option<&Refused>> {
         let wanted = folded(name);
-        let found = self.found.iter().find(|found| folded(&found.definition.name) == wanted);
-        let refused = self.refused.iter().find(|refused| folded(&refused.name) == wanted);
-        match (found, refused) {
-            (Some(found), Some(refused)) if rank(&refused.source) < rank(&found.definition.source) => {
-                Err(Some(refused))
-            }
-            (Some(found), _) => Ok(found),
-            (None, refused) => Err(refused),
+        match self.found.iter().find(|found| folded(&found.definition.name) == wanted) {
+            Some(Found { behind: Some(file), .. }) => Err(self.refused.get(*file)),
+            Some(found) => Ok(found),
+            None => Err(self.refused_as(&wanted).and_then(|file| self.refused.get(file))),
         }
+    }
+
+    fn refused_as(&self, wanted: &str) -> Option<usize> {
+        self.refused.iter().position(|refused| folded(&refused.name) == wanted)
     }
 
     /// The names of those that count.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.found.iter().map(|found| found.definition.name.clone()).collect()
-    }
-
-    /// Whether something in it cannot be started.
-    #[must_use]
-    pub fn has_errors(&self) -> bool {
-        !self.refused.is_empty()
-            || self.others.iter().any(|(_, problem)| problem.severity == Severity::Error)
-            || self.found.iter().any(|found| !found.definition.refusals.is_empty())
     }
 
     fn knows_folder(&self, folder: &Path) -> bool {
@@ -171,11 +174,14 @@ impl Catalog {
         match reading {
             Ok(Reading::Definition(definition)) => self.place(*definition),
             Ok(Reading::Other(note)) => self.others.push((source, note)),
-            Err(problem) => self.refused.push(Refused { name: name.to_owned(), source, problem }),
+            Err(problem) => {
+                let name = problem.agent.clone().unwrap_or_else(|| name.to_owned());
+                self.refused.push(Refused { name, source, problem });
+            }
         }
     }
 
-    /// Definitions come in the order in which they count.
+    /// Definitions, and what is refused, come in the order in which they count.
     fn place(&mut self, definition: Definition) {
         let wanted = folded(&definition.name);
         match self.found.iter_mut().find(|found| folded(&found.definition.name) == wanted) {
@@ -191,17 +197,11 @@ impl Catalog {
                 }
                 found.hides.push(Hidden { name: definition.name, source: definition.source });
             }
-            None => self.found.push(Found { definition, hides: Vec::new() }),
+            None => {
+                let behind = self.refused_as(&wanted);
+                self.found.push(Found { definition, hides: Vec::new(), behind });
+            }
         }
-    }
-}
-
-fn rank(source: &Source) -> u8 {
-    match source {
-        Source::Command => 0,
-        Source::Project(_) => 1,
-        Source::User(_) => 2,
-        Source::BuiltIn => 3,
     }
 }
 

@@ -9,46 +9,58 @@ use crate::validate::{Checked, mismatch, refuse, required_string};
 /// More entries are in no list that somebody wrote.
 const MOST: usize = 500;
 
-/// The entries that are wanted, and those that are set to false.
+/// What `tools` says.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Names {
-    pub(super) yes: Vec<String>,
-    pub(super) no: Vec<String>,
+pub(super) struct Tools {
+    /// The only ones that are not denied; none: all of them.
+    pub(super) only: Vec<String>,
+    /// Those that are set to false.
+    pub(super) denied: Vec<String>,
 }
 
-/// The names of this key; none of one that is absent, null or empty.
-pub(super) fn names(value: Option<&Value>, key: &str) -> Checked<Names> {
-    let place = || Place::Field(key.to_owned());
-    let mut names = Names::default();
+/// As a mapping it says what is not there; what is true in it is as it would be anyway.
+pub(super) fn tools(value: Option<&Value>) -> Checked<Tools> {
+    const KEY: &str = "tools";
+    let Some(Value::Object(entries)) = value else {
+        return Ok(Tools { only: names(value, KEY)?, denied: Vec::new() });
+    };
+    let mut denied = Vec::new();
+    for (name, wanted) in entries {
+        match wanted {
+            Value::Bool(true) => {}
+            Value::Bool(false) => denied.push(name.clone()),
+            other => {
+                let place = Place::Entry { field: KEY.to_owned(), key: name.clone() };
+                return mismatch(place, "true or false", other);
+            }
+        }
+    }
+    Ok(Tools { only: Vec::new(), denied: few(denied, KEY)? })
+}
+
+/// The names of this key; none of one that is absent, null or empty. A mapping is refused: what it would mean that
+/// something in it is true or false is not the same for all keys.
+pub(super) fn names(value: Option<&Value>, key: &str) -> Checked<Vec<String>> {
+    let mut names = Vec::new();
     match value {
         None | Some(Value::Null) => {}
-        Some(Value::String(line)) => names.yes = parts(line),
+        Some(Value::String(line)) => names = parts(line),
         Some(Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
                 let text = required_string(item, || Place::Element { field: key.to_owned(), index })?;
-                names.yes.extend(parts(text));
+                names.extend(parts(text));
             }
         }
-        Some(Value::Object(entries)) => {
-            for (name, wanted) in entries {
-                match wanted {
-                    Value::Bool(true) => names.yes.push(name.clone()),
-                    Value::Bool(false) => names.no.push(name.clone()),
-                    other => {
-                        let place = Place::Entry { field: key.to_owned(), key: name.clone() };
-                        return mismatch(place, "true or false", other);
-                    }
-                }
-            }
-            // As a mapping it says what is not there; what is true in it is as it would be anyway.
-            names.yes.clear();
-        }
-        Some(other) => return mismatch(place(), "a list of names", other),
+        Some(other) => return mismatch(Place::Field(key.to_owned()), "a list of names", other),
     }
-    if names.yes.len() + names.no.len() > MOST {
-        return refuse(place(), format!("has more than {MOST} entries"));
+    few(names, key)
+}
+
+fn few(names: Vec<String>, key: &str) -> Checked<Vec<String>> {
+    match names.len() > MOST {
+        true => refuse(Place::Field(key.to_owned()), format!("has more than {MOST} entries")),
+        false => Ok(names),
     }
-    Ok(names)
 }
 
 /// The parts of a line between commas, but not those within brackets.

@@ -38,12 +38,14 @@ pub struct Problem {
     pub key: Option<String>,
     /// What is wrong, and what to write instead.
     pub message: String,
+    /// The name that the definition gives itself, if that much could be read.
+    pub(super) agent: Option<String>,
 }
 
 impl Problem {
     /// Without a place.
     pub(super) fn new(severity: Severity, message: impl Into<String>) -> Self {
-        Self { severity, at: None, key: None, message: brief(message.into()) }
+        Self { severity, at: None, key: None, message: brief(message.into()), agent: None }
     }
 
     /// It cannot be started.
@@ -59,6 +61,12 @@ impl Problem {
     /// The same, of this place.
     pub(super) fn at(mut self, at: Option<Position>) -> Self {
         self.at = at;
+        self
+    }
+
+    /// The same, of the definition of this name.
+    pub(super) fn of_agent(mut self, agent: Option<String>) -> Self {
+        self.agent = agent;
         self
     }
 

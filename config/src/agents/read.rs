@@ -39,14 +39,16 @@ pub fn read(bytes: &[u8], stem: &str, source: Source) -> Result<Reading, Problem
 
 /// Reads an entry of `--agents`, whose `prompt` is the body.
 pub(super) fn of_entry(name: &str, entry: &Value, source: Source) -> Result<Reading, Problem> {
-    let body = entry["prompt"].as_str().unwrap_or_default().to_owned();
+    let body = match &entry["prompt"] {
+        Value::Null => String::new(),
+        Value::String(prompt) => prompt.clone(),
+        _ => return Err(Problem::error("`prompt` must be a string").of_key("prompt")),
+    };
     if body.len() > MOST_BYTES {
         return Err(Problem::error(format!("its prompt is larger than {MOST_BYTES} bytes; shorten it")));
     }
     let mut entry = entry.clone();
-    if let Some(object) = entry.as_object_mut()
-        && object.get("prompt").is_none_or(Value::is_string)
-    {
+    if let Some(object) = entry.as_object_mut() {
         object.remove("prompt");
     }
     of_document(&entry, &Keys::default(), name, &body, source)
@@ -62,7 +64,11 @@ fn of_document(
     let located = |found: Violation| {
         let place = renamed(found.place);
         let key = key_of(&place).to_owned();
-        Problem::error(format!("{place} {}", found.problem)).at(keys.of_place(&place)).of_key(&key)
+        let agent = document.as_object().and_then(|front| name(front, stem).ok());
+        Problem::error(format!("{place} {}", found.problem))
+            .at(keys.of_place(&place))
+            .of_key(&key)
+            .of_agent(agent)
     };
     let empty = Map::new();
     let front = match document {
@@ -79,7 +85,10 @@ fn of_document(
     definition(front, keys, stem, description, source)
         .map(|definition| {
             let mut definition = Definition { prompt: body.trim().to_owned(), ..definition };
-            if definition.prompt.is_empty() {
+            if definition.prompt.is_empty() && front.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
+                let what = "the prompt is what stands below the front matter, not `prompt`; write it there";
+                definition.refusals.push(Problem::error(what).at(keys.of(&["prompt"])).of_key("prompt"));
+            } else if definition.prompt.is_empty() {
                 definition.notes.push(Problem::note("has no prompt below its front matter"));
             }
             Reading::Definition(Box::new(definition))
@@ -135,6 +144,26 @@ const KNOWN: &[&str] = &[
     "disable",
 ];
 
+/// Those that limit what an agent may do.
+const LIMITS: &[&str] = &[
+    "permission",
+    "tools",
+    "disallowedTools",
+    "permissionMode",
+    "isolation",
+    "filesystem",
+    "writeBack",
+    "hooks",
+];
+
+/// The key that limits and that is meant by one in another spelling: an agent must not run without what its author
+/// believes to have forbidden.
+fn limit(key: &str) -> Option<&'static str> {
+    let plain = |key: &str| key.to_lowercase().replace(['-', '_', ' '], "").trim_end_matches('s').to_owned();
+    let wanted = plain(key);
+    LIMITS.iter().copied().find(|limit| plain(limit) == wanted)
+}
+
 fn definition(
     front: &Map<String, Value>,
     keys: &Keys,
@@ -144,9 +173,8 @@ fn definition(
 ) -> Checked<Definition> {
     let (mut refusals, mut notes) = (not_yet(front, keys), Vec::new());
     let rules = rules(front, keys, &mut refusals, &mut notes)?;
-    let tools = lists::names(front.get("tools"), "tools")?;
     let mut listed = Vec::new();
-    for name in &tools.yes {
+    for name in &lists::tools(front.get("tools"))?.only {
         match lists::rule(name, Action::Allow) {
             Ok(rule) => listed.push(rule.at(keys.of(&["tools"]))),
             Err(problem) => return refuse(Place::Field("tools".to_owned()), problem),
@@ -158,9 +186,18 @@ fn definition(
         .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    notes.extend(unknown.keys().map(|key| {
-        Problem::note(format!("`{key}` means nothing here and is kept")).at(keys.of(&[key])).of_key(key)
-    }));
+    for key in unknown.keys() {
+        let (list, problem) = match limit(key) {
+            Some(meant) => {
+                let what = format!(
+                    "`{key}` means nothing here, and `{meant}` limits what an agent may do; write that"
+                );
+                (&mut refusals, Problem::error(what))
+            }
+            None => (&mut notes, Problem::note(format!("`{key}` means nothing here and is kept"))),
+        };
+        list.push(problem.at(keys.of(&[key])).of_key(key));
+    }
     Ok(Definition {
         name: name(front, stem)?,
         description,
@@ -174,7 +211,7 @@ fn definition(
         max_steps: whole(front, "maxSteps", 1..=MOST_STEPS)?.or(whole(front, "maxTurns", 1..=MOST_STEPS)?),
         timeout_seconds: seconds(front, "timeoutSeconds")?,
         pre_approved: pre_approved(front, keys)?,
-        skills: lists::names(front.get("skills"), "skills")?.yes,
+        skills: lists::names(front.get("skills"), "skills")?,
         mcp_servers: mcp_servers(front)?,
         background: flag(front, "background")?.unwrap_or(false),
         inspectable: flag(front, "inspectable")?.unwrap_or(true),
@@ -307,11 +344,13 @@ fn rules(
     // Tasks are denied unless the definition itself allows them.
     let task = Rule::new("task", None, Action::Deny);
     rules.insert(0, task.or_else(|found| refuse(Place::Field("permission".to_owned()), found.problem))?);
-    for key in ["tools", "disallowedTools"] {
-        let names = lists::names(front.get(key), key)?;
-        // `tools: {write: false}` says the same as `disallowedTools: write`.
-        let denied = if key == "tools" { names.no } else { [names.yes, names.no].concat() };
-        for name in denied {
+    // `tools: {write: false}` says the same as `disallowedTools: write`.
+    let denied = [
+        ("tools", lists::tools(front.get("tools"))?.denied),
+        ("disallowedTools", lists::names(front.get("disallowedTools"), "disallowedTools")?),
+    ];
+    for (key, names) in denied {
+        for name in names {
             let at = keys.of(&[key, &name]);
             match lists::rule(&name, Action::Deny) {
                 Ok(rule) => rules.push(rule.at(at)),
@@ -337,7 +376,7 @@ fn pre_approved(front: &Map<String, Value>, keys: &Keys) -> Checked<Vec<Rule>> {
             .map(|rule| rule.at(keys.of(&[KEY])))
             .or_else(|problem| refuse(Place::Field(KEY.to_owned()), problem))
     };
-    lists::names(front.get(KEY), KEY)?.yes.iter().map(read).collect()
+    lists::names(front.get(KEY), KEY)?.iter().map(read).collect()
 }
 
 /// A list of names and of mappings from a name to a server, or one mapping; a server that is null is one of the config.
@@ -380,7 +419,7 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
         }
         Some(Value::String(line)) => {
             let names = lists::names(Some(&Value::String(line.clone())), KEY)?;
-            wishes.extend(names.yes.into_iter().map(McpWish::Named));
+            wishes.extend(names.into_iter().map(McpWish::Named));
         }
         Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
     }

@@ -136,6 +136,9 @@ fn what_cannot_be_read_is_reported_with_its_line() {
         ("---\ndescription: d\npermission: {Frobnicate: deny}\n---\n", Some((3, 14)), "deny nothing"),
         ("---\ndescription: d\nname: a b\n---\n", Some((3, 1)), "must be 1 to 64 letters"),
         ("---\ndescription: d\ntools: {Read: 1}\n---\n", Some((3, 9)), "true or false"),
+        ("---\ndescription: d\ndisallowedTools: {bash: true}\n---\n", Some((3, 1)), "a list of names"),
+        ("---\ndescription: d\nskills: {rust: true}\n---\n", Some((3, 1)), "a list of names"),
+        ("---\ndescription: d\npreApproved: {bash: true}\n---\n", Some((3, 1)), "a list of names"),
         ("---\ndescription: d\ntools: 'Bash(ls'\n---\n", Some((3, 1)), "no `)`"),
         ("---\ndescription: d\nmaxSteps: 0\n---\n", Some((3, 1)), "a whole number"),
         ("---\ndescription: d\nmcpServers: [{x: {type: pigeon}}]\n---\n", Some((3, 1)), "stdio, http or sse"),
@@ -177,6 +180,14 @@ fn what_this_version_does_not_do_refuses_the_start() {
         "writeBack: auto",
         "disallowedTools: Frobnicate",
         "tools: {mymcp_x: false}",
+        "permissions: {edit: deny, execute: deny}",
+        "disallowed_tools: Bash",
+        "disallowed-tools: Bash",
+        "disallowedtools: Bash",
+        "Tools: Read",
+        "permission_mode: plan",
+        "Isolation: worktree",
+        "prompt: Review.",
     ] {
         let refused = definition(format!("---\ndescription: d\n{line}\n---\n"));
         assert_eq!(refused.refusals.len(), 1, "{line}");
@@ -186,6 +197,28 @@ fn what_this_version_does_not_do_refuses_the_start() {
     for line in ["filesystem: shared_rw", "hooks: {}", "memory:", "isolation: none", "memory: ''"] {
         assert!(definition(format!("---\ndescription: d\n{line}\n---\n")).refusals.is_empty(), "{line}");
     }
+}
+
+#[test]
+fn the_prompt_of_an_entry_is_a_text_and_nothing_else() {
+    let entry = |prompt: serde_json::Value| {
+        let entry = serde_json::json!({"description": "d", "prompt": prompt});
+        super::read::of_entry("x", &entry, Source::Command)
+    };
+    for prompt in [serde_json::json!(["a", "b"]), serde_json::json!({"a": 1}), serde_json::json!(1)] {
+        let problem = entry(prompt).expect_err("no prompt");
+        assert_eq!(problem.key.as_deref(), Some("prompt"), "{problem}");
+    }
+    for (prompt, wanted) in [(serde_json::json!("P"), "P"), (serde_json::Value::Null, "")] {
+        match entry(prompt) {
+            Ok(Reading::Definition(read)) => {
+                assert_eq!((read.prompt.as_str(), read.refusals.len()), (wanted, 0));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let below = definition("---\ndescription: d\nprompt: x\n---\nReview.\n");
+    assert_eq!((below.prompt.as_str(), below.refusals.len()), ("Review.", 0), "what is below counts");
 }
 
 /// A workspace, a home, and what is found there.
@@ -262,12 +295,43 @@ fn a_file_that_cannot_be_read_stands_in_the_way_of_what_it_would_hide() {
     let catalog = world.find("");
     let refused = catalog.named("x").unwrap_err().unwrap();
     assert_eq!(refused.source, Source::Project(broken));
-    assert!(catalog.has_errors());
     assert!(catalog.named("none").unwrap_err().is_none());
     // The other way round it does no harm.
     let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
     world.put("home/.claude/agents/x.md", "---\ndescription: [\n---\n");
     assert!(world.find("").named("x").is_ok());
+}
+
+#[test]
+fn it_does_so_too_at_the_same_level_and_under_a_name_that_its_file_does_not_have() {
+    const BROKEN: &str = "---\ndescription: d\nmaxSteps: 0\n---\n";
+    for (broken, hidden) in [
+        ("ws/.agents/agents/x.md", "ws/.agents/subagents/x.md"),
+        ("ws/.agents/agents/a.md", "ws/.agents/agents/x.md"),
+        ("home/.config/subagent/agents/x.md", "home/.claude/agents/x.md"),
+    ] {
+        let world = World::new(&[(hidden, "x")]);
+        let named = BROKEN.replace("maxSteps", "name: X\nmaxSteps");
+        let broken = world.put(broken, named);
+        let catalog = world.find("");
+        let refused = catalog.named("x").unwrap_err().unwrap();
+        assert_eq!(refused.source.path(), Some(&broken), "{hidden}");
+        assert_eq!(catalog.found.iter().filter(|found| found.behind.is_some()).count(), 1, "{hidden}");
+    }
+    let world = World::new(&[]);
+    world.put("ws/.agents/agents/01.md", "---\ndescription: d\nname: explore\nmaxSteps: 0\n---\n");
+    assert!(world.find("").named("explore").unwrap_err().is_some(), "also of those that come along");
+    // Without a name that can be read, that of the file counts.
+    for name in ["name: a b\n", "name: [\n", ""] {
+        let world = World::new(&[("home/.claude/agents/x.md", "x")]);
+        let text = BROKEN.replace("maxSteps", &format!("{name}maxSteps"));
+        let _ = world.put("ws/.agents/agents/x.md", text);
+        assert!(world.find("").named("x").unwrap_err().is_some(), "{name}");
+    }
+    // What comes before it at the same level is as it was.
+    let world = World::new(&[("ws/.agents/agents/x.md", "x")]);
+    let _ = world.put("ws/.agents/subagents/x.md", BROKEN);
+    assert!(world.find("").named("x").unwrap().behind.is_none());
 }
 
 #[test]
@@ -326,6 +390,11 @@ fn skills_are_read_whole_and_a_missing_one_is_named() {
     for missing in ["none", "..", "rust, none"] {
         assert!(load(missing).unwrap_err().contains("there is no skill"), "{missing}");
     }
+    world.put("ws/.agents/agents/x.md", "---\ndescription: d\nskills: rust, none\n---\n");
+    let mut catalog = world.find("");
+    catalog.look_for_skills(&world.dir.path().join("ws"), &env);
+    let refused = &catalog.named("x").unwrap().definition.refusals;
+    assert_eq!((refused.len(), keys(refused)), (1, vec!["skills"]));
     fs::write(world.dir.path().join("ws/.agents/skills/rust/SKILL.md"), vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert!(load("rust").unwrap_err().contains("larger"));
 }
@@ -337,22 +406,43 @@ fn files_that_are_named_are_read_alone() {
     let catalog = Catalog::of_paths(&[at("ws/x.md"), at("ws/more"), at("none.md")]);
     assert_eq!(catalog.names(), ["x", "y"]);
     assert_eq!(catalog.refused.len(), 1);
-    assert!(Catalog::of_paths(&[Path::new("/dev/null").to_owned()]).has_errors());
+    assert_eq!(Catalog::of_paths(&[Path::new("/dev/null").to_owned()]).refused.len(), 1);
 }
 
 #[test]
 fn m4_tasks_are_denied_unless_the_definition_allows_them() {
     use crate::policy::{Call, Layer, LayerKind, Listed, Node, Places, Policy, real_path};
-    let answer = |front: &str, agent: &str| {
+    let judged = |front: &str, call: serde_json::Value| {
         let definition = definition(format!("---\ndescription: d\n{front}\n---\n"));
         let layer = |kind, rules| Layer { kind, source: None, rules };
         let config = Rule::parse("task", Action::Allow).unwrap();
         let layers =
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
         let node = Node::new("n", layers).with_tools(Listed { source: None, tools: definition.tools });
-        let call = Call::of(&serde_json::json!({"name": "Task", "rawInput": {"subagent_type": agent}}));
-        Policy { places: Places::default(), chain: vec![node] }.decide(&call, &real_path).action
+        Policy { places: Places::default(), chain: vec![node] }.decide(&Call::of(&call), &real_path).action
     };
+    let answer = |front: &str, agent: &str| {
+        judged(front, serde_json::json!({"name": "Task", "rawInput": {"subagent_type": agent}}))
+    };
+    for call in [
+        serde_json::json!({"kind": "think", "name": "task"}),
+        serde_json::json!({"kind": "think", "_meta": {"x": {"toolName": "task"}}}),
+        // Some give no name of the tool at all.
+        serde_json::json!({"kind": "other", "title": "task", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"title": "t", "rawInput": {"subagent_type": "x"}}),
+    ] {
+        let all = "permission: {'*': allow}";
+        assert_eq!(judged(all, call.clone()), Action::Deny, "{call}");
+        assert_eq!(judged("permission: {task: allow}", call.clone()), Action::Allow, "{call}");
+    }
+    for call in [
+        // A kind that says something counts, and so does a name; `agent` may be anything.
+        serde_json::json!({"kind": "search", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"kind": "other", "name": "mcp__a__b", "rawInput": {"subagent_type": "x"}}),
+        serde_json::json!({"kind": "other", "rawInput": {"agent": "x"}}),
+    ] {
+        assert_eq!(judged("permission: {'*': allow}", call.clone()), Action::Allow, "{call}");
+    }
     assert_eq!(answer("mode: all", "x"), Action::Deny, "the config alone does not");
     assert_eq!(answer("permission: full", "x"), Action::Deny);
     assert_eq!(answer("permission: {task: {x: allow}}", "x"), Action::Allow);

@@ -37,6 +37,8 @@ pub struct Call {
     pub url: Option<String>,
     /// The agent that it gives work to.
     pub agent: Option<String>,
+    /// Whether it says that in a word that is used for nothing else.
+    pub delegates: bool,
     /// What there is more of than is looked at.
     pub more: bool,
 }
@@ -55,8 +57,9 @@ const PATH_KEYS: &[&str] = &[
 ];
 /// And where a command runs.
 const CWD_KEYS: &[&str] = &["cwd", "workdir"];
-/// And the agent that they call.
+/// And the agent that they call; of these the first ones are used for nothing else.
 const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
+const DELEGATES: &[&str] = AGENT_KEYS.split_at(3).0;
 
 impl Call {
     /// A call as ACP's `toolCall` or `update` tells of it.
@@ -105,6 +108,7 @@ impl Call {
         if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])) {
             self.agent = Some(agent);
         }
+        self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
         let located =
             told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
         let named = PATH_KEYS.iter().filter_map(|key| text(&input[*key]));
@@ -135,6 +139,11 @@ impl Call {
             (Some(said), None) => vec![said],
             (None, None) => vec![Kind::Other],
         };
+        // Some agents do not name their tools; to whom the work is given they say.
+        let vague = kinds.iter().all(|kind| matches!(kind, Kind::Other | Kind::Think));
+        if vague && self.name.is_none() && self.delegates {
+            kinds = vec![Kind::Task];
+        }
         if self.command.is_some() {
             // Agents call a command that reads a file `read`: it is judged as the command that it is.
             kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));

@@ -25,8 +25,8 @@ pub(super) struct Spelling {
     pub(super) absolute: String,
 }
 
-/// Folders whose files say what agents may do.
-const PROTECTED: [&str; 3] = [".agents", ".claude/agents", ".subagent"];
+/// Folders whose files say what agents may do, or become part of their prompts.
+const PROTECTED: [&str; 4] = [".agents", ".claude/agents", ".claude/skills", ".subagent"];
 
 /// A path without symbolic links, as far as it exists.
 #[must_use]

@@ -218,7 +218,7 @@ proptest! {
         let rules: Vec<Rule> = rules.into_iter().filter(|rule| !rule.text().contains(".agents")).collect();
         let owner = Layer { kind: LayerKind::Owner, source: None, rules };
         let policy = of(vec![Node::new("n", vec![owner])]);
-        for path in [".agents/agents/x.md", ".claude/agents/x.md", ".subagent/config.yaml", "src/../.agents/x"] {
+        for path in [".agents/agents/x.md", ".claude/agents/x.md", ".claude/skills/x/SKILL.md", ".subagent/config.yaml", "src/../.agents/x"] {
             let edit = Call::of(&json!({"kind": "edit", "locations": [{"path": path}]}));
             prop_assert!(says(&policy, &edit) > Action::Allow, "{path}");
             let shell = Call::of(&json!({"kind": "execute", "rawInput": {"command": format!("echo x > {path}")}}));

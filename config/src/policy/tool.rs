@@ -136,7 +136,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
             "google_web_search",
         ],
     ),
-    (&[Kind::Task], &["Task", "Agent"]),
+    (&[Kind::Task], &["Task", "Agent", "task"]),
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
 ];
 

@@ -27,10 +27,15 @@ pub(super) fn given(text: Option<&str>) -> Result<Given> {
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
 pub(super) fn catalog(place: &DefinitionPlace, context: &Context) -> Result<(Catalog, PathBuf)> {
-    let cwd = workspace::resolve_cwd(place.cwd.as_deref(), &context.env)?;
-    let root = context.workspace(place.cwd.as_deref()).map_or(cwd, |workspace| workspace.root);
+    let root = workspace_of(place, context)?;
     let given = given(place.agents.as_deref())?;
     Ok((Catalog::find(&given, &root, &context.env), root))
+}
+
+/// The workspace, or the folder outside of one.
+pub(super) fn workspace_of(place: &DefinitionPlace, context: &Context) -> Result<PathBuf> {
+    let cwd = workspace::resolve_cwd(place.cwd.as_deref(), &context.env)?;
+    Ok(context.workspace(place.cwd.as_deref()).map_or(cwd, |workspace| workspace.root))
 }
 
 /// One definition, in short.
@@ -44,7 +49,7 @@ pub(super) fn brief(found: &Found) -> Value {
         "source": source(&definition.source),
         "launcher": definition.launcher,
         "model": definition.model,
-        "startable": definition.refusals.is_empty(),
+        "startable": definition.refusals.is_empty() && found.behind.is_none(),
         "hides": found.hides.iter().map(|hidden| {
             json!({"name": hidden.name, "level": hidden.source.level(), "source": source(&hidden.source)})
         }).collect::<Vec<_>>(),

@@ -14,10 +14,11 @@ use crate::output::Outcome;
 pub(super) fn run(args: &AgentValidate, context: &Context) -> Result<Outcome> {
     let typed = args.paths.iter().filter_map(|path| present_path(Some(path.clone())));
     let paths: Vec<PathBuf> = typed.map(|path| context.env.cwd.join(path)).collect();
-    let catalog = match paths.is_empty() {
-        true => agent_data::catalog(&args.place, context)?.0,
-        false => Catalog::of_paths(&paths),
+    let (mut catalog, root) = match paths.is_empty() {
+        true => agent_data::catalog(&args.place, context)?,
+        false => (Catalog::of_paths(&paths), agent_data::workspace_of(&args.place, context)?),
     };
+    catalog.look_for_skills(&root, &context.env);
     let problems = agent_data::problems(&catalog);
     let errors = problems.iter().filter(|problem| problem["severity"] == "error").count();
     let looked: Vec<Value> = paths.iter().map(|path| path_value(path)).collect();

@@ -105,7 +105,7 @@ impl Chosen {
     /// Resolves it for a launcher. With a `chosen` model it wishes for none.
     ///
     /// # Errors
-    /// `AGENT_NOT_USABLE` for a skill or MCP server that there is not.
+    /// `AGENT_NOT_USABLE` for a skill or MCP server that there is not, and for one of its own that the config has too.
     pub(super) fn resolve(
         self,
         (launcher_name, launcher): (&str, &Launcher),
@@ -163,7 +163,9 @@ fn not_usable(name: &str, source: &Source, problem: &Problem) -> Failure {
     let mut failure = Failure::new(Code::AgentNotUsable, message)
         .with("agent", name)
         .with("reason", problem.message.as_str())
-        .recommend("correct its definition; `subagent agent validate` says all that is wrong");
+        .recommend(
+            "correct its definition; `subagent agent validate` says what is wrong with the files of agents",
+        );
     if let Some(path) = source.path() {
         failure = failure.with("source", path_value(path));
     }
@@ -239,16 +241,22 @@ fn servers(
     launcher: &Launcher,
 ) -> Result<BTreeMap<String, McpServer>> {
     let mut own = BTreeMap::new();
+    let has = |name: &str| config.mcp_servers.contains_key(name) || launcher.mcp_servers.contains_key(name);
     for wish in &definition.mcp_servers {
-        match wish {
-            McpWish::Inline(name, server) => drop(own.insert(name.clone(), server.clone())),
-            McpWish::Named(name) => {
-                if !config.mcp_servers.contains_key(name) && !launcher.mcp_servers.contains_key(name) {
-                    let reason = format!("the config has no MCP server `{name}`");
-                    return Err(lacks(definition, "mcpServers", reason).with("mcpServer", name.as_str()));
-                }
+        let (name, reason) = match wish {
+            // After a reboot the servers are those of the config, by their names: it would go on with another one.
+            McpWish::Inline(name, _) if has(name) => (
+                name,
+                format!("its own MCP server `{name}` has the name of one of the config; give it another"),
+            ),
+            McpWish::Named(name) if !has(name) => (name, format!("the config has no MCP server `{name}`")),
+            McpWish::Inline(name, server) => {
+                own.insert(name.clone(), server.clone());
+                continue;
             }
-        }
+            McpWish::Named(_) => continue,
+        };
+        return Err(lacks(definition, "mcpServers", reason).with("mcpServer", name.as_str()));
     }
     Ok(own)
 }

@@ -36,15 +36,15 @@ impl Next {
             return Ok(());
         }
         let no = turn.no;
-        if self.cancel_turn(reason.clone()) {
+        if self.cancel_turn(reason.clone(), None) {
             self.actions.push(Action::Cancel { turn: no, reason });
         }
         Ok(())
     }
 
-    /// Wants the open turn canceled, which nobody has wanted before. Says whether a runtime may have it; otherwise it
-    /// has ended now.
-    pub(super) fn cancel_turn(&mut self, reason: String) -> bool {
+    /// Wants the open turn canceled, which nobody has wanted before, perhaps since this question was not answered in time.
+    /// Says whether a runtime may have it; otherwise it has ended now.
+    pub(super) fn cancel_turn(&mut self, reason: String, expired: Option<&RequestId>) -> bool {
         let State::Turn(turn) = &mut self.worker.state else { return false };
         let no = turn.no;
         let cancel = Cancel { reason: reason.clone(), requested: false };
@@ -68,13 +68,13 @@ impl Next {
             })
             .collect();
         for (request_id, kind) in pending {
+            let by = if expired == Some(&request_id) { DecidedBy::Deadline } else { DecidedBy::Cancel };
             match kind {
                 QuestionKind::Permission => {
-                    let note = Some(reason.clone());
-                    let data = decided(&request_id, &Choice::cancelled(), note, DecidedBy::Cancel);
+                    let data = decided(&request_id, &Choice::cancelled(), Some(reason.clone()), by);
                     self.event(EventType::ApprovalDecided, data, Some(no));
                 }
-                QuestionKind::Elicitation => self.answered_by_cancel(&request_id, &reason, no),
+                QuestionKind::Elicitation => self.answered_by_cancel(&request_id, &reason, by, no),
             }
             self.facts.push(Fact::ApprovalDecided {
                 request_id,

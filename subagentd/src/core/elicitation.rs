@@ -52,9 +52,14 @@ impl Next {
     }
 
     /// A cancel of its turn answers it.
-    pub(super) fn answered_by_cancel(&mut self, request_id: &RequestId, reason: &str, turn: u64) {
+    pub(super) fn answered_by_cancel(
+        &mut self,
+        request_id: &RequestId,
+        reason: &str,
+        by: DecidedBy,
+        turn: u64,
+    ) {
         let action = ElicitationAction::Cancel;
-        let by = DecidedBy::Cancel;
         let data =
             json!({"requestId": request_id, "action": action, "fields": [], "reason": reason, "by": by});
         self.event(EventType::ElicitationAnswered, data, Some(turn));

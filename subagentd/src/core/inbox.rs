@@ -10,6 +10,7 @@ use subagent_protocol::ids::{RequestId, RuleId};
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::time::Timestamp;
 
+use super::approval::Approval;
 use super::decision::{Choice, Reply};
 use super::step::Next;
 use super::worker::{Action, Fact, State};
@@ -112,19 +113,18 @@ impl Next {
 
     fn expired(&mut self, request_id: RequestId, expiry: Expiry) -> Result<()> {
         let asked = self.worker.approvals.get(&request_id);
-        let (kind, turn) = asked.map_or((QuestionKind::Permission, None), |asked| (asked.kind, asked.turn));
+        let kind = asked.map_or(QuestionKind::Permission, |asked| asked.kind);
         match (kind, expiry) {
             (QuestionKind::Permission, Expiry::Decide(choice)) => {
                 self.decide_as(request_id, choice, None, DecidedBy::Deadline, None)
             }
+            (_, Expiry::Cancel) if self.expires_with(&request_id) => Ok(()),
             (QuestionKind::Permission, Expiry::Decline | Expiry::Cancel) => {
                 let note = Some(EXPIRED.to_owned());
-                self.decide_as(request_id, Choice::cancelled(), note, DecidedBy::Deadline, None)?;
-                self.cancel_expired(turn)
+                self.decide_as(request_id, Choice::cancelled(), note, DecidedBy::Deadline, None)
             }
             (QuestionKind::Elicitation, Expiry::Cancel) => {
-                self.answer_as(request_id, nothing(ElicitationAction::Cancel), DecidedBy::Deadline)?;
-                self.cancel_expired(turn)
+                self.answer_as(request_id, nothing(ElicitationAction::Cancel), DecidedBy::Deadline)
             }
             (QuestionKind::Elicitation, Expiry::Decide(_) | Expiry::Decline) => {
                 self.answer_as(request_id, nothing(ElicitationAction::Decline), DecidedBy::Deadline)
@@ -132,14 +132,24 @@ impl Next {
         }
     }
 
-    /// Cancels the turn that asked, if it is open and nobody wants that yet.
-    fn cancel_expired(&mut self, turn: Option<u64>) -> Result<()> {
-        match &self.worker.state {
-            State::Turn(open) if Some(open.no) == turn && open.cancel.is_none() => {
-                self.cancel(EXPIRED.to_owned())
+    /// Cancels the turn that asked, if it is open and nobody wants that yet. The runtime answers the question with the
+    /// cancel: an answer before it could end the turn well.
+    fn expires_with(&mut self, request_id: &RequestId) -> bool {
+        let asked = self.worker.approvals.get(request_id);
+        let Some(turn) =
+            asked.filter(|asked| asked.approval == Approval::Pending).and_then(|asked| asked.turn)
+        else {
+            return false;
+        };
+        let cancels =
+            matches!(&self.worker.state, State::Turn(open) if open.no == turn && open.cancel.is_none());
+        if cancels {
+            let reason = EXPIRED.to_owned();
+            if self.cancel_turn(reason.clone(), Some(request_id)) {
+                self.actions.push(Action::Cancel { turn, reason });
             }
-            _ => Ok(()),
         }
+        cancels
     }
 
     /// Decides a permission request, of the agent or a simulated one.

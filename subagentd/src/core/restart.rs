@@ -42,7 +42,7 @@ impl Next {
             State::Turn(turn) if turn.cancel.is_some() => {}
             // A runtime that may have it is told by its end.
             State::Turn(_) => {
-                self.cancel_turn(RESTARTED_BY_MANAGER.to_owned());
+                self.cancel_turn(RESTARTED_BY_MANAGER.to_owned(), None);
             }
             State::Local(local) => {
                 let local = local.clone();

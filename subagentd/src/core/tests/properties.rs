@@ -140,7 +140,6 @@ fn all_inputs() -> Vec<Input> {
         decide(request(LOCAL), Some("allow")),
         decide(request(LOCAL), None),
         enqueue(1, Urgency::Queued),
-        enqueue(2, Urgency::Steered),
         Input::DropQueued { turn_id: queued_id(1) },
         Input::ResumeQueue,
         Input::OpenQueued { refused: None },

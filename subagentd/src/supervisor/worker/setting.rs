@@ -212,6 +212,10 @@ impl Actor {
 
     /// The spec with what the agent has taken; `None` when that changes nothing.
     pub(super) fn spec_with(&self, outcomes: &[OptionSet]) -> Result<Option<(Spec, String)>> {
+        // It may hold a long prompt, and is asked for with every batch of a journal.
+        if outcomes.is_empty() {
+            return Ok(None);
+        }
         let mut spec = self.spec.clone();
         // What was set before the session was ready came from there.
         for outcome in outcomes.iter().filter(|outcome| outcome.request.is_some() && outcome.error.is_none())
