@@ -86,7 +86,7 @@ fn an_idle_worker_is_sent_at_once_whatever_is_said() {
 
 #[test]
 fn a_failure_pauses_the_queue_until_somebody_resumes_it() {
-    let (sandbox, worker, gate) = busy("!error -32000 no luck");
+    let (sandbox, worker, gate) = busy("!error -32603 no luck");
     let turns = ["a", "b"].map(|text| queue(&sandbox, &worker, text));
     let waiting = sandbox.sending(&worker, "c").args(["--queue"]).spawn();
     wait_until("all to wait", Duration::from_secs(10), || {
@@ -147,7 +147,7 @@ fn a_message_that_steers_ends_the_turn_and_is_next() {
 #[test]
 fn turns_are_listed_shown_moved_and_sent_once_more() {
     let (sandbox, worker) = Sandbox::with_worker();
-    let failed = sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
+    let failed = sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
     let failed = failed["turnId"].as_str().unwrap();
     let gate = sandbox.gate("turn");
     let open = sandbox.send_no_wait(&worker, &gate.directive());
@@ -189,7 +189,7 @@ fn turns_are_listed_shown_moved_and_sent_once_more() {
     gate.open();
     rest(&sandbox, &worker);
     let begun = begun(&sandbox, &worker);
-    assert_eq!(begun[2..], [long.as_str(), "b", "a", "!error -32000 no luck"]);
+    assert_eq!(begun[2..], [long.as_str(), "b", "a", "!error -32603 no luck"]);
     sandbox.finish();
 }
 
@@ -293,7 +293,7 @@ fn the_example_of_a_queue_of_five_works() {
     for (name, text) in [
         ("1", "one"),
         ("2", "two"),
-        ("3", "!sleep 300\n!error -32000 no luck"),
+        ("3", "!sleep 300\n!error -32603 no luck"),
         ("4", "four"),
         ("5", "five"),
         ("again", "three"),

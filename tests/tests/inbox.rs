@@ -326,6 +326,7 @@ fn what_nobody_answers_in_time_is_denied() {
     assert_eq!((&decided[0]["by"], &decided[0]["optionId"]), (&json!("deadline"), &json!("reject-once")));
     let late = sandbox.approve(&worker, &json!(request), "allow").error("APPROVAL_NOT_PENDING");
     assert_shape(&late["details"]["decidedBy"], &json!({"by": "=deadline", "at": "ts", "decision": "=deny"}));
+    assert_eq!(late["message"], "its deadline has decided the question: deny");
     let elicited = r#"!elicit {"mode": "form", "message": "m", "requestedSchema": {"type": "object"}}"#;
     let waited = sandbox.send(&worker, elicited);
     assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed");

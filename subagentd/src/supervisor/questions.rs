@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_protocol::api::{Answer, ElicitationAnswered, OpenQuestion};
+use subagent_protocol::api::{Answer, DecidedBy, Decider, ElicitationAnswered, OpenQuestion};
 use subagent_protocol::elicitation::{self, ElicitationView, content};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
@@ -170,14 +170,26 @@ impl Supervisor {
 
     /// The error for a question that nobody can decide any more, with who did.
     async fn not_pending(&self, request_id: &str, status: ApprovalStatus) -> Error {
-        let message = format!("the question is {status}, nobody can decide it any more");
-        let error = Error::new(Code::ApprovalNotPending, message)
-            .with("requestId", request_id)
-            .with("status", status.as_str());
         let asked = request_id.to_owned();
         // That it is over is true, whoever did it.
         let decider = self.shared.store.read(move |connection| inbox::decider(connection, &asked)).await;
-        error.with("decidedBy", json!(decider.unwrap_or_default()))
+        let decider = decider.unwrap_or_default();
+        let message = match &decider {
+            Some(Decider { by, decision, .. }) => {
+                let who = match by {
+                    DecidedBy::Owner => "its owner",
+                    DecidedBy::Rule => "a rule",
+                    DecidedBy::Deadline => "its deadline",
+                    DecidedBy::Cancel => "the cancel of its turn",
+                };
+                format!("{who} has decided the question: {decision}")
+            }
+            None => format!("the question is {status}, nobody can decide it any more"),
+        };
+        Error::new(Code::ApprovalNotPending, message)
+            .with("requestId", request_id)
+            .with("status", status.as_str())
+            .with("decidedBy", json!(decider))
     }
 
     /// Waits a moment until the agent was told; how the question stands then, and the worker.

@@ -89,12 +89,13 @@ fn every_success_has_its_type_and_a_text() {
     let _ = sandbox.turn_end(&waited);
     for kind in ["turn.waited", "turn.accepted"] {
         let flags: &[&str] = if kind == "turn.waited" { &[] } else { &["--no-wait"] };
-        sandbox.sending(worker, "!sleep 10").args(flags).run().data_of(kind);
+        let accepted = sandbox.sending(worker, "!sleep 10").args(flags).run().data_of(kind);
+        let from = accepted["acceptedEventId"].as_str().unwrap();
         sandbox
-            .run(&["wait", "--worker-id", worker, "--include-history", "--until", "turn.completed"])
+            .run(&["wait", "--worker-id", worker, "--from-event-id", from, "--until", "turn.completed"])
             .data();
     }
-    let _ = sandbox.sending(worker, "!sleep 60000").args(["--no-wait"]).run();
+    sandbox.sending(worker, "!sleep 60000").args(["--no-wait"]).run().data_of("turn.accepted");
     sandbox.run(&["cancel", "--worker-id", worker]).data_of("turn.canceled");
     sandbox.run(&["worker", "logs", worker]).data_of("worker.logs");
     sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");

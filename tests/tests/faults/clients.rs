@@ -96,7 +96,7 @@ impl Scene<'_> {
             "subagent turn retry" => {
                 // Its failure pauses what the repetition has put behind it.
                 let worker = self.sandbox.start("demo");
-                let failed = self.sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
+                let failed = self.sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
                 (vec![failed["turnId"].as_str().unwrap().to_owned()], &["TURN_NOT_RETRYABLE"])
             }
             "subagent queue resume" => (words(&["--worker-id", &self.worker()]), &[]),

@@ -170,7 +170,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         ),
         "/v1/turns/{turn}/retry" => {
             let worker = worker();
-            let failed = sandbox.send_fails(&worker, "!error -32000 no luck", "BACKEND_RPC_ERROR");
+            let failed = sandbox.send_fails(&worker, "!error -32603 no luck", "BACKEND_RPC_ERROR");
             Post::new(
                 "/v1/turns/{turn}/retry",
                 &format!("/v1/turns/{}/retry", failed["turnId"].as_str().unwrap()),
@@ -182,7 +182,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         "/v1/workers/{worker}/queue/resume" => {
             let worker = worker();
             let gate = sandbox.gate(&format!("resume-{number}"));
-            let text = format!("{}\n!error -32000 no luck", gate.directive());
+            let text = format!("{}\n!error -32603 no luck", gate.directive());
             let accepted = sandbox.send_no_wait(&worker, &text);
             let queue = ["--queue", "--no-wait"];
             sandbox.sending(&worker, "next").args(queue).run().data_of("turn.queued");
