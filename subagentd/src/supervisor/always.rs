@@ -155,8 +155,8 @@ fn rule(
         return Ok(Err("what was asked cannot be read".to_owned()));
     };
     let workspace = owner_rules::workspace_of(connection, worker.id)?;
-    let policy =
-        policy::of_worker(spec::policy(worker).as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
+    let rules = spec::stored(worker).and_then(|spec| spec.policy);
+    let policy = policy::of_worker(rules.as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
     let (call, params) = policy::call_of(&record);
     if !params["toolCall"].is_object() && call == Default::default() {
         return Ok(Err("the agent does not tell what it is about".to_owned()));

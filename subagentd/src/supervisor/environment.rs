@@ -13,6 +13,7 @@ use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
+use super::places;
 use super::shared::Shared;
 use crate::store::workers;
 
@@ -24,6 +25,18 @@ pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 pub(super) struct Kept {
     pub(super) variables: Variables,
     pub(super) mcp_servers: McpServers,
+}
+
+impl Kept {
+    /// What comes along with a request. It is taken out of it: a repetition may come with it or without.
+    ///
+    /// # Errors
+    /// Those of [`places::check_servers`].
+    pub(super) fn taken(variables: &mut Option<Variables>, servers: &mut McpServers) -> Result<Option<Self>> {
+        let mcp_servers = std::mem::take(servers);
+        places::check_servers(&mcp_servers)?;
+        Ok(variables.take().map(|variables| Self { variables, mcp_servers }))
+    }
 }
 
 /// The file: without servers it is the list of variables alone, as version 0.1.0 wrote it.

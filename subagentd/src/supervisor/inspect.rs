@@ -52,11 +52,12 @@ impl Supervisor {
         let Some((row, pending, latest, events, rules)) = found.await? else {
             return Err(self.roster.not_found(worker));
         };
+        let (policy, agent) = spec::stored(&row).map_or((None, None), |spec| (spec.policy, spec.agent));
         Ok(Inspected {
             worker: self.view(&row).await,
-            policy: spec::policy(&row),
+            policy,
             owner_rules: rules,
-            agent: spec::agent(&row),
+            agent,
             pending_approvals: pending.into_iter().map(views::pending_approval).collect(),
             latest_handoff: latest.map(|row| LatestHandoff {
                 snapshot_id: row.snapshot_id,

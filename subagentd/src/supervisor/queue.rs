@@ -1,12 +1,14 @@
 //! Looking at turns, and what people do with those that wait.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use subagent_protocol::api::{
     GoOn, Handle, MoveTurn, QueueResumed, QueueView, TurnAccepted, TurnDropped, TurnList, TurnMoved,
     TurnProgress, TurnShown, TurnView, not_queued,
 };
 use subagent_protocol::event::{EventType, StoredEvent};
-use subagent_protocol::ids::{EventId, TurnId};
+use subagent_protocol::ids::{EventId, TurnId, WorkerId};
 use subagent_protocol::state::{Carrier, Dispatched, TurnStatus};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -14,7 +16,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::turns::{accepted, of_worker};
-use super::{Caller, Supervisor, entropy, places, spec};
+use super::worker::Respond;
+use super::{Caller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::{Input, Worker};
 use crate::store::queue::{self, BegunRow, Found, QueuedRow};
@@ -129,33 +132,17 @@ impl Supervisor {
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_QUEUED{turnId,status}`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`.
     pub async fn drop_turn(&self, caller: Caller, turn: &str) -> Result<TurnDropped> {
-        let (owner, key) = self.guarded(caller, &format!("drop {turn}"), &())?;
-        // The turn is nowhere any more when the request is repeated.
-        if let Some(earlier) = self.recall(&key).await? {
-            return read_response(earlier);
-        }
-        let row = self.row_of_turn(turn).await?;
-        let handle = match self.reach(&row, &owner, &key).await {
-            Ok(Reached::Actor(handle)) => handle,
-            Ok(Reached::Past(response)) => return read_response(response),
-            Err(error) => return Err(self.not_waiting(turn, error).await),
-        };
-        let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
-        let (worker_id, id) = (row.worker_id.clone(), turn_id.clone());
-        let respond = Box::new(move |next: &Worker, added: &[(EventType, i64)]| {
-            let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
-            json!({
-                "workerId": worker_id, "turnId": id, "queue": view(&next.queue),
-                "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
+        let input = |turn_id| Input::DropQueued { turn_id };
+        let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
+            Box::new(move |next, added| {
+                let dropped = added.iter().find(|(event_type, _)| *event_type == EventType::TurnDropped);
+                json!({
+                    "workerId": worker_id, "turnId": turn_id, "queue": view(&next.queue),
+                    "eventId": EventId(dropped.map_or(0, |(_, seq)| *seq)),
+                })
             })
-        });
-        let dropped =
-            self.order(&handle, Some(owner), key.clone(), Input::DropQueued { turn_id }, respond).await;
-        let dropped = match dropped {
-            Ok(response) => read_response(response),
-            Err(error) => Err(self.not_waiting(turn, error).await),
         };
-        self.or_earlier(&key, dropped).await
+        self.change_waiting(caller, turn, ("drop", &()), input, respond).await
     }
 
     /// Gives a message that waits another place.
@@ -166,7 +153,26 @@ impl Supervisor {
         if request.to == 0 {
             return Err(Error::new(Code::InvalidArgument, "places are counted from 1").with("to", 0));
         }
-        let (owner, key) = self.guarded(caller, &format!("move {turn}"), &request)?;
+        let to = usize::try_from(request.to).unwrap_or(usize::MAX);
+        let input = |turn_id| Input::MoveQueued { turn_id, to };
+        let respond = |worker_id: WorkerId, turn_id: TurnId| -> Respond {
+            Box::new(
+                move |next, _| json!({"workerId": worker_id, "turnId": turn_id, "position": next.queue.position(&turn_id)}),
+            )
+        };
+        self.change_waiting(caller, turn, ("move", &request), input, respond).await
+    }
+
+    /// An order about a message that waits. It may be nowhere any more when the request is repeated.
+    async fn change_waiting<T: DeserializeOwned>(
+        &self,
+        caller: Caller,
+        turn: &str,
+        (what, request): (&str, &impl Serialize),
+        input: impl FnOnce(TurnId) -> Input,
+        respond: impl FnOnce(WorkerId, TurnId) -> Respond,
+    ) -> Result<T> {
+        let (owner, key) = self.guarded(caller, &format!("{what} {turn}"), request)?;
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
         }
@@ -177,16 +183,13 @@ impl Supervisor {
             Err(error) => return Err(self.not_waiting(turn, error).await),
         };
         let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
-        let (worker_id, id) = (row.worker_id.clone(), turn_id.clone());
-        let respond = Box::new(
-            move |next: &Worker, _: &[_]| json!({"workerId": worker_id, "turnId": id, "position": next.queue.position(&id)}),
-        );
-        let to = usize::try_from(request.to).unwrap_or(usize::MAX);
-        let input = Input::MoveQueued { turn_id, to };
-        match self.order(&handle, Some(owner), key, input, respond).await {
+        let respond = respond(row.worker_id.clone(), turn_id.clone());
+        let changed = self.order(&handle, Some(owner), key.clone(), input(turn_id), respond).await;
+        let changed = match changed {
             Ok(response) => read_response(response),
             Err(error) => Err(self.not_waiting(turn, error).await),
-        }
+        };
+        self.or_earlier(&key, changed).await
     }
 
     /// Sends the message of a turn that failed or was canceled once more, as another turn; to a busy worker behind what
@@ -195,9 +198,7 @@ impl Supervisor {
     /// # Errors
     /// `TURN_NOT_FOUND`, `TURN_NOT_RETRYABLE{turnId,status}`, and those of [`Self::send`].
     pub async fn retry_turn(&self, caller: Caller, turn: &str, mut request: GoOn) -> Result<TurnAccepted> {
-        let mcp_servers = std::mem::take(&mut request.mcp_servers);
-        places::check_servers(&mcp_servers)?;
-        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("retry {turn}"), &request)?;
         if let Some(earlier) = self.recall(&key).await? {
@@ -243,9 +244,7 @@ impl Supervisor {
         worker: &str,
         mut request: GoOn,
     ) -> Result<QueueResumed> {
-        let mcp_servers = std::mem::take(&mut request.mcp_servers);
-        places::check_servers(&mcp_servers)?;
-        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("resume queue {worker}"), &request)?;
         let handle = match self.reach(&row, &owner, &key).await? {

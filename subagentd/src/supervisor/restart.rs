@@ -9,7 +9,7 @@ use super::orders::Reached;
 use super::spec::startup;
 use super::start::{START_MARGIN, STOP_TIMEOUT};
 use super::worker::Snapshot;
-use super::{Caller, Supervisor, places};
+use super::{Caller, Supervisor};
 use crate::core::worker::{Restart, State, stopped_for_good};
 use crate::core::{Input, Worker};
 use crate::store::{WorkerRow, events};
@@ -26,9 +26,7 @@ impl Supervisor {
         worker: &str,
         mut request: RestartWorker,
     ) -> Result<WorkerView> {
-        let mcp_servers = std::mem::take(&mut request.mcp_servers);
-        places::check_servers(&mcp_servers)?;
-        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
         match self.reach(&row, &owner, &key).await? {

@@ -51,37 +51,25 @@ pub(super) struct Spec {
     pub(super) agent: Option<AgentSpec>,
 }
 
+/// What a worker was started with. None if it cannot be read: then it has no actor, and nothing of it is done.
+pub(super) fn stored(row: &WorkerRow) -> Option<Spec> {
+    serde_json::from_str(&row.spec).ok()
+}
+
 /// How many messages may wait for a worker.
 pub(super) fn queue_limit(row: &WorkerRow) -> usize {
-    let limit = serde_json::from_str::<Spec>(&row.spec).ok().and_then(|spec| spec.queue_limit);
+    let limit = stored(row).and_then(|spec| spec.queue_limit);
     usize::try_from(limit.unwrap_or(QUEUE_LIMIT).min(MOST_QUEUE_LIMIT)).unwrap_or(usize::MAX)
 }
 
 /// The times that the launcher of a worker sets.
 pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
-    // A worker whose spec cannot be read has no actor, and so nothing that could take time.
-    serde_json::from_str::<Spec>(&row.spec)
-        .map_or_else(|_| Timeouts::default(), |spec| spec.launcher.timeouts)
+    stored(row).map_or_else(Timeouts::default, |spec| spec.launcher.timeouts)
 }
 
 /// The tags of a worker.
 pub(super) fn tags(row: &WorkerRow) -> Tags {
-    serde_json::from_str::<Spec>(&row.spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
-}
-
-/// How long the questions of a worker wait.
-pub(super) fn answer_time(row: &WorkerRow) -> Option<AnswerTime> {
-    serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time
-}
-
-/// The rules of a worker.
-pub(super) fn policy(row: &WorkerRow) -> Option<PolicySpec> {
-    serde_json::from_str::<Spec>(&row.spec).ok()?.policy
-}
-
-/// The definition that a worker was started with.
-pub(super) fn agent(row: &WorkerRow) -> Option<AgentSpec> {
-    serde_json::from_str::<Spec>(&row.spec).ok()?.agent
+    stored(row).map_or_else(Tags::default, |spec| spec.tags)
 }
 
 /// How long it may take until what was chosen of a session is set, and what a definition wishes for.
@@ -92,7 +80,7 @@ pub(super) fn patience(options: &Options, agent: Option<&AgentSpec>) -> Duration
 
 /// How long a start of the worker's agent may take: until there is a session, and until what was chosen of it is set.
 pub(super) fn startup(row: &WorkerRow) -> Duration {
-    serde_json::from_str::<Spec>(&row.spec).map_or(Duration::ZERO, |spec| {
+    stored(row).map_or(Duration::ZERO, |spec| {
         let patience = patience(&spec.options, spec.agent.as_ref());
         Duration::from_millis(spec.launcher.timeouts.startup_ms) + patience
     })

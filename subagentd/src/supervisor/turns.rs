@@ -16,7 +16,7 @@ use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::{self, timeouts};
 use super::worker;
-use super::{Caller, Supervisor, attachments, depth, entropy, places, views};
+use super::{Caller, Supervisor, attachments, depth, entropy, views};
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxInput;
 use crate::core::queue::{Queued, Urgency};
@@ -39,10 +39,7 @@ impl Supervisor {
     /// its environment is gone; `STORAGE_ERROR` for a worker
     /// that is set aside.
     pub async fn send(&self, caller: Caller, worker: &str, mut request: SendTurn) -> Result<TurnAccepted> {
-        // A repetition may come with it or without.
-        let mcp_servers = std::mem::take(&mut request.mcp_servers);
-        places::check_servers(&mcp_servers)?;
-        let environment = request.env.take().map(|variables| Kept { variables, mcp_servers });
+        let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         if request.simulate.is_none()
             && request.text.trim().is_empty()

@@ -165,6 +165,7 @@ impl Supervisor {
             true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
             false => None,
         };
+        let spec = spec::stored(row);
         let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
@@ -193,11 +194,11 @@ impl Supervisor {
             hibernated_at,
             questions: Vec::new(),
             child_sessions: Vec::new(),
-            tags: spec::tags(row),
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
-            answer_time: spec::answer_time(row),
-            has_policy: spec::policy(row).is_some(),
-            agent_definition: spec::agent(row).map(|agent| agent.name),
+            answer_time: spec.as_ref().and_then(|spec| spec.answer_time),
+            has_policy: spec.as_ref().is_some_and(|spec| spec.policy.is_some()),
+            agent_definition: spec.as_ref().and_then(|spec| Some(spec.agent.as_ref()?.name.clone())),
+            tags: spec.map(|spec| spec.tags).unwrap_or_default(),
         }
     }
 }

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
+use crate::harness::process::Process;
 
 /// Memory of a process, in kB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,6 +66,24 @@ fn switches(status: &str) -> u64 {
 fn number(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// The most memory that a command had while it ran, in KiB: it is looked at with each piece of its output, of which there
+/// is much here, so it is near its end at the last look.
+///
+/// # Panics
+/// If the command cannot be run, or fails.
+#[must_use]
+pub fn peak_of(command: &mut Command) -> u64 {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let (mut peak, mut buffer) = (0, vec![0; 64 * 1024]);
+    while output.read(&mut buffer).unwrap() > 0 {
+        peak = peak.max(Process::find(pid).map_or(0, |process| process.peak_memory_kib()));
+    }
+    assert!(child.wait().unwrap().success(), "{command:?}");
+    peak
 }
 
 #[cfg(test)]

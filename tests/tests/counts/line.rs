@@ -1,11 +1,9 @@
 //! How much memory one very long line of an agent takes, in lengths of the line: in the daemon with a wait and a follower,
 //! and in the commands.
 
-use std::io::Read as _;
-use std::process::{Command, Stdio};
-
 use subagent_tests::harness::Sandbox;
 use subagent_tests::harness::process::Process;
+use subagent_tests::measure::peak_of;
 
 use crate::limits::Counts;
 
@@ -37,17 +35,4 @@ fn a_long_line_is_held_no_more_often_at_once_than_before() {
     }
     sandbox.finish();
     counts.check("VmHWM in /proc/PID/status");
-}
-
-/// The most memory that a command had, in KiB: it is looked at with each piece of its output, of which there is much here.
-fn peak_of(command: &mut Command) -> u64 {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut output = child.stdout.take().unwrap();
-    let pid = i32::try_from(child.id()).unwrap();
-    let (mut peak, mut buffer) = (0, vec![0; 64 * 1024]);
-    while output.read(&mut buffer).unwrap() > 0 {
-        peak = peak.max(Process::find(pid).map_or(0, |process| process.peak_memory_kib()));
-    }
-    assert!(child.wait().unwrap().success(), "{command:?}");
-    peak
 }

@@ -1,10 +1,7 @@
 //! One very long line of an agent: how much memory each process needs for it at most.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
-
 use subagent_tests::harness::process::Process;
-use subagent_tests::measure::{Row, Unit};
+use subagent_tests::measure::{Row, Unit, peak_of};
 
 use crate::Bench;
 use crate::follower::{Follower, is};
@@ -36,18 +33,4 @@ pub(crate) fn run(bench: &Bench) -> Row {
     }
     world.finish();
     row
-}
-
-/// The most memory that a command had while it ran, in KiB: it is looked at with each piece of its output, of which there
-/// is much here, so it is near its end at the last look.
-fn peak_of(command: &mut Command) -> u64 {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut output = child.stdout.take().unwrap();
-    let pid = i32::try_from(child.id()).unwrap();
-    let (mut peak, mut buffer) = (0, vec![0; 64 * 1024]);
-    while output.read(&mut buffer).unwrap() > 0 {
-        peak = peak.max(Process::find(pid).map_or(0, |process| process.peak_memory_kib()));
-    }
-    assert!(child.wait().unwrap().success(), "{command:?}");
-    peak
 }
