@@ -187,6 +187,7 @@ impl Store {
 
 fn open_for_reading(path: &Path) -> Result<Connection> {
     open::check_kind(path)?;
+    open::roll_back(path).map_err(StoreError::from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
     connection.busy_timeout(open::BUSY_TIMEOUT).map_err(StoreError::from)?;

@@ -89,6 +89,7 @@ pub(super) enum Identity {
 }
 
 pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
+    roll_back(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let has_wal = wal_path(path).metadata().is_ok_and(|meta| meta.len() > 0);
     let connection = if has_wal {
@@ -109,9 +110,27 @@ pub(super) fn read_identity(path: &Path) -> rusqlite::Result<Identity> {
 }
 
 pub(super) fn wal_path(path: &Path) -> PathBuf {
+    beside(path, "-wal")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
+    name.push(suffix);
     PathBuf::from(name)
+}
+
+/// Takes back what somebody had begun who died while the database lay in one file: only who may write can do that, so every
+/// look at it would fail until then. A restore is the only one who changes it there.
+///
+/// <https://sqlite.org/lockingv3.html#hot_journals>
+pub(super) fn roll_back(path: &Path) -> rusqlite::Result<()> {
+    if !beside(path, "-journal").metadata().is_ok_and(|meta| meta.len() > 0) {
+        return Ok(());
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
 }
 
 /// <https://sqlite.org/uri.html>: what has a meaning of its own in a URI is escaped.
