@@ -275,3 +275,34 @@ async fn a_restore_waits_for_somebody_who_looks_into_the_database_it_replaces() 
     drop(reader);
     settled.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn what_a_killed_restore_had_begun_in_the_one_file_is_taken_back_by_whoever_looks_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(restore::DATABASE);
+    let (store, _) = with_worker(&path).await;
+    store.close().await;
+    drop(store);
+    // As in the middle of a change that the one file takes: the database and its rollback journal.
+    let killed = tempfile::tempdir().unwrap();
+    let database = killed.path().join(restore::DATABASE);
+    let writer = Connection::open(&path).unwrap();
+    writer.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
+    // Without waiting for the disk the journal counts at once.
+    writer
+        .execute_batch("PRAGMA synchronous = OFF; BEGIN IMMEDIATE; UPDATE workers SET label = 'half'")
+        .unwrap();
+    for name in [restore::DATABASE, "state.db-journal"] {
+        std::fs::copy(dir.path().join(name), killed.path().join(name)).unwrap();
+    }
+    drop(writer);
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let label = || -> rusqlite::Result<String> {
+        Connection::open_with_flags(&database, flags)?
+            .query_row("SELECT label FROM workers", [], |row| row.get(0))
+    };
+    label().unwrap_err();
+    restore::may_replace(killed.path(), &OwnerCheck(None)).unwrap();
+    assert_eq!(label().unwrap(), "worker");
+    assert!(matches!(restore::settle_replaced(killed.path()).unwrap(), restore::Replaced::Readable));
+}

@@ -152,7 +152,11 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         let Some(root) = &self.root else { return };
         if std::thread::panicking() {
-            eprintln!("{}", self.logs());
+            // What cannot be described must not end all tests of this process, and hide why this one failed.
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.logs())) {
+                Ok(logs) => eprintln!("{logs}"),
+                Err(_) => eprintln!("what is left of this test cannot be described"),
+            }
         }
         let (id, path) = (&self.id, root.path());
         let look = || Some(super::process::of_sandbox(id, path, self.executables.folder()));

@@ -24,7 +24,12 @@ impl Evidence {
     pub(super) fn database(&self) -> Option<Connection> {
         let path = self.state_dir.join("state.db");
         path.exists().then(|| {
-            let database = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+            // What somebody had begun who was killed, nobody takes back who may only read.
+            let flags = match self.state_dir.join("state.db-journal").exists() {
+                true => OpenFlags::SQLITE_OPEN_READ_WRITE,
+                false => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            };
+            let database = Connection::open_with_flags(&path, flags).unwrap();
             database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
             // One view for all checks, although a daemon may go on writing.
             database.execute_batch("BEGIN").unwrap();

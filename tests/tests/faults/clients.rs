@@ -37,14 +37,14 @@ impl Scene<'_> {
 
     fn busy(&self) -> String {
         let worker = self.worker();
-        let _ = self.sandbox.send_no_wait(&worker, "!sleep 60000");
+        let _ = self.sandbox.send_no_wait(&worker, "!sleep 3600000");
         worker
     }
 
     /// A message that waits for a worker of its own.
     fn queued(&self) -> String {
         let worker = self.sandbox.start("demo");
-        let _ = self.sandbox.send_no_wait(&worker, "!sleep 60000");
+        let _ = self.sandbox.send_no_wait(&worker, "!sleep 3600000");
         let queued = self.sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run();
         queued.data_of("turn.queued")["turnId"].as_str().unwrap().to_owned()
     }

@@ -68,7 +68,7 @@ pub(crate) fn posts() -> BTreeSet<String> {
 /// So many messages that wait for a worker of their own.
 fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
     let worker = sandbox.start("demo");
-    let _ = sandbox.send_no_wait(&worker, "!sleep 60000");
+    let _ = sandbox.send_no_wait(&worker, "!sleep 3600000");
     let queue =
         || sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     (0..count).map(|_| queue()["turnId"].as_str().unwrap().to_owned()).collect()
@@ -197,7 +197,7 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             )
         }
         "/v1/workers/{worker}/cancel" => {
-            let accepted = sandbox.send_no_wait(&worker(), "!say begun\n!sleep 60000");
+            let accepted = sandbox.send_no_wait(&worker(), "!say begun\n!sleep 3600000");
             let worker = accepted["workerId"].as_str().unwrap();
             let _ = sandbox.wait_after(worker, &accepted["acceptedEventId"], "progress.message");
             Post::new(
