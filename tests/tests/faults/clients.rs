@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 
 use super::a_moment;
@@ -295,11 +297,22 @@ fn clean(sandbox: &Sandbox) {
             continue;
         }
         wait_until("what a demo has left to be gone", Duration::from_secs(20), || {
-            let stop = sandbox.command("subagentd").args(["stop", "--workers", "--json"]);
-            let stop =
-                stop.env("SUBAGENT_STATE_DIR", &state).cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN");
-            let stopped = stop.run().status.success();
-            (stopped && fs::remove_dir_all(entry.path()).is_ok()).then_some(())
+            // A worker may have been left without a daemon.
+            let run = |program, args: &[&str]| {
+                let command = sandbox.command(program).args(args).env("SUBAGENT_STATE_DIR", &state);
+                command.cwd(entry.path()).without_env("SUBAGENT_CTL_TOKEN").run().status.success()
+            };
+            let stopped = run("subagent", &["daemon", "start", "--json"])
+                && run("subagentd", &["stop", "--workers", "--json"]);
+            // A command of the demo that lives on may be about to start a daemon, and a daemon that starts is not stopped yet.
+            let comes = sandbox.processes().iter().any(|process| is_in(process, &entry.path()));
+            (stopped && !comes && fs::remove_dir_all(entry.path()).is_ok()).then_some(())
         });
     }
+}
+
+/// Whether a process works in this folder, or on what is in it.
+fn is_in(process: &Process, folder: &Path) -> bool {
+    let cwd = fs::read_link(format!("/proc/{}/cwd", process.pid));
+    cwd.is_ok_and(|cwd| cwd.starts_with(folder)) || process.command_line().contains(folder.to_str().unwrap())
 }
