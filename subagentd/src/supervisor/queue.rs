@@ -21,7 +21,7 @@ use super::{Caller, Supervisor, entropy, spec};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::{Input, Worker};
 use crate::store::queue::{self, BegunRow, Found, QueuedRow};
-use crate::store::{WorkerRow, history, workers};
+use crate::store::{OwnerCheck, WorkerRow, history, workers};
 
 /// Of a text in a list only so much is shown, in bytes.
 const PREVIEW_BYTES: usize = 200;
@@ -176,20 +176,31 @@ impl Supervisor {
         if let Some(earlier) = self.recall(&key).await? {
             return read_response(earlier);
         }
+        let changed = self.change_now(turn, owner, &key, input, respond).await;
+        // Another one with this key may have been first at any moment: then what waited may be nowhere any more.
+        self.or_earlier(&key, changed).await
+    }
+
+    async fn change_now<T: DeserializeOwned>(
+        &self,
+        turn: &str,
+        owner: OwnerCheck,
+        key: &Option<(String, String)>,
+        input: impl FnOnce(TurnId) -> Input,
+        respond: impl FnOnce(WorkerId, TurnId) -> Respond,
+    ) -> Result<T> {
         let row = self.row_of_turn(turn).await?;
-        let handle = match self.reach(&row, &owner, &key).await {
+        let handle = match self.reach(&row, &owner, key).await {
             Ok(Reached::Actor(handle)) => handle,
             Ok(Reached::Past(response)) => return read_response(response),
             Err(error) => return Err(self.not_waiting(turn, error).await),
         };
         let turn_id: TurnId = turn.parse().map_err(|_| not_found(turn))?;
         let respond = respond(row.worker_id.clone(), turn_id.clone());
-        let changed = self.order(&handle, Some(owner), key.clone(), input(turn_id), respond).await;
-        let changed = match changed {
+        match self.order(&handle, Some(owner), key.clone(), input(turn_id), respond).await {
             Ok(response) => read_response(response),
             Err(error) => Err(self.not_waiting(turn, error).await),
-        };
-        self.or_earlier(&key, changed).await
+        }
     }
 
     /// Sends the message of a turn that failed or was canceled once more, as another turn; to a busy worker behind what
