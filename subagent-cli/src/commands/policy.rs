@@ -78,7 +78,7 @@ pub(super) fn spec(
     // Paths that are no text match no rule.
     let home = context.env.home.clone().filter(|home| home.to_str().is_some());
     let layers = definition.into_iter().chain(layers).chain(before).collect();
-    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers }))
+    Ok(Some(PolicySpec::own(workspace.to_owned(), home, layers)))
 }
 
 pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
