@@ -104,7 +104,7 @@ pub fn spec(
     let before = PolicyLayer { layer: owner, source: None, rules: inherited, tools: Vec::new() };
     let before = Some(before).filter(|layer| !layer.rules.is_empty());
     let layers = definition.into_iter().chain(layers.into_iter().map(wire)).chain(before).collect();
-    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home: home(env), layers }))
+    Ok(Some(PolicySpec::own(workspace.to_owned(), home(env), layers)))
 }
 
 /// The home for patterns. Paths that are no text match no rule.
