@@ -14,9 +14,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ConfigParseError
         | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
-        Code::InvalidControllerHandle | Code::ForbiddenFromWorker | Code::ForbiddenOrigin => {
-            StatusCode::FORBIDDEN
-        }
+        Code::InvalidControllerHandle
+        | Code::ForbiddenFromWorker
+        | Code::TaskNotPermitted
+        | Code::ForbiddenOrigin => StatusCode::FORBIDDEN,
         Code::LauncherNotFound
         | Code::RoleHintNotFound
         | Code::ControllerNotFound
@@ -27,6 +28,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -51,7 +53,12 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BudgetExceeded
         | Code::BudgetUnknown
         | Code::AgentNotPrimary
+        | Code::AgentNotASubagent
         | Code::AgentNotUsable
+        | Code::TaskNameTaken
+        | Code::TaskDepthLimit
+        | Code::TaskLimit
+        | Code::ContextLost
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,
