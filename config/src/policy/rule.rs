@@ -205,8 +205,9 @@ impl Rule {
         }
     }
 
-    /// Whether it is about exactly this tool and nothing else.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Whether it is about all calls of its tool, whatever they are about.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
         self.pattern == "*"
     }
 }

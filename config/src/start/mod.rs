@@ -150,7 +150,11 @@ impl<'a> Composition<'a> {
         let rules = policy::Said {
             flags: &wanted.rules,
             inherited: wanted.inherited,
-            delegates: delegation.is_some(),
+            delegates: match (&delegation, wanted.delegate) {
+                (None, _) => policy::Delegates::No,
+                (Some(_), Some(true)) => policy::Delegates::Asked,
+                (Some(_), _) => policy::Delegates::Configured,
+            },
             definition: layer,
         };
         Ok(StartWorker {

@@ -21,6 +21,17 @@ pub struct Flags {
     pub deny: Vec<String>,
 }
 
+/// Whether a worker may give tasks to other agents, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delegates {
+    /// It may not.
+    No,
+    /// The config or its definition says so.
+    Configured,
+    /// Whoever starts it does.
+    Asked,
+}
+
 /// All that is said of a worker's rules, besides the config.
 #[derive(Debug)]
 pub struct Said<'a> {
@@ -29,7 +40,7 @@ pub struct Said<'a> {
     /// Rules of its owner, from before the flags.
     pub inherited: Vec<PolicyRule>,
     /// Whether it may give tasks to other agents.
-    pub delegates: bool,
+    pub delegates: Delegates,
     /// The rules of the agent that it is.
     pub definition: Option<PolicyLayer>,
 }
@@ -88,9 +99,14 @@ pub fn spec(
 ) -> Result<Option<PolicySpec>> {
     let Said { flags, inherited, delegates, definition } = said;
     let mut layers = layers(loaded, flags)?;
-    // Without a word on tasks they are denied, and this is one. A definition says by itself what it lets its agent do.
-    let says = |layer: &Layer| layer.rules.iter().any(|rule| rule.names(Kind::Task));
-    if delegates && definition.is_none() && !layers.iter().any(says) {
+    // Without a word on tasks they are denied, and this is one: unless it is said which ones are allowed. A definition says
+    // by itself what it lets its agent do.
+    let says_which = |rule: &Rule| {
+        let denies_all = rule.is_whole() && delegates == Delegates::Configured;
+        rule.names(Kind::Task) && (rule.action < Action::Deny || denies_all)
+    };
+    let which = layers.iter().flat_map(|layer| &layer.rules).any(says_which);
+    if delegates != Delegates::No && definition.is_none() && !which {
         let allow = Rule::new("task", None, Action::Allow).map_err(|found| argument(found.problem))?;
         match layers.iter_mut().find(|layer| layer.kind == LayerKind::Owner) {
             Some(owner) => owner.rules.insert(0, allow),
@@ -159,7 +175,16 @@ mod tests {
     }
 
     fn told(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {
-        let said = Said { flags, inherited: Vec::new(), delegates: true, definition };
+        told_of(Delegates::Asked, loaded, flags, definition)
+    }
+
+    fn told_of(
+        delegates: Delegates,
+        loaded: &LoadedConfig,
+        flags: &Flags,
+        definition: Option<PolicyLayer>,
+    ) -> Option<Vec<String>> {
+        let said = Said { flags, inherited: Vec::new(), delegates, definition };
         let env = Environment::new([], "/");
         let spec = spec(loaded, said, Path::new("/w"), &env).unwrap()?;
         let rules = spec.layers.iter().flat_map(|layer| &layer.rules);
@@ -183,7 +208,14 @@ mod tests {
             ["task deny", "task(reviewer) allow"],
             "the config says which"
         );
-        assert_eq!(told(&loaded(&[]), &flags(&["task(x)"]), None).unwrap(), ["task(x) deny"]);
+        let all_but = told(&loaded(&[]), &flags(&["task(x)"]), None).unwrap();
+        assert_eq!(all_but, ["task allow", "task(x) deny"]);
+        let rules = [("task", Action::Deny)];
+        assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["task deny", "task allow"]);
+        let configured = told_of(Delegates::Configured, &loaded(&rules), &none, None);
+        assert_eq!(configured.unwrap(), ["task deny"], "nobody has asked for more than the config says");
+        assert_eq!(told_of(Delegates::Configured, &loaded(&[]), &none, None).unwrap(), ["task allow"]);
+        assert_eq!(told_of(Delegates::No, &loaded(&[]), &none, None), None);
         let definition =
             PolicyLayer { layer: "definition".into(), source: None, rules: vec![], tools: vec![] };
         assert_eq!(told(&loaded(&[]), &none, Some(definition)).unwrap(), [""; 0], "its own rules decide");

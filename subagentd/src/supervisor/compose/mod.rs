@@ -274,3 +274,6 @@ fn label(request: &RunTask, definition: Option<&Definition>) -> String {
     let given = request.name.as_ref().or(request.description.as_ref()).filter(|text| !text.trim().is_empty());
     given.cloned().or_else(|| Some(definition?.name.clone())).unwrap_or_else(|| UNNAMED.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Workers that may give tasks to other agents, from the outside: who gets the task server, and where its token is seen.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+/// A world with a launcher whose agent tells which servers its session was given.
+fn telling(servers: Value) -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    let state = sandbox.file_name("sdk-sessions");
+    let agent = sandbox.test_agent("sdk-agent", &["--state", &state]).key("mcpServers", servers);
+    sandbox.launcher("sdk", agent);
+    sandbox.init();
+    sandbox
+}
+
+fn define(sandbox: &Sandbox, name: &str, permission: &str) {
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    let text = format!("---\ndescription: d\npermission: {permission}\n---\nDo it.\n");
+    fs::write(folder.join(format!("{name}.md")), text).unwrap();
+}
+
+/// Starts a worker and says whether its agent was given the task server.
+fn is_given(sandbox: &Sandbox, flags: &[&str]) -> bool {
+    let args = [&["worker", "start", "--launcher", "sdk"], flags].concat();
+    let started = sandbox.run(&args).data_of("worker.started");
+    let worker = started["workerId"].as_str().unwrap();
+    let given = has_server(sandbox, worker);
+    assert_eq!(started["delegates"] == true, given, "{started}");
+    given
+}
+
+fn has_server(sandbox: &Sandbox, worker: &str) -> bool {
+    let place = sandbox.send(worker, "place")["assistantText"].as_str().unwrap().to_owned();
+    let state = sandbox.state_dir().to_str().unwrap().len();
+    let wanted = format!(
+        "subagent {} [\"mcp\"] SUBAGENT_TASK_TOKEN:64 SUBAGENT_STATE_DIR:{state}",
+        sandbox.executable("subagent")
+    );
+    assert_eq!(place.contains("SUBAGENT_TASK_TOKEN"), place.contains(&wanted), "{place}");
+    place.contains(&wanted)
+}
+
+#[test]
+fn only_who_may_give_tasks_gets_the_task_server() {
+    let mut sandbox = telling(json!({"docs": {"command": "sh"}}));
+    define(&sandbox, "lead", "{task: {explore: allow}}");
+    define(&sandbox, "alone", "{read: allow}");
+    assert!(!is_given(&sandbox, &[]));
+    assert!(is_given(&sandbox, &["--delegate"]));
+    assert!(is_given(&sandbox, &["--agent", "lead"]));
+    assert!(!is_given(&sandbox, &["--agent", "alone"]));
+    let input = sandbox.subagent(&["worker", "start", "--input", "-"]);
+    let started = input.stdin(r#"{"launcher": "sdk", "delegate": true}"#).run().data_of("worker.started");
+    assert!(has_server(&sandbox, started["workerId"].as_str().unwrap()));
+    let state = sandbox.file_name("sdk-sessions");
+    let agent = sandbox.test_agent("sdk-agent", &["--state", &state]);
+    sandbox.launcher("sdk", agent);
+    let config = sandbox.config_file();
+    let text = fs::read_to_string(&config).unwrap();
+    let mut document: Value = serde_json::from_str(&text).unwrap();
+    document["delegation"] = json!({"maxDepth": 2});
+    fs::write(&config, document.to_string()).unwrap();
+    assert!(is_given(&sandbox, &[]));
+    let refused = sandbox.subagent(&["worker", "start", "--input", "-"]);
+    let refused = refused.stdin(r#"{"launcher": "sdk", "delegate": false}"#).run().data_of("worker.started");
+    assert!(!has_server(&sandbox, refused["workerId"].as_str().unwrap()), "it is said that it may not");
+    sandbox.finish();
+}
+
+#[test]
+fn a_server_of_that_name_keeps_a_worker_from_delegating() {
+    let sandbox = telling(json!({"subagent": {"command": "sh"}}));
+    let error = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["mcpServer"], "subagent");
+    assert!(error["message"].as_str().unwrap().contains("gives tasks"), "{error}");
+    assert!(!is_given(&sandbox, &[]), "without delegation it is an MCP server as any other");
+    let error = sandbox.run(&["worker", "start", "--agents", "{}"]).error("INVALID_ARGUMENT");
+    assert_eq!(error["details"]["flag"], "--agents");
+    sandbox.finish();
+}
+
+/// The token of a worker, from where it is kept.
+fn token(sandbox: &Sandbox, worker: &str) -> String {
+    let mut files = fs::read_dir(sandbox.file("run/subagent")).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.find(|path| path.to_str().unwrap().ends_with(&format!("{worker}.env"))).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    let kept: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    kept["taskToken"].as_str().unwrap().to_owned()
+}
+
+fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files_below(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn the_token_is_where_the_environment_is_and_nowhere_else() {
+    let sandbox = telling(json!({}));
+    let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let token = token(&sandbox, &worker);
+    sandbox.recorder().keep_secret(&token);
+    assert!(has_server(&sandbox, &worker));
+    for args in [&["worker", "inspect", &worker][..], &["worker", "show", &worker], &["worker", "logs", &worker]] {
+        let shown = sandbox.run(args);
+        assert!(!shown.stdout.contains(&token), "{shown}");
+    }
+    let mut files = Vec::new();
+    files_below(sandbox.state_dir(), &mut files);
+    assert!(files.iter().any(|path| path.ends_with("state.db")) && files.len() > 3, "{files:?}");
+    for file in files {
+        let bytes = fs::read(&file).unwrap_or_default();
+        let holds = bytes.windows(token.len()).any(|part| part == token.as_bytes());
+        assert!(!holds, "{} holds the token", file.display());
+    }
+    for process in sandbox.processes() {
+        let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        assert!(!String::from_utf8_lossy(&line).contains(&token), "{process:?}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_reboot() {
+    let sandbox = telling(json!({"docs": {"command": "sh"}}));
+    let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let before = token(&sandbox, &worker);
+    sandbox.kill(&sandbox.runtime(&worker));
+    sandbox.kill_daemon();
+    assert!(has_server(&sandbox, &worker), "the session was taken up with it");
+    sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    assert!(has_server(&sandbox, &worker));
+    assert_eq!(token(&sandbox, &worker), before);
+    sandbox.kill(&sandbox.runtime(&worker));
+    let file = sandbox.file("run/subagent");
+    for entry in fs::read_dir(file).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "env") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert!(has_server(&sandbox, &worker));
+    assert_ne!(token(&sandbox, &worker), before);
+    sandbox.finish();
+}
