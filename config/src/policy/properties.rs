@@ -45,7 +45,7 @@ fn a_node() -> impl Strategy<Value = Node> {
     (layers, tools).prop_map(|(layers, tools)| {
         let kinds = LayerKind::ALL.into_iter().zip(layers);
         let node = Node::new("n", kinds.map(|(kind, rules)| Layer { kind, source: None, rules }).collect());
-        node.with_tools(Listed { source: None, tools })
+        node.with_tools(vec![Listed { source: None, tools }])
     })
 }
 
@@ -157,11 +157,11 @@ proptest! {
     /// M1: to list a tool allows nothing, and one that is not listed is denied.
     #[test]
     fn a_list_of_tools_never_allows(node in a_node(), tools in proptest::collection::vec(a_rule(), 1..4), call in a_call()) {
-        let bare = node.clone().with_tools(Listed::default());
-        let listed = of(vec![bare.clone().with_tools(Listed { source: None, tools })]).decide(&call, &real);
+        let bare = node.clone().with_tools(Vec::new());
+        let listed = of(vec![bare.clone().with_tools(vec![Listed { source: None, tools }])]).decide(&call, &real);
         prop_assert!(listed.action >= of(vec![bare]).decide(&call, &real).action);
         let other = Listed { source: None, tools: vec![Rule::parse("mcp__none__none", Action::Allow).unwrap()] };
-        prop_assert_eq!(says(&of(vec![node.with_tools(other)]), &call), Action::Deny);
+        prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), Action::Deny);
     }
 
     /// The whole is as strict as its strictest part, and never without one.
