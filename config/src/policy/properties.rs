@@ -7,6 +7,8 @@ use serde_json::json;
 
 use super::*;
 
+mod trees;
+
 fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
@@ -113,30 +115,6 @@ const AROUND: &[&str] = &[
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-
-    /// M2: no node makes an answer of those above it weaker, wherever it stands, unless they abstain.
-    #[test]
-    fn no_answer_is_weaker_than_that_of_an_ancestor(
-        nodes in proptest::collection::vec(a_node(), 1..4), at in 0..4_usize, added in a_node(), call in a_call(),
-    ) {
-        let mut longer = nodes.clone();
-        longer.insert(at.min(nodes.len()), added);
-        let (before, after) = (of(nodes).decide(&call, &real), of(longer).decide(&call, &real));
-        for part in before.judged.iter().filter(|part| part.by.is_some()) {
-            let same = after.judged.iter().filter(|other| (other.kind, &other.subject) == (part.kind, &part.subject));
-            for other in same {
-                prop_assert!(other.action >= part.action, "{part:?} {other:?}");
-            }
-        }
-    }
-
-    /// The order of the chain does not matter.
-    #[test]
-    fn the_chain_has_no_order(nodes in proptest::collection::vec(a_node(), 0..4), call in a_call()) {
-        let mut turned = nodes.clone();
-        turned.reverse();
-        prop_assert_eq!(says(&of(nodes), &call), says(&of(turned), &call));
-    }
 
     /// M1: what the definition denies stays denied, whatever is added behind it.
     #[test]
