@@ -149,16 +149,14 @@ fn rule(
     for_controller: bool,
 ) -> Result<Result<Rule, String>> {
     let rules = spec::stored(worker).and_then(|spec| spec.policy);
-    let above = rules.iter().flat_map(|rules| &rules.ancestors).map(|node| &node.worker_id);
-    let added = owner_rules::of_chain(connection, worker.id, above)?;
-    if added.own.len() >= MOST_RULES {
-        return Ok(Err(format!("there are {} rules already; remove some", added.own.len())));
+    let added = owner_rules::of_worker(connection, worker.id)?;
+    if added.len() >= MOST_RULES {
+        return Ok(Err(format!("there are {} rules already; remove some", added.len())));
     }
     let Ok(record) = serde_json::from_str::<ApprovalRequested>(&asked.asked) else {
         return Ok(Err("what was asked cannot be read".to_owned()));
     };
-    let workspace = owner_rules::workspace_of(connection, worker.id)?;
-    let policy = policy::of_worker(rules.as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
+    let policy = policy::read(connection, worker.id, rules.as_ref(), Path::new(&worker.cwd))?;
     let (call, params) = policy::call_of(&record);
     if !params["toolCall"].is_object() && call == Default::default() {
         return Ok(Err("the agent does not tell what it is about".to_owned()));

@@ -24,8 +24,8 @@ use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxFact;
-use crate::store::owner_rules::OfChain;
-use crate::store::{WorkerRow, decided};
+use crate::store::owner_rules::{self, OfChain};
+use crate::store::{Connection, RowId, WorkerRow, decided};
 
 pub(super) use self::chain::check;
 
@@ -40,14 +40,32 @@ const MOST_SUBJECT_CHARS: usize = 1000;
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for stored rules that cannot be read.
-pub(super) fn of_worker(
-    spec: Option<&PolicySpec>,
-    added: &OfChain,
-    workspace: &str,
-    cwd: &Path,
-) -> Result<Policy> {
+fn of_worker(spec: Option<&PolicySpec>, added: &OfChain, workspace: &str, cwd: &Path) -> Result<Policy> {
     let none = || PolicySpec::own(workspace.into(), None, Vec::new());
     compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
+}
+
+/// The same, with what decisions became by now.
+///
+/// # Errors
+/// As [`of_worker`], and `STORAGE_ERROR`.
+pub(super) fn read(
+    connection: &Connection,
+    worker: RowId,
+    spec: Option<&PolicySpec>,
+    cwd: &Path,
+) -> Result<Policy> {
+    let added = added(connection, worker, spec)?;
+    of_worker(spec, &added, &owner_rules::workspace_of(connection, worker)?, cwd)
+}
+
+/// What decisions about a worker and about those above it became.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn added(connection: &Connection, worker: RowId, spec: Option<&PolicySpec>) -> Result<OfChain> {
+    let above = spec.iter().flat_map(|spec| &spec.ancestors).map(|node| &node.worker_id);
+    owner_rules::of_chain(connection, worker, above)
 }
 
 /// The call that a permission request is for.

@@ -20,7 +20,7 @@ use crate::core::worker::State;
 use crate::core::{Fact, Input};
 use crate::store::workers::ApprovalRow;
 use crate::store::{inbox, owner_rules, tool_calls, workers};
-use crate::supervisor::policy::Watch;
+use crate::supervisor::policy::{self, Watch};
 use crate::supervisor::{entropy, views};
 
 /// After a failure of the store it is asked again so much later.
@@ -150,8 +150,7 @@ impl Actor {
         let turn = self.worker.turn().map(|open| open.no);
         let (spec, cwd) = (self.spec.policy.clone(), self.cwd.clone());
         let read = self.shared.store.read(move |connection| {
-            let above = spec.iter().flat_map(|spec| &spec.ancestors).map(|node| &node.worker_id);
-            let added = owner_rules::of_chain(connection, id, above)?;
+            let added = policy::added(connection, id, spec.as_ref())?;
             let workspace = owner_rules::workspace_of(connection, id)?;
             let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
             if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
