@@ -7,6 +7,7 @@
 
 pub mod call;
 mod decide;
+mod delegating;
 mod exact;
 mod glob;
 mod paths;
@@ -18,13 +19,14 @@ mod tool;
 
 pub use call::Call;
 pub use decide::{Decider, Judged, Listed, Verdict};
+pub use delegating::{lets_tasks, lists_tool};
 pub use exact::AddedTo;
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
 pub use rule::{Action, MOST_RULE_CHARS, MOST_RULES, Position, Rule, RuleProblem};
 pub use shell::MOST_COMMAND_BYTES;
-pub use tool::{Kind, TASK_SERVER};
+pub use tool::Kind;
 
 /// Where the rules of a layer are from, from the first to the last that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,10 @@
 
 use std::fmt;
 
+use subagent_protocol::api::TASK_SERVER;
+
 use super::glob;
-use super::tool::{self, Kind, TASK_SERVER, Tool};
+use super::tool::{self, Kind, Tool};
 
 /// A longer rule is none that anybody has written.
 pub const MOST_RULE_CHARS: usize = 1024;
@@ -178,6 +180,25 @@ impl Rule {
         })
     }
 
+    /// Whether it says this kind, and not merely everything.
+    #[must_use]
+    pub fn names(&self, kind: Kind) -> bool {
+        matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
+    }
+
+    /// Whether it is about all that the other one is about, whatever they say of it.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let tools = match (&self.tool, &other.tool) {
+            (Tool::Any, Tool::Any | Tool::Named(_)) => true,
+            // Who says everything does not say tasks.
+            (Tool::Any, Tool::Kinds(kinds)) => !kinds.contains(&Kind::Task),
+            (Tool::Kinds(own), Tool::Kinds(kinds)) => kinds.iter().all(|kind| own.contains(kind)),
+            (Tool::Named(own), Tool::Named(name)) => own == name || glob::matches(own, name),
+            (Tool::Kinds(_) | Tool::Named(_), _) => false,
+        };
+        tools && (self.is_whole() || self.pattern == other.pattern)
+    }
+
     pub(super) fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -189,12 +210,12 @@ impl Rule {
             // Only who says `task` allows tasks.
             _ if kind == Kind::Task && self.action != Action::Deny => false,
             Tool::Any => true,
-            Tool::Named(_) => self.names(name),
+            Tool::Named(_) => self.names_tool(name),
         }
     }
 
     /// Whether it is about this tool by its name.
-    pub(super) fn names(&self, name: Option<&str>) -> bool {
+    pub(super) fn names_tool(&self, name: Option<&str>) -> bool {
         match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),
             Tool::Any | Tool::Kinds(_) => false,

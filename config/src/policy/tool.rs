@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use subagent_protocol::api::TASK_SERVER;
+
 /// What a call does: ACP's kinds, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -140,9 +142,7 @@ const NAMES: &[(&[Kind], &[&str])] = &[
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
 ];
 
-/// The MCP server that agents are given for their tasks.
-pub const TASK_SERVER: &str = "subagent";
-/// Those of its tools that call an agent; the others look after tasks that there are.
+/// The tools of the server for tasks that call an agent; the others look after tasks that there are.
 const CALLING: [&str; 2] = ["task", "spawn_subagent"];
 
 /// A tool of the server for tasks, by the name that calls are known by here.

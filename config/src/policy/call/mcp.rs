@@ -3,9 +3,10 @@
 //! Here such a tool is `mcp__SERVER__TOOL`, as some say it themselves: rules are written with that name.
 
 use serde_json::{Map, Value};
+use subagent_protocol::api::TASK_SERVER;
 
 use super::{AGENT_KEYS, text};
-use crate::policy::tool::{self, Kind, TASK_SERVER};
+use crate::policy::tool::{self, Kind};
 
 /// Tools of the server for tasks, for agents who put a line between two names that may have lines themselves.
 const TASK_TOOLS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];

@@ -19,7 +19,7 @@ impl Listed {
     }
 
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
-        let fits = |tool: &Rule| match tool.names(query.name) {
+        let fits = |tool: &Rule| match tool.names_tool(query.name) {
             // To be listed allows nothing, so a task may be listed by the name of the tool.
             true => Fits::Yes,
             false => tool.fits(places, query),

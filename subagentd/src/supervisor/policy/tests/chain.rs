@@ -1,6 +1,5 @@
 //! The rules of a task: those above it hold as well, and nobody is asked for what was approved beforehand or not.
 
-use subagent_config::policy::TASK_SERVER;
 use subagent_protocol::api::{OwnerRule, RuleScope};
 use subagent_protocol::ids::{ControllerId, RequestId, RuleId, WorkerId};
 use subagent_protocol::policy::PolicyNode;
@@ -205,9 +204,4 @@ fn an_older_spec_has_nobody_above_it() {
     let lineage = PolicySpec::lineage(Some(&below), "Test Runner".to_owned(), WorkerId::from_random([8; 5]));
     let names: Vec<&str> = lineage.iter().map(|node| node.name.as_str()).collect();
     assert_eq!((names, &lineage[0].layers), (vec!["Release", "Test Runner"], &spec.layers));
-}
-
-#[test]
-fn the_server_for_tasks_has_one_name() {
-    assert_eq!(TASK_SERVER, subagent_protocol::api::TASK_SERVER);
 }
