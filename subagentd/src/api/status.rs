@@ -28,6 +28,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -54,6 +55,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentNotPrimary
         | Code::AgentNotASubagent
         | Code::AgentNotUsable
+        | Code::TaskNameTaken
+        | Code::TaskDepthLimit
+        | Code::TaskLimit
+        | Code::ContextLost
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

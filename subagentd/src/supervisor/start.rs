@@ -268,7 +268,7 @@ fn worker_stopped(row: WorkerRow) -> WorkerStopped {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::future::Future as _;
     use std::task::{Context, Poll, Waker};
 
@@ -281,7 +281,7 @@ mod tests {
     use super::super::testing::{caller, choice, folder, init, own_process, setup};
     use super::*;
 
-    fn request(dir: &std::path::Path) -> StartWorker {
+    pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {
         StartWorker {
             choice: choice(dir),
             launcher: LauncherSpec {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     /// A supervisor with a controller.
-    async fn supervisor(dir: &std::path::Path) -> Supervisor {
+    pub(in crate::supervisor) async fn supervisor(dir: &std::path::Path) -> Supervisor {
         let supervisor = Supervisor::open(setup(dir)).await.unwrap();
         init(&supervisor, dir, own_process(), None).await.unwrap();
         supervisor
