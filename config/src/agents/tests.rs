@@ -418,7 +418,7 @@ fn m4_tasks_are_denied_unless_the_definition_allows_them() {
         let config = Rule::parse("task", Action::Allow).unwrap();
         let layers =
             vec![layer(LayerKind::Definition, definition.rules), layer(LayerKind::Config, vec![config])];
-        let node = Node::new("n", layers).with_tools(Listed { source: None, tools: definition.tools });
+        let node = Node::new("n", layers).with_tools(vec![Listed { source: None, tools: definition.tools }]);
         Policy { places: Places::default(), chain: vec![node] }.decide(&Call::of(&call), &real_path).action
     };
     let answer = |front: &str, agent: &str| {

@@ -1,5 +1,7 @@
 //! What an agent wants to do or has done, as far as its words tell. Pure; an agent may say anything.
 
+mod mcp;
+
 use serde_json::Value;
 
 use super::tool::{self, Kind};
@@ -72,7 +74,6 @@ impl Call {
 
     /// Adds what the agent says later, or has said before: what is told again replaces what was told.
     pub fn learn(&mut self, told: &Value) {
-        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         if let Some(kind) = told["kind"].as_str() {
             // A kind that is none of ours is the agent's other.
             self.kind = Some(Kind::parse(kind).filter(is_of_acp).unwrap_or(Kind::Other));
@@ -80,9 +81,13 @@ impl Call {
         let title = text(&told["title"]);
         let meta =
             told["_meta"].as_object().into_iter().flatten().find_map(|(_, value)| text(&value["toolName"]));
-        let mcp = || title.clone().filter(|title| title.starts_with("mcp__"));
+        let mcp = || mcp::name(told, title.as_deref(), self.kind);
         if let Some(name) = text(&told["name"]).or(meta).or_else(mcp) {
             self.name = Some(name);
+        }
+        let task = self.is_of_task_server();
+        if task {
+            self.learn_task(told);
         }
         let input = &told["rawInput"];
         let by_name = self.name.as_deref().and_then(tool::kind_of);
@@ -94,7 +99,7 @@ impl Call {
                 self.more |= !whole;
             }
             // Some agents say it in the title alone.
-            None if runs && self.command.is_none() && input["command"].is_null() => {
+            None if runs && !task && self.command.is_none() && input["command"].is_null() => {
                 self.command = title.map(Command::Line);
             }
             None => {}
@@ -105,7 +110,7 @@ impl Call {
         if let Some(url) = text(&input["url"]).or_else(|| text(&input["uri"])) {
             self.url = Some(url);
         }
-        if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])) {
+        if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])).filter(|_| !task) {
             self.agent = Some(agent);
         }
         self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
@@ -123,6 +128,21 @@ impl Call {
         }
     }
 
+    fn is_of_task_server(&self) -> bool {
+        mcp::is_of_task_server(self.name.as_deref())
+    }
+
+    /// The same of a call of the server for tasks.
+    fn learn_task(&mut self, told: &Value) {
+        let agents = mcp::agents(told);
+        // What was named before is named still.
+        let other = |agent: &String| self.agent.as_ref().is_some_and(|known| known != agent);
+        self.more |= agents.len() > 1 || agents.iter().any(other);
+        if let Some(agent) = agents.into_iter().next() {
+            self.agent = Some(agent);
+        }
+    }
+
     /// What it is in one word.
     #[must_use]
     pub fn main_kind(&self) -> Kind {
@@ -133,6 +153,8 @@ impl Call {
     pub(super) fn kinds(&self) -> Vec<Kind> {
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let mut kinds: Vec<Kind> = match (self.kind, by_name) {
+            // Whatever an agent calls it: there it says nothing more.
+            _ if self.is_of_task_server() => vec![Kind::Task],
             // A kind that says nothing gives way to a name that does.
             (Some(Kind::Other | Kind::Think) | None, Some(known)) => vec![known],
             (Some(said), Some(known)) => vec![said, known],
@@ -161,6 +183,10 @@ impl Call {
 /// `task` and `todo` are our words: an agent does not say that its call is one.
 fn is_of_acp(kind: &Kind) -> bool {
     !matches!(kind, Kind::Task | Kind::Todo)
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn command(value: &Value) -> Option<Command> {

@@ -1,5 +1,7 @@
 //! What the rules say of a call. Pure: where a path leads is asked through a function that is handed in.
 
+mod any_agent;
+mod granted;
 mod listed;
 
 use std::path::{Path, PathBuf};
@@ -11,14 +13,16 @@ use super::glob::{self, Fits};
 use super::paths::{Places, Spelling, names_protected};
 use super::rule::{Action, Rule};
 use super::shell::{self, Line, Part, Text};
-use super::tool::Kind;
-use super::{LayerKind, Node, Policy, Position};
+use super::tool::{self, Kind};
+use super::{Layer, LayerKind, Node, Policy, Position};
 
 /// The rule that an answer is from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decider {
     /// The name of its node.
     pub node: String,
+    /// How far from the root that is.
+    pub depth: usize,
     /// Its layer.
     pub layer: LayerKind,
     /// The file of that layer.
@@ -75,12 +79,18 @@ enum Subject<'a> {
     Text(&'a Text),
     Path(&'a Spelling),
     Word(&'a str),
+    /// Any of the agents: is there one that may be called?
+    AnyAgent,
 }
 
 struct Query<'a> {
     kind: Kind,
     name: Option<&'a str>,
     subject: Subject<'a>,
+    /// Whether something about it is not known, so that nobody allows it without asking.
+    doubt: bool,
+    /// Whether it changes files that say what agents may do: only a rule that names them allows that.
+    guarded: bool,
 }
 
 /// An answer, and who gave it.
@@ -122,12 +132,16 @@ impl Policy {
     /// Whether a definition lists the only tools, and not everything of this kind is among them.
     #[must_use]
     pub fn leaves_out(&self, kind: Kind) -> bool {
-        self.chain.iter().filter_map(|node| node.listed.as_ref()).any(|listed| !listed.has_all_of(kind))
+        self.chain.iter().flat_map(|node| &node.listed).any(|listed| !listed.has_all_of(kind))
     }
 
     fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
+        rules_of(&self.chain)
     }
+}
+
+fn rules_of(chain: &[Node]) -> impl Iterator<Item = &Rule> {
+    chain.iter().flat_map(Node::layers).flat_map(|layer| &layer.rules)
 }
 
 /// The rules at work on one call.
@@ -147,8 +161,7 @@ impl Judge<'_> {
                     Some(command) => {
                         self.execute(command, name, call.cwd.as_deref(), real, &mut judged);
                         if call.more {
-                            let what = self.unknown(kind, name, "what it runs is not told in full");
-                            judged.push(Judged { action: what.action.max(Action::Ask), ..what });
+                            judged.push(self.doubtful(kind, name, "what it runs is not told in full"));
                         }
                     }
                     None => judged.push(self.unknown(kind, name, "what it runs is not told")),
@@ -164,6 +177,13 @@ impl Judge<'_> {
                     judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
                 }
                 Kind::Fetch => judged.push(self.word(kind, name, call.url.as_deref())),
+                Kind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
+                    let answer = self.answer(&Query::of(kind, name, Subject::AnyAgent));
+                    judged.push(answer.judged(kind, name.map(str::to_owned)));
+                }
+                Kind::Task if call.more => {
+                    judged.push(self.doubtful(kind, name, "which agent it calls is not told clearly"));
+                }
                 Kind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
                 Kind::Think | Kind::Other | Kind::Todo => judged.push(self.word(kind, name, None)),
             }
@@ -172,29 +192,30 @@ impl Judge<'_> {
     }
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
-        let answer = self.answer(&Query { kind, name, subject: Subject::Unknown });
         // It may be one of the files that say what agents may do.
-        let answer = if kind.changes_files() { answer.at_least_ask() } else { answer };
+        let doubt = kind.changes_files();
+        let answer = self.answer(&Query { doubt, ..Query::of(kind, name, Subject::Unknown) });
+        Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
+    }
+
+    /// What is not told in full is not allowed, whatever is told.
+    fn doubtful(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {
+        let answer = self.answer(&Query { doubt: true, ..Query::of(kind, name, Subject::Unknown) });
         Judged { note: Some(note.to_owned()), ..answer.judged(kind, None) }
     }
 
     fn word(&self, kind: Kind, name: Option<&str>, word: Option<&str>) -> Judged {
         let subject = word.map_or(Subject::Unknown, Subject::Word);
         let shown = word.or(name).map(str::to_owned);
-        self.answer(&Query { kind, name, subject }).judged(kind, shown)
+        self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
     }
 
     fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
-            let answer = self.answer(&Query { kind, name, subject: Subject::Path(spelling) });
-            let guarded = places.is_protected(kind, spelling) && !names_protected(&answer.pattern);
-            if guarded && answer.action == Action::Allow {
-                let note = "files that say what agents may do are changed only with a rule that names them";
-                return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
-            }
-            answer
+            let guarded = places.is_protected(kind, spelling);
+            self.answer(&Query { guarded, ..Query::of(kind, name, Subject::Path(spelling)) })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
@@ -217,29 +238,28 @@ impl Judge<'_> {
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = Text { shown: whole.clone(), units: Some(vec![glob::Unit::Open]) };
-            let answer = self.answer(&Query { kind: Kind::Execute, name, subject: Subject::Text(&text) });
-            let judged_whole = answer.at_least_ask().judged(Kind::Execute, Some(whole));
-            judged.push(Judged { note: Some(why), ..judged_whole });
+            let query = Query { doubt: true, ..Query::of(Kind::Execute, name, Subject::Text(&text)) };
+            judged.push(Judged { note: Some(why), ..self.answer(&query).judged(Kind::Execute, Some(whole)) });
         }
     }
 
     /// A command of a line; none if only what it starts counts and no rule denies it itself.
     fn part(&self, part: &Part, name: Option<&str>) -> Option<Judged> {
-        let ask =
-            |text: &Text| self.answer(&Query { kind: Kind::Execute, name, subject: Subject::Text(text) });
+        let ask = |text: &Text| {
+            let query = Query::of(Kind::Execute, name, Subject::Text(text));
+            self.answer(&Query { doubt: part.unknown, ..query })
+        };
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
         // Where what it starts begins cannot always be told: so what is denied is denied from every word on.
         let mut handed_on = part.handed_on.iter().map(ask);
-        let denies = |answer: &Answer| answer.action == Action::Deny && answer.pattern != "*";
-        if let Some(inner) = handed_on.find(denies) {
+        if let Some(inner) = handed_on.find(Answer::denies_itself) {
             answer = inner;
         }
-        if part.transparent && !denies(&answer) {
+        if part.transparent && !answer.denies_itself() {
             return None;
         }
         if part.unknown {
-            answer = answer.at_least_ask();
             answer.note = Some("which program it is, is known only when it runs");
         }
         Some(answer.judged(Kind::Execute, shown))
@@ -271,19 +291,55 @@ impl Judge<'_> {
         }
     }
 
-    /// The strictest of the nodes that have a rule for it.
+    /// The strictest of the nodes that have a rule for it; a node that never asks takes what is left of questions.
     fn answer(&self, query: &Query<'_>) -> Answer {
-        let answers: Vec<Answer> =
-            self.policy.chain.iter().filter_map(|node| node.answer(&self.policy.places, query)).collect();
-        if !answers.is_empty() {
-            return strictest(answers.into_iter());
+        let Policy { places, chain } = self.policy;
+        let mut held: Option<Answer> = None;
+        for (depth, node) in chain.iter().enumerate() {
+            let above = held.clone();
+            let own = node.answer(places, query).map(|own| query.limits(own).at(depth));
+            held = above.iter().cloned().chain(own).reduce(stricter);
+            if node.granted.is_some() {
+                let asked = held.unwrap_or_else(|| self.nobody_answers(query, depth + 1));
+                let parent = || above.unwrap_or_else(|| self.nobody_answers(query, depth)).action;
+                // Who has nobody above it has it from the owner.
+                let may_grant = || depth == 0 || parent() == Action::Allow;
+                held = Some(node.instead_of_asking(places, query, asked, depth, may_grant));
+            }
         }
+        held.unwrap_or_else(|| self.nobody_answers(query, chain.len()))
+    }
+
+    /// What counts where none of the first so many nodes has a rule.
+    fn nobody_answers(&self, query: &Query<'_>, nodes: usize) -> Answer {
+        let about = |kind| rules_of(&self.policy.chain[..nodes]).any(|rule| rule.is_about(kind, None));
         let (action, note) = match query.kind {
             Kind::Task => (Action::Deny, "no rule allows tasks"),
-            kind if self.lenient && !self.policy.is_about(kind) => (Action::Allow, "no rule is about it"),
+            kind if self.lenient && !about(kind) => (Action::Allow, "no rule is about it"),
             _ => (Action::Ask, "no rule fits"),
         };
-        Answer { action, by: None, pattern: String::new(), note: Some(note) }
+        query.limits(Answer { action, by: None, pattern: String::new(), note: Some(note) })
+    }
+}
+
+impl<'a> Query<'a> {
+    fn of(kind: Kind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
+        Self { kind, name, subject, doubt: false, guarded: false }
+    }
+
+    /// What becomes of an answer by what is known of the call.
+    fn limits(&self, answer: Answer) -> Answer {
+        if answer.action > Action::Allow {
+            return answer;
+        }
+        if self.guarded && !names_protected(&answer.pattern) {
+            let note = "files that say what agents may do are changed only with a rule that names them";
+            return Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some(note) };
+        }
+        match self.doubt {
+            true => Answer { action: Action::Ask, ..answer },
+            false => answer,
+        }
     }
 }
 
@@ -296,6 +352,9 @@ impl Node {
     /// What its rules say; none if none fits.
     fn by_rules(&self, places: &Places, query: &Query<'_>) -> Option<Answer> {
         let definition = |kind: LayerKind| kind == LayerKind::Definition;
+        if matches!(query.subject, Subject::AnyAgent) {
+            return self.any_agent(query);
+        }
         let own = self.last(places, query, definition);
         let denies = |own: &Answer| own.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         match own {
@@ -315,19 +374,7 @@ impl Node {
         for (layer, rule) in layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)))
         {
             let fits = rule.fits(places, query);
-            let answer = |action, note| Answer {
-                action,
-                by: Some(Decider {
-                    node: self.name.clone(),
-                    layer: layer.kind,
-                    source: layer.source.clone(),
-                    rule: rule.text(),
-                    action: rule.action,
-                    at: rule.at,
-                }),
-                pattern: rule.pattern().to_owned(),
-                note,
-            };
+            let answer = |action, note| self.says(layer, rule, action, note);
             match fits {
                 Fits::Yes => return Some(strictest(doubt.into_iter().chain([answer(rule.action, None)]))),
                 Fits::Could if rule.action > Action::Allow => {
@@ -342,6 +389,24 @@ impl Node {
         }
         doubt
     }
+
+    /// The answer by a rule of a layer.
+    fn says(&self, layer: &Layer, rule: &Rule, action: Action, note: Option<&'static str>) -> Answer {
+        Answer {
+            action,
+            by: Some(Decider {
+                node: self.name.clone(),
+                depth: 0,
+                layer: layer.kind,
+                source: layer.source.clone(),
+                rule: rule.text(),
+                action: rule.action,
+                at: rule.at,
+            }),
+            pattern: rule.pattern().to_owned(),
+            note,
+        }
+    }
 }
 
 impl Rule {
@@ -349,12 +414,18 @@ impl Rule {
         if !self.is_about(query.kind, query.name) {
             return Fits::No;
         }
+        self.fits_subject(places, query)
+    }
+
+    /// Whether what the call is about is what the pattern says.
+    fn fits_subject(&self, places: &Places, query: &Query<'_>) -> Fits {
         if self.is_whole() {
             return Fits::Yes;
         }
         let yes = |fits| if fits { Fits::Yes } else { Fits::No };
         match &query.subject {
             Subject::Unknown => Fits::Could,
+            Subject::AnyAgent => Fits::Yes,
             Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
             Subject::Path(path) => places.fits(self.pattern(), path),
             Subject::Text(text) => match &text.units {
@@ -372,15 +443,29 @@ impl Answer {
         Judged { kind, subject, action: self.action, by: self.by, note: self.note.map(str::to_owned) }
     }
 
-    fn at_least_ask(self) -> Self {
-        Self { action: self.action.max(Action::Ask), ..self }
+    /// The same, of the node that is so far from the root.
+    fn at(mut self, depth: usize) -> Self {
+        if let Some(by) = &mut self.by {
+            by.depth = depth;
+        }
+        self
+    }
+
+    /// Whether a rule that names what is done denies it, and not one that denies everything.
+    fn denies_itself(&self) -> bool {
+        self.action == Action::Deny && self.pattern != "*"
     }
 }
 
-/// The first of the strictest.
+/// The stricter of two answers, the first if they are alike; but of two that deny the one that names what is done: what only
+/// starts other things is passed over for one that denies everything.
+fn stricter(held: Answer, next: Answer) -> Answer {
+    let names = next.denies_itself() && !held.denies_itself();
+    if next.action > held.action || (next.action == held.action && names) { next } else { held }
+}
+
 fn strictest(answers: impl Iterator<Item = Answer>) -> Answer {
-    let first = |held: Answer, next: Answer| if next.action > held.action { next } else { held };
     let nothing =
         || Answer { action: Action::Ask, by: None, pattern: String::new(), note: Some("no rule fits") };
-    answers.reduce(first).unwrap_or_else(nothing)
+    answers.reduce(stricter).unwrap_or_else(nothing)
 }

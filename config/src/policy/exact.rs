@@ -9,7 +9,7 @@ use super::decide::Decider;
 use super::rule::{Action, Rule};
 use super::shell::{self, Line};
 use super::tool::Kind;
-use super::{Layer, LayerKind, Node, Policy};
+use super::{Layer, LayerKind, Policy};
 
 impl Call {
     /// What it is about, as far as its words tell: the command, the path (of several the first), the address, the agent,
@@ -29,6 +29,15 @@ impl Call {
     }
 }
 
+/// For whom a rule is added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddedTo {
+    /// For the one that asks: what those above it say holds as before.
+    Itself,
+    /// For it and for all above it.
+    All,
+}
+
 impl Policy {
     /// The rule of the owner that gives this answer to exactly this call.
     ///
@@ -38,6 +47,7 @@ impl Policy {
         &self,
         call: &Call,
         action: Action,
+        to: AddedTo,
         real: &dyn Fn(&Path) -> PathBuf,
     ) -> Result<Rule, String> {
         if call.more {
@@ -58,7 +68,7 @@ impl Policy {
         let rule = Rule::new(kind.as_str(), Some(&subject), action).map_err(|problem| {
             format!("{subject:?} cannot be the pattern of a rule: it {}", problem.problem)
         })?;
-        self.check_exact(rule, call, real)
+        self.check_exact(rule, call, to, real)
     }
 
     /// The one thing that it is about.
@@ -97,13 +107,19 @@ impl Policy {
     }
 
     /// The rule, if the call has this answer with it.
-    fn check_exact(&self, rule: Rule, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Result<Rule, String> {
+    fn check_exact(
+        &self,
+        rule: Rule,
+        call: &Call,
+        to: AddedTo,
+        real: &dyn Fn(&Path) -> PathBuf,
+    ) -> Result<Rule, String> {
         let (text, action) = (rule.text(), rule.action);
         let mut with = self.clone();
-        if let Some(node) = with.chain.pop() {
-            let added = Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] };
-            let layers = node.layers.into_iter().chain([added]).collect();
-            with.chain.push(Node { listed: node.listed, ..Node::new(node.name, layers) });
+        let above = if to == AddedTo::All { 0 } else { with.chain.len().saturating_sub(1) };
+        for node in &mut with.chain[above..] {
+            // The last of the last layers.
+            node.layers.push(Layer { kind: LayerKind::Owner, source: None, rules: vec![rule.clone()] });
         }
         let verdict = with.decide(call, real);
         if verdict.action == action {
@@ -111,8 +127,14 @@ impl Policy {
         }
         let decisive = verdict.decisive();
         let why = match decisive.and_then(|part| part.by.as_ref()) {
-            Some(Decider { layer, rule, action, .. }) if *rule != text => {
-                format!("the rule `{rule}: {action}` of the {} still holds", layer.as_str())
+            Some(Decider { layer, rule, action, node, depth, .. })
+                if *rule != text || depth + 1 < self.chain.len() =>
+            {
+                let above = match depth + 1 < self.chain.len() {
+                    true => format!(" of {node}, above it,"),
+                    false => String::new(),
+                };
+                format!("the rule `{rule}: {action}` of the {}{above} still holds", layer.as_str())
             }
             _ => decisive.and_then(|part| part.note.clone()).unwrap_or_else(|| "no rule fits".to_owned()),
         };
@@ -165,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{Listed, Places};
+    use super::super::{Listed, Node, Places};
     use super::*;
 
     fn policy(rules: &[(LayerKind, &str, Action)]) -> Policy {
@@ -183,7 +205,7 @@ mod tests {
     }
 
     fn exact(told: &Value, action: Action) -> Result<String, String> {
-        policy(&[]).exact(&Call::of(told), action, &real).map(|rule| rule.text())
+        policy(&[]).exact(&Call::of(told), action, AddedTo::Itself, &real).map(|rule| rule.text())
     }
 
     fn runs(command: &str) -> Value {
@@ -218,9 +240,10 @@ mod tests {
     fn what_the_definition_does_not_list_has_no_rule() {
         let tools = vec![Rule::parse("read", Action::Allow).unwrap()];
         let mut policy = policy(&[]);
-        let node = policy.chain.pop().unwrap().with_tools(Listed { source: None, tools });
+        let node = policy.chain.pop().unwrap().with_tools(vec![Listed { source: None, tools }]);
         policy.chain.push(node);
-        let why = policy.exact(&Call::of(&runs("make all")), Action::Allow, &real).unwrap_err();
+        let why =
+            policy.exact(&Call::of(&runs("make all")), Action::Allow, AddedTo::Itself, &real).unwrap_err();
         assert!(why.contains("the answer would still be `deny`"), "{why}");
     }
 
@@ -290,11 +313,11 @@ mod tests {
     fn a_deny_of_the_definition_stays() {
         let rules = [(LayerKind::Definition, "execute(git push*)", Action::Deny)];
         let call = Call::of(&runs("git push"));
-        let why = policy(&rules).exact(&call, Action::Allow, &real).unwrap_err();
+        let why = policy(&rules).exact(&call, Action::Allow, AddedTo::Itself, &real).unwrap_err();
         assert!(why.contains("execute(git push*): deny") && why.contains("definition"), "{why}");
-        policy(&rules).exact(&call, Action::Deny, &real).unwrap();
+        policy(&rules).exact(&call, Action::Deny, AddedTo::Itself, &real).unwrap();
         let rules = [(LayerKind::Config, "execute(git push*)", Action::Deny)];
-        policy(&rules).exact(&call, Action::Allow, &real).unwrap();
+        policy(&rules).exact(&call, Action::Allow, AddedTo::Itself, &real).unwrap();
     }
 
     #[test]
@@ -302,7 +325,7 @@ mod tests {
         let real =
             |path: &Path| if path.ends_with("link") { PathBuf::from("/etc/passwd") } else { path.to_owned() };
         let call = Call::of(&json!({"kind": "edit", "locations": [{"path": "/ws/link"}]}));
-        assert!(policy(&[]).exact(&call, Action::Allow, &real).is_err());
+        assert!(policy(&[]).exact(&call, Action::Allow, AddedTo::Itself, &real).is_err());
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 //! Pure, but for [`real_path`], which is handed in. A [`Policy`] is a chain of nodes from the root to the worker that
 //! asks; a node has layers of rules. Inside a node the last rule that fits counts, and a `deny` of its definition is
 //! final; over the chain the strictest answer counts. Whoever has no rule that fits abstains; if all do, the owner is
-//! asked.
+//! asked. A node may have been granted some of what it would be asked for: then the rest of that is denied.
 
 pub mod call;
 mod decide;
@@ -20,6 +20,7 @@ mod tool;
 pub use call::Call;
 pub use decide::{Decider, Judged, Listed, Verdict};
 pub use delegating::{lets_tasks, lists_tool};
+pub use exact::AddedTo;
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};
@@ -77,8 +78,10 @@ pub struct Node {
     pub name: String,
     /// Its layers.
     layers: Vec<Layer>,
-    /// The only tools that its definition lists; none: it lists none, and no tool is denied for that.
-    listed: Option<Listed>,
+    /// Lists of the only tools, of which all hold; none: no tool is denied for that.
+    listed: Vec<Listed>,
+    /// What was granted of that for which somebody would be asked; none: somebody is asked.
+    granted: Option<Vec<Rule>>,
 }
 
 impl Node {
@@ -86,14 +89,28 @@ impl Node {
     #[must_use]
     pub fn new(name: impl Into<String>, mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
-        Self { name: name.into(), layers, listed: None }
+        Self { name: name.into(), layers, listed: Vec::new(), granted: None }
     }
 
-    /// The same, with these tools alone; an empty list is none.
+    /// The same, with the tools alone that are in all of these lists; an empty list is none.
     #[must_use]
-    pub fn with_tools(mut self, listed: Listed) -> Self {
-        self.listed = Some(listed).filter(|listed| !listed.tools.is_empty());
+    pub fn with_tools(mut self, mut listed: Vec<Listed>) -> Self {
+        listed.retain(|listed| !listed.tools.is_empty());
+        self.listed = listed;
         self
+    }
+
+    /// The same, never asking: what it would be asked for and these rules do not grant is denied.
+    #[must_use]
+    pub fn granting(mut self, granted: Option<Vec<Rule>>) -> Self {
+        self.granted = granted;
+        self
+    }
+
+    /// Whether what was granted to it stands in the place of questions.
+    #[must_use]
+    pub fn never_asks(&self) -> bool {
+        self.granted.is_some()
     }
 
     /// Its layers, in the order in which they count.

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use subagent_protocol::api::TASK_SERVER;
+
 use super::glob;
 use super::tool::{self, Kind, Tool};
 
@@ -164,10 +166,16 @@ impl Rule {
     /// What a person should know of it: that its name is none that is known.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        (!self.tool.is_known()).then(|| {
+        let word = &self.word;
+        if !self.tool.is_known() {
+            return Some(format!(
+                "`{word}` is no tool that is known here; it fits only an agent's tool of this very name"
+            ));
+        }
+        let tasks = tool::of_task_server(word).is_some() && self.action != Action::Deny;
+        tasks.then(|| {
             format!(
-                "`{}` is no tool that is known here; it fits only an agent's tool of this very name",
-                self.word
+                "tools of the server `{TASK_SERVER}` are allowed by rules for `task` alone, not by `{word}`"
             )
         })
     }
@@ -198,10 +206,19 @@ impl Rule {
     /// Whether it is about calls of this kind, or about this tool.
     pub(super) fn is_about(&self, kind: Kind, name: Option<&str>) -> bool {
         match &self.tool {
-            // Only who says `task` allows tasks.
-            Tool::Any => kind != Kind::Task || self.action == Action::Deny,
             Tool::Kinds(kinds) => kinds.contains(&kind),
+            // Only who says `task` allows tasks.
+            _ if kind == Kind::Task && self.action != Action::Deny => false,
+            Tool::Any => true,
+            Tool::Named(_) => self.names_tool(name),
+        }
+    }
+
+    /// Whether it is about this tool by its name.
+    pub(super) fn names_tool(&self, name: Option<&str>) -> bool {
+        match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),
+            Tool::Any | Tool::Kinds(_) => false,
         }
     }
 

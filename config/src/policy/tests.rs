@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::syntax;
 
+mod tasks;
+
 fn places() -> Places {
     Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }
 }
@@ -98,6 +100,32 @@ fn the_chain_takes_the_strictest_that_answers() {
     for (nodes, expected) in table {
         let policy = Policy { places: places(), chain: nodes.iter().map(|text| node(text)).collect() };
         assert_eq!(policy.decide(&call("read", "a"), &real).action, *expected, "{nodes:?}");
+    }
+}
+
+#[test]
+fn the_order_of_the_chain_loosens_nothing() {
+    let node = |text: &str| Node::new("n", vec![layer(LayerKind::Definition, text)]);
+    let table: &[(&str, &str, &str, &str, Action)] = &[
+        // Who denies all commands but one, beside who denies a program that only starts others.
+        (
+            "{execute: {'*': deny, 'ls *': allow}}",
+            "{execute: {'timeout *': deny}}",
+            "execute",
+            "timeout 5 ls",
+            Action::Deny,
+        ),
+        // Who names the files that say what agents may do, beside who allows all changes.
+        ("{edit: {'.agents/**': allow}}", "{edit: allow}", "edit", ".agents/a", Action::Ask),
+    ];
+    for (one, other, tool, subject, expected) in table {
+        for texts in [[one, other], [other, one]] {
+            let policy = Policy {
+                places: Places { cwd: "/ws".into(), ..places() },
+                chain: texts.iter().map(|text| node(text)).collect(),
+            };
+            assert_eq!(policy.decide(&call(tool, subject), &real).action, *expected, "{texts:?}");
+        }
     }
 }
 

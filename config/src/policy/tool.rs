@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use subagent_protocol::api::TASK_SERVER;
+
 /// What a call does: ACP's kinds, and two of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -140,6 +142,19 @@ const NAMES: &[(&[Kind], &[&str])] = &[
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
 ];
 
+/// The tools of the server for tasks that call an agent; the others look after tasks that there are.
+const CALLING: [&str; 2] = ["task", "spawn_subagent"];
+
+/// A tool of the server for tasks, by the name that calls are known by here.
+pub(super) fn of_task_server(name: &str) -> Option<&str> {
+    name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__").filter(|tool| !tool.is_empty())
+}
+
+/// Whether a tool of this name does nothing to be judged by but to have tasks at all.
+pub(super) fn is_about_any_agent(name: Option<&str>) -> bool {
+    name.and_then(of_task_server).is_some_and(|tool| !CALLING.contains(&tool))
+}
+
 /// The kinds that a name stands for.
 fn kinds_of(name: &str) -> Option<&'static [Kind]> {
     NAMES.iter().find(|(_, names)| names.contains(&name)).map(|(kinds, _)| *kinds)
@@ -147,7 +162,8 @@ fn kinds_of(name: &str) -> Option<&'static [Kind]> {
 
 /// The kind of a call by the name of its tool.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
-    kinds_of(name).and_then(|kinds| kinds.first().copied())
+    let task = of_task_server(name).map(|_| Kind::Task);
+    task.or_else(|| kinds_of(name).and_then(|kinds| kinds.first().copied()))
 }
 
 /// What a rule is about.

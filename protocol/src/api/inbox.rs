@@ -70,6 +70,9 @@ pub struct InboxItem {
     pub worker_id: WorkerId,
     /// Its label.
     pub label: String,
+    /// Of a task: the names from the root to it; absent of a worker that is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     /// Its controller.
     pub controller_id: ControllerId,
     /// The turn that asks.

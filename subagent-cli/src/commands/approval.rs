@@ -58,7 +58,16 @@ fn row(item: &Value) -> Value {
         _ => Value::Null,
     };
     row["rule"] = rule(&item["rule"]).into();
+    if let Some(path) = path(item) {
+        row["label"] = path.into();
+    }
     row
+}
+
+/// The names from the root to the task that asks, or to the one whose rule it is.
+pub(crate) fn path(data: &Value) -> Option<String> {
+    let names: Vec<&str> = data["path"].as_array()?.iter().filter_map(Value::as_str).collect();
+    (!names.is_empty()).then(|| names.join(" › "))
 }
 
 /// The rule for which it is asked, in a few words.
@@ -70,7 +79,8 @@ pub(crate) fn rule(rule: &Value) -> String {
                 (Some(source), None) => format!(" ({source})"),
                 _ => String::new(),
             };
-            format!("{layer} rule {text}{place}")
+            let of = path(rule).map(|path| format!(" of {path}")).unwrap_or_default();
+            format!("{layer} rule {text}{of}{place}")
         }
         _ if rule.is_object() => "no rule fits".to_owned(),
         _ => "no rules".to_owned(),
@@ -112,6 +122,7 @@ fn lines(data: &Value) -> String {
         "onTimeout",
     ];
     let mut lines = vec![text::fields(data, &keys), format!("rule: {}", one_line(&rule(&data["rule"])))];
+    lines.extend(path(data).map(|path| format!("task: {}", one_line(&path))));
     let request = &data["request"];
     for key in ["command", "url", "rawInput", "schema"] {
         if let Some(value) = request.get(key).filter(|value| !value.is_null()) {

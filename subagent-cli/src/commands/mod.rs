@@ -64,7 +64,7 @@ mod worker_show;
 pub(crate) mod worker_start;
 mod worker_stop;
 
-pub(crate) use approval::rule as told_rule;
+pub(crate) use approval::{path as path_of_task, rule as told_rule};
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 

@@ -23,6 +23,8 @@ pub(crate) struct InboxRow {
     pub(crate) worker: RowId,
     pub(crate) worker_id: WorkerId,
     pub(crate) label: String,
+    /// Of a task: the names from the root to it.
+    pub(crate) path: Vec<String>,
     pub(crate) controller_id: ControllerId,
     pub(crate) cwd: String,
     /// The worker's spec as JSON.
@@ -33,9 +35,9 @@ pub(crate) struct InboxRow {
 }
 
 const COLUMNS: &str = "a.request_id, t.turn_id, a.status, e.at, e.payload, e.record IS NULL, a.kind, \
-     w.id, w.worker_id, w.label, c.controller_id, w.cwd, w.spec, a.deadline_at, a.asked_by";
+     w.id, w.worker_id, w.label, c.controller_id, w.cwd, w.spec, a.deadline_at, a.asked_by, k.path";
 const TABLES: &str = "approvals a JOIN events e ON e.seq = a.asked_seq JOIN workers w ON w.id = a.worker \
-     JOIN controllers c ON c.id = w.controller LEFT JOIN turns t ON t.id = a.turn";
+     JOIN controllers c ON c.id = w.controller LEFT JOIN turns t ON t.id = a.turn LEFT JOIN tasks k ON k.worker = w.id";
 
 impl InboxRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -58,8 +60,13 @@ impl InboxRow {
             spec: row.get(12)?,
             deadline_at: row.get::<_, Option<i64>>(13)?.map(Timestamp),
             asked_by: json(row.get(14)?),
+            path: path(row.get(15)?),
         })
     }
+}
+
+fn path(text: Option<String>) -> Vec<String> {
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 fn json(text: Option<String>) -> Option<Value> {

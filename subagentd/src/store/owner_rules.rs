@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use subagent_protocol::Result;
 use subagent_protocol::api::{OwnerRule, RuleScope};
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::time::Timestamp;
 
@@ -55,6 +56,47 @@ impl Tx<'_> {
     pub(crate) fn delete_owner_rule(&self, rule_id: &str) -> Result<bool> {
         Ok(self.execute("DELETE FROM owner_rules WHERE rule_id = ?1", [rule_id])? == 1)
     }
+}
+
+/// The rules that were added for a worker and for those above it, each in the order in which they were added.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OfChain {
+    /// From the root to the parent.
+    pub(crate) above: Vec<Vec<OwnerRule>>,
+    /// Its own.
+    pub(crate) own: Vec<OwnerRule>,
+}
+
+impl OfChain {
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        !self.own.is_empty() || self.above.iter().any(|rules| !rules.is_empty())
+    }
+}
+
+/// The rules that hold for a worker, and for these above it. Those for the whole controller are rules of all of them; those
+/// of a worker that was removed are gone.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_chain<'a>(
+    connection: &Connection,
+    worker: RowId,
+    above: impl Iterator<Item = &'a WorkerId>,
+) -> Result<OfChain> {
+    let own = of_worker(connection, worker)?;
+    let above = above.map(|ancestor| of_ancestor(connection, worker, ancestor)).collect::<Result<_>>()?;
+    Ok(OfChain { above, own })
+}
+
+fn of_ancestor(connection: &Connection, worker: RowId, ancestor: &WorkerId) -> Result<Vec<OwnerRule>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM {TABLES} WHERE r.worker = (SELECT id FROM workers WHERE worker_id = ?2)
+           OR (r.worker IS NULL AND r.controller = (SELECT controller FROM workers WHERE id = ?1)) ORDER BY r.id"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map(params![worker.0, ancestor.as_str()], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
 }
 
 /// The rules that hold for a worker, in the order in which they were added.

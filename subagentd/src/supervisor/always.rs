@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use subagent_config::policy::{Action, MOST_RULES, Rule, real_path};
+use subagent_config::policy::{Action, AddedTo, MOST_RULES, Rule, real_path};
 use subagent_protocol::api::{OwnerRule, OwnerRules, RuleScope};
 use subagent_protocol::ids::RuleId;
 use subagent_protocol::policy::PolicyRule;
@@ -50,17 +50,17 @@ impl Supervisor {
         };
         let action = action(asked, choice).map_err(&refused)?;
         let (worker, asked_by) = (row.clone(), asked.clone());
+        let for_controller = scope == RuleScope::Controller;
         // The rules may look at the file system.
-        let derived = self
-            .shared
-            .store
-            .read(move |connection| rule(connection, &worker, &asked_by, action)?.map_err(refused));
+        let derived = self.shared.store.read(move |connection| {
+            rule(connection, &worker, &asked_by, action, for_controller)?.map_err(refused)
+        });
         let rule = derived.await?;
         let new = NewRule {
             rule_id: rule_id.clone(),
             rule: rule.text(),
             action: rule.action.as_str(),
-            for_controller: scope == RuleScope::Controller,
+            for_controller,
             request_id: asked.request_id.clone(),
             created_at: entropy::now(),
         };
@@ -146,7 +146,9 @@ fn rule(
     worker: &WorkerRow,
     asked: &ApprovalRow,
     action: Action,
+    for_controller: bool,
 ) -> Result<Result<Rule, String>> {
+    let rules = spec::stored(worker).and_then(|spec| spec.policy);
     let added = owner_rules::of_worker(connection, worker.id)?;
     if added.len() >= MOST_RULES {
         return Ok(Err(format!("there are {} rules already; remove some", added.len())));
@@ -154,12 +156,11 @@ fn rule(
     let Ok(record) = serde_json::from_str::<ApprovalRequested>(&asked.asked) else {
         return Ok(Err("what was asked cannot be read".to_owned()));
     };
-    let workspace = owner_rules::workspace_of(connection, worker.id)?;
-    let rules = spec::stored(worker).and_then(|spec| spec.policy);
-    let policy = policy::of_worker(rules.as_ref(), &added, &workspace, Path::new(&worker.cwd))?;
+    let policy = policy::read(connection, worker.id, rules.as_ref(), Path::new(&worker.cwd))?;
     let (call, params) = policy::call_of(&record);
     if !params["toolCall"].is_object() && call == Default::default() {
         return Ok(Err("the agent does not tell what it is about".to_owned()));
     }
-    Ok(policy.exact(&call, action, &real_path))
+    let to = if for_controller { AddedTo::All } else { AddedTo::Itself };
+    Ok(policy.exact(&call, action, to, &real_path))
 }

@@ -322,6 +322,7 @@ fn item(row: &InboxRow, spec: Option<&Spec>) -> InboxItem {
         request_id: asked.request_id.clone(),
         worker_id: row.worker_id.clone(),
         label: row.label.clone(),
+        path: row.path.clone(),
         controller_id: row.controller_id.clone(),
         turn_id: asked.turn_id.clone(),
         kind: asked.kind,

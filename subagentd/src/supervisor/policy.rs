@@ -4,28 +4,30 @@
 //! verdicts become inputs of the core, taken in the transaction of the record itself: so a request has one decision, whoever
 //! dies, and one that was asked without a daemon waits for the next.
 
+mod chain;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use subagent_config::policy::{
-    Action, Call, Judged, Kind, Layer, LayerKind, Listed, MOST_RULES, Node, Places, Policy, Position, Rule,
-    Verdict, real_path,
-};
-use subagent_protocol::api::{OwnerRule, StartWorker};
+use subagent_config::policy::{Action, Call, Judged, Kind, Node, Policy, Verdict, real_path};
 use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEvent};
-use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
 use subagent_protocol::start::ClientRules;
 use subagent_protocol::tool_calls::KINDS;
-use subagent_protocol::{Code, Error, Result, surrogates};
+use subagent_protocol::{Result, surrogates};
 
+use self::chain::compiled;
 use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxFact;
-use crate::store::{WorkerRow, decided};
+use crate::store::owner_rules::{self, OfChain};
+use crate::store::{Connection, RowId, WorkerRow, decided};
+
+pub(super) use self::chain::check;
 
 /// So many calls of a turn are remembered; those that come later are not looked at when they are over.
 const MOST_CALLS: usize = 1000;
@@ -34,62 +36,36 @@ const MOST_ID_BYTES: usize = 1024;
 /// So much is told of what was judged.
 const MOST_SUBJECT_CHARS: usize = 1000;
 
-/// Whether a worker can be started with these rules.
-///
-/// # Errors
-/// `INVALID_ARGUMENT{field,rule,column}` for what is no rule; `INVALID_INPUT` for too many or a path that is not absolute.
-pub(super) fn check(request: &StartWorker) -> Result<()> {
-    let Some(spec) = &request.policy else { return Ok(()) };
-    if !spec.workspace.is_absolute() || spec.home.as_ref().is_some_and(|home| !home.is_absolute()) {
-        let message = "the workspace and the home of a policy are absolute paths";
-        return Err(Error::new(Code::InvalidInput, message).with("field", "policy"));
-    }
-    if spec.layers.iter().map(|layer| layer.rules.len() + layer.tools.len()).sum::<usize>() > 3 * MOST_RULES {
-        return Err(Error::new(Code::InvalidInput, "there are too many rules").with("field", "policy"));
-    }
-    compiled(spec, &[], &request.cwd).map(drop)
-}
-
-/// The rules of a worker: those that it was started with, and those that decisions of its owner became, each with its id
-/// as the source.
-fn compiled(spec: &PolicySpec, added: &[OwnerRule], cwd: &Path) -> Result<Policy> {
-    let of_owner = |rule: &OwnerRule| PolicyLayer {
-        layer: LayerKind::Owner.as_str().to_owned(),
-        source: Some(rule.rule_id.as_str().to_owned()),
-        rules: vec![rule.rule.clone()],
-        tools: Vec::new(),
-    };
-    let added: Vec<PolicyLayer> = added.iter().map(of_owner).collect();
-    let layers = spec.layers.iter().chain(&added).map(layer).collect::<Result<_>>()?;
-    let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
-    let listed = spec.layers.iter().find(|layer| !layer.tools.is_empty());
-    let node = Node::new("worker", layers).with_tools(listed.map(tools).transpose()?.unwrap_or_default());
-    Ok(Policy { places, chain: vec![node] })
-}
-
-/// The only tools of a definition.
-fn tools(layer: &PolicyLayer) -> Result<Listed> {
-    let tools = layer.tools.iter().map(|tool| {
-        Rule::parse(tool, Action::Allow).map_err(|found| {
-            let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
-            Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
-        })
-    });
-    Ok(Listed { source: layer.source.clone(), tools: tools.collect::<Result<_>>()? })
-}
-
 /// The rules of a worker that decides nothing by itself.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for stored rules that cannot be read.
-pub(super) fn of_worker(
-    spec: Option<&PolicySpec>,
-    added: &[OwnerRule],
-    workspace: &str,
-    cwd: &Path,
-) -> Result<Policy> {
+fn of_worker(spec: Option<&PolicySpec>, added: &OfChain, workspace: &str, cwd: &Path) -> Result<Policy> {
     let none = || PolicySpec::own(workspace.into(), None, Vec::new());
     compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
+}
+
+/// The same, with what decisions became by now.
+///
+/// # Errors
+/// As [`of_worker`], and `STORAGE_ERROR`.
+pub(super) fn read(
+    connection: &Connection,
+    worker: RowId,
+    spec: Option<&PolicySpec>,
+    cwd: &Path,
+) -> Result<Policy> {
+    let added = added(connection, worker, spec)?;
+    of_worker(spec, &added, &owner_rules::workspace_of(connection, worker)?, cwd)
+}
+
+/// What decisions about a worker and about those above it became.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn added(connection: &Connection, worker: RowId, spec: Option<&PolicySpec>) -> Result<OfChain> {
+    let above = spec.iter().flat_map(|spec| &spec.ancestors).map(|node| &node.worker_id);
+    owner_rules::of_chain(connection, worker, above)
 }
 
 /// The call that a permission request is for.
@@ -101,24 +77,6 @@ pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
     };
     call.learn(&params["toolCall"]);
     (call, params)
-}
-
-fn layer(layer: &PolicyLayer) -> Result<Layer> {
-    let unknown = |what: &str, word: &str| {
-        let message = format!("`{word}` is no {what} of a policy");
-        Error::new(Code::InvalidArgument, message).with("field", "policy")
-    };
-    let kind = LayerKind::parse(&layer.layer).ok_or_else(|| unknown("layer", &layer.layer))?;
-    let rules = layer.rules.iter().map(|PolicyRule { rule, action, line, column }| {
-        let action = Action::parse(action).ok_or_else(|| unknown("action", action))?;
-        let at = line.zip(*column).map(|(line, column)| Position { line, column });
-        Rule::parse(rule, action).map(|rule| rule.at(at)).map_err(|found| {
-            let message = format!("`{rule}` is no rule: character {}: {}", found.column, found.problem);
-            let error = Error::new(Code::InvalidArgument, message).with("field", "policy");
-            error.with("rule", rule.as_str()).with("column", found.column)
-        })
-    });
-    Ok(Layer { kind, source: layer.source.clone(), rules: rules.collect::<Result<_>>()? })
 }
 
 /// What an agent has told of a call in this turn.
@@ -144,11 +102,11 @@ impl Watch {
     /// Of a worker with this stored policy, and with rules that decisions became; none if there are no rules at all.
     pub(super) fn of(
         spec: Option<&PolicySpec>,
-        added: &[OwnerRule],
+        added: &OfChain,
         workspace: &str,
         cwd: &Path,
     ) -> Option<Self> {
-        if spec.is_none() && added.is_empty() {
+        if spec.is_none() && added.own.is_empty() {
             return None;
         }
         let policy = match of_worker(spec, added, workspace, cwd) {
@@ -175,9 +133,20 @@ impl Watch {
     /// What the rules say of a request that waits.
     pub(super) fn judge(&self, asked: &str) -> Option<Input> {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
-        let (call, params) = call_of(&asked);
+        let (mut call, params) = call_of(&asked);
+        self.completes(&mut call, &asked, &params);
         let verdict = self.verdict_on(&asked, &call);
-        decision(asked, &params, &verdict)
+        decision(asked, &params, &verdict, &self.policy)
+    }
+
+    /// Some agents tell of a call for whom the work is, and then ask without saying so again.
+    fn completes(&self, call: &mut Call, asked: &ApprovalRequested, params: &Value) {
+        if call.agent.is_none()
+            && let Some(id) = call_id(&params["toolCall"])
+            && let Some(seen) = self.calls.get(&(asked.child.session_id.clone(), id))
+        {
+            call.agent = seen.call.agent.clone();
+        }
     }
 
     fn verdict_on(&self, asked: &ApprovalRequested, call: &Call) -> Verdict {
@@ -240,13 +209,15 @@ impl Watch {
 
     fn asked(&mut self, record: &Record<'_>) -> Option<Input> {
         let asked: ApprovalRequested = record.body().ok()?;
-        let (call, params) = call_of(&asked);
+        let (mut call, params) = call_of(&asked);
         self.is_asked(&asked, &params);
+        self.completes(&mut call, &asked, &params);
         let verdict = self.verdict_on(&asked, &call);
         let request_id = asked.request_id.clone();
-        let decided = decision(asked, &params, &verdict);
+        let decided = decision(asked, &params, &verdict, &self.policy);
         if decided.is_none() {
-            self.asked_for = Some(InboxFact::AskedFor { request_id, rule: rule(&verdict) });
+            let rule = verdict.decisive().map(|part| rule(part, &self.policy));
+            self.asked_for = rule.map(|rule| InboxFact::AskedFor { request_id, rule });
         }
         decided
     }
@@ -267,13 +238,12 @@ impl Watch {
         }
         seen.judged = true;
         let verdict = policy.decide(&seen.call, &real_path);
-        let denied =
-            verdict.action == Action::Deny && verdict.decisive().is_some_and(|part| part.by.is_some());
-        denied.then(|| {
-            let mut call = rule(&verdict);
-            call["toolCallId"] = id.into();
-            Input::Violation { turn, call }
-        })
+        // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
+        let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);
+        let denied = verdict.judged.iter().filter(|part| part.action == Action::Deny).find(by_rule)?;
+        let mut call = rule(denied, &policy);
+        call["toolCallId"] = id.into();
+        Some(Input::Violation { turn, call })
     }
 
     fn seen(&mut self, key: (Option<String>, String)) -> Option<&mut Seen> {
@@ -313,24 +283,27 @@ fn option(options: &[ApprovalOption], action: Action) -> Option<&ApprovalOption>
 }
 
 /// The decision that follows from what the rules say; none if the owner is to be asked.
-fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict) -> Option<Input> {
+fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy: &Policy) -> Option<Input> {
     // Without any, the words of people would be made up.
-    params["options"].as_array().filter(|options| !options.is_empty())?;
-    let options = ApprovalView::of_record(&asked).options;
-    let option = option(&options, verdict.action)?;
-    let choice = Choice {
-        option_id: Some(option.id.clone()),
-        alias: Some(option.alias.clone()),
-        decision: verdict.action.as_str().to_owned(),
+    let offers = params["options"].as_array().is_some_and(|options| !options.is_empty());
+    let options = if offers { ApprovalView::of_record(&asked).options } else { Vec::new() };
+    let choice = match option(&options, verdict.action) {
+        Some(option) => Choice {
+            option_id: Some(option.id.clone()),
+            alias: Some(option.alias.clone()),
+            decision: verdict.action.as_str().to_owned(),
+        },
+        // Nobody is asked, whatever the agent offers.
+        None if policy.chain.last().is_some_and(Node::never_asks) => Choice::cancelled(),
+        None => return None,
     };
-    Some(Input::DecideByRule { request_id: asked.request_id, choice, rule: rule(verdict) })
+    let rule = rule(verdict.decisive()?, policy);
+    Some(Input::DecideByRule { request_id: asked.request_id, choice, rule })
 }
 
 /// The rule that decided, as events tell of it.
-fn rule(verdict: &Verdict) -> Value {
-    let Some(Judged { kind, subject, action, by, note }) = verdict.decisive() else {
-        return json!({"action": verdict.action.as_str()});
-    };
+fn rule(decisive: &Judged, policy: &Policy) -> Value {
+    let Judged { kind, subject, action, by, note } = decisive;
     let subject: Option<String> =
         subject.as_ref().map(|text| text.chars().take(MOST_SUBJECT_CHARS).collect());
     let mut told = json!({
@@ -344,6 +317,10 @@ fn rule(verdict: &Verdict) -> Value {
         }
         if let Some(at) = by.at {
             told["line"] = at.line.into();
+        }
+        // It is of one above the worker.
+        if by.depth + 1 < policy.chain.len() {
+            told["path"] = policy.chain[..=by.depth].iter().map(|node| node.name.as_str()).collect();
         }
     }
     if let Some(note) = note {

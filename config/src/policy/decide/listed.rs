@@ -1,6 +1,6 @@
 //! The tools that a definition lists: what is none of them is denied, and to be listed allows nothing. Pure.
 
-use super::{Answer, Fits, Node, Places, Query, Rule};
+use super::{Answer, Fits, Node, Places, Query, Rule, stricter};
 use crate::policy::{Action, Decider, Kind, LayerKind};
 
 /// The only tools of a node.
@@ -19,23 +19,38 @@ impl Listed {
     }
 
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
-        self.tools.iter().map(|tool| tool.fits(places, query)).max().unwrap_or(Fits::Yes)
+        let fits = |tool: &Rule| match tool.names_tool(query.name) {
+            // To be listed allows nothing, so a task may be listed by the name of the tool.
+            true => Fits::Yes,
+            false => tool.fits(places, query),
+        };
+        self.tools.iter().map(fits).max().unwrap_or(Fits::Yes)
     }
 }
 
 impl Node {
-    /// The answer of its rules, unless the tool is none of those that are listed.
+    /// The answer of its rules, unless the tool is none of those that are in all of the lists.
     pub(super) fn within_listed(
         &self,
         places: &Places,
         query: &Query<'_>,
         answer: Option<Answer>,
     ) -> Option<Answer> {
-        let Some(listed) = &self.listed else { return answer };
+        self.listed.iter().fold(answer, |answer, listed| self.within(listed, places, query, answer))
+    }
+
+    fn within(
+        &self,
+        listed: &Listed,
+        places: &Places,
+        query: &Query<'_>,
+        answer: Option<Answer>,
+    ) -> Option<Answer> {
         let by_list = |action, note| Answer {
             action,
             by: Some(Decider {
                 node: self.name.clone(),
+                depth: 0,
                 layer: LayerKind::Definition,
                 source: listed.source.clone(),
                 rule: "tools".to_owned(),
@@ -55,7 +70,13 @@ impl Node {
                     _ => doubt,
                 })
             }
-            Fits::No => Some(by_list(Action::Deny, "it is none of the tools that the definition lists")),
+            Fits::No => {
+                let denied = by_list(Action::Deny, "it is none of the tools that the definition lists");
+                Some(match answer {
+                    Some(answer) => stricter(denied, answer),
+                    None => denied,
+                })
+            }
         }
     }
 }

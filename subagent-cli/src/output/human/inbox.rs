@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::questions::elicitation;
 use super::turns::approval;
 use super::{Style, Table, View, items, shown, word};
-use crate::commands::told_rule;
+use crate::commands::{path_of_task as path, told_rule};
 
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
@@ -18,10 +18,11 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
         let (since, until) = (view.ago(&item["createdAt"]), until(item));
         let kind = item["toolKind"].as_str().unwrap_or(word(item, "kind"));
         let what = format!("{kind}: {}", word(item, "subject"));
+        let label = path(item).unwrap_or_else(|| word(item, "label").to_owned());
         table.row([
             (Style::Strong, word(item, "requestId")),
             (Style::Plain, word(item, "workerId")),
-            (Style::Plain, word(item, "label")),
+            (Style::Plain, label.as_str()),
             (Style::Attention, what.as_str()),
             (Style::Dim, since.as_str()),
             (Style::Dim, until.as_str()),
@@ -42,7 +43,8 @@ fn until(item: &Value) -> String {
 
 pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
-    view.page.word(Style::Strong, worker).plain("  ").word(Style::Plain, word(data, "label")).plain("  ");
+    let label = path(data).unwrap_or_else(|| word(data, "label").to_owned());
+    view.page.word(Style::Strong, worker).plain("  ").word(Style::Plain, &label).plain("  ");
     view.state(word(data, "status"));
     let since = view.ago(&data["createdAt"]);
     view.page.plain("  ").word(Style::Dim, &since).end();

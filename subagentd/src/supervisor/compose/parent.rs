@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::ground::Ground;
 use super::launched::Launched;
 use super::permitted;
-use crate::store::{WorkerRow, owner_rules};
+use crate::store::WorkerRow;
 use crate::supervisor::environment::{self, Kept};
 use crate::supervisor::spec::{self, Spec};
 use crate::supervisor::{Supervisor, policy};
@@ -56,11 +56,8 @@ impl Supervisor {
         let kept = environment::read(&file)?;
         let (id, cwd, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
         let at = cwd.clone();
-        let policy = self.shared.store.read(move |connection| {
-            let added = owner_rules::of_worker(connection, id)?;
-            let workspace = owner_rules::workspace_of(connection, id)?;
-            policy::of_worker(rules.as_ref(), &added, &workspace, &at)
-        });
+        let policy =
+            self.shared.store.read(move |connection| policy::read(connection, id, rules.as_ref(), &at));
         Ok(Parent { policy: policy.await?, row, spec: stored, kept, delegation, cwd })
     }
 }

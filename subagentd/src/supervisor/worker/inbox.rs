@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use subagent_protocol::api::{Decide, OnTimeout, OwnerRule};
+use subagent_protocol::api::{Decide, OnTimeout};
 use subagent_protocol::ids::RequestId;
 use subagent_protocol::state::{Carrier, QuestionKind};
 use subagent_protocol::time::Timestamp;
@@ -20,7 +20,7 @@ use crate::core::worker::State;
 use crate::core::{Fact, Input};
 use crate::store::workers::ApprovalRow;
 use crate::store::{inbox, owner_rules, tool_calls, workers};
-use crate::supervisor::policy::Watch;
+use crate::supervisor::policy::{self, Watch};
 use crate::supervisor::{entropy, views};
 
 /// After a failure of the store it is asked again so much later.
@@ -150,14 +150,14 @@ impl Actor {
         let turn = self.worker.turn().map(|open| open.no);
         let (spec, cwd) = (self.spec.policy.clone(), self.cwd.clone());
         let read = self.shared.store.read(move |connection| {
-            let added: Vec<OwnerRule> = owner_rules::of_worker(connection, id)?;
+            let added = policy::added(connection, id, spec.as_ref())?;
             let workspace = owner_rules::workspace_of(connection, id)?;
             let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
             if let (false, Some(watch), Some(turn)) = (known, &mut watch, turn) {
                 // What was told of the open turn before there were rules.
                 tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
             }
-            Ok((watch, !added.is_empty()))
+            Ok((watch, added.any()))
         });
         let (rules, any) = read.await?;
         self.watch = match (self.watch.take(), rules) {

@@ -1,0 +1,86 @@
+//! How agents name the tools of MCP servers, and whom a call of the server for tasks gives work to. Pure.
+//!
+//! Here such a tool is `mcp__SERVER__TOOL`, as some say it themselves: rules are written with that name.
+
+use serde_json::{Map, Value};
+use subagent_protocol::api::TASK_SERVER;
+
+use super::{AGENT_KEYS, text};
+use crate::policy::tool::{self, Kind};
+
+/// Tools of the server for tasks, for agents who put a line between two names that may have lines themselves.
+const TASK_TOOLS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
+/// A longer text is no input of a tool that gives work to an agent.
+const MOST_INPUT_BYTES: usize = 1024 * 1024;
+
+/// The name of a tool of an MCP server; none if the call is of no such tool, as far as it tells. Some agents show a title
+/// that a model can choose, a command above all: that is none.
+pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Option<String> {
+    let title = title?;
+    let named = |server: &str, tool: &str| {
+        let name = format!("mcp__{server}__{tool}");
+        name.chars().all(tool::is_name_char).then_some(name)
+    };
+    let input = &told["rawInput"];
+    // `mcp.echo.say`, with both names beside the arguments: as a command there would be neither.
+    if let (Some(server), Some(tool)) = (text(&input["server"]), text(&input["tool"]))
+        && title.strip_prefix("mcp.") == Some(&format!("{server}.{tool}"))
+    {
+        return named(&server, &tool);
+    }
+    if kind == Some(Kind::Execute) {
+        return None;
+    }
+    if title.starts_with("mcp__") {
+        return title.chars().all(tool::is_name_char).then(|| title.to_owned());
+    }
+    if kind != Some(Kind::Other) {
+        return None;
+    }
+    // `say (echo MCP Server)`, with an id that is made of both names.
+    if let Some((tool, rest)) = title.split_once(" (")
+        && let Some(server) = rest.strip_suffix(" MCP Server)")
+    {
+        let id = told["toolCallId"].as_str()?;
+        let rest = id.strip_prefix("mcp_")?.strip_prefix(server)?.strip_prefix('_')?.strip_prefix(tool)?;
+        return rest.starts_with('_').then(|| named(server, tool)).flatten();
+    }
+    // `echo_say`.
+    let tool = title.strip_prefix(TASK_SERVER)?.strip_prefix('_').filter(|tool| TASK_TOOLS.contains(tool))?;
+    named(TASK_SERVER, tool)
+}
+
+/// Whether it is of a tool of the server for tasks.
+pub(super) fn is_of_task_server(name: Option<&str>) -> bool {
+    name.and_then(tool::of_task_server).is_some()
+}
+
+/// The agents that a call of the server for tasks names; of one that is clear it is one at most.
+pub(super) fn agents(told: &Value) -> Vec<String> {
+    let Some(input) = input(told) else { return Vec::new() };
+    let config = &input["config"];
+    let mut found: Vec<String> = AGENT_KEYS.iter().filter_map(|key| text(&input[*key])).collect();
+    found.extend(["agent_id", "template"].iter().filter_map(|key| text(&config[*key])));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// What goes into the tool: as it is, beside the names of server and tool, or as the text of the question.
+fn input(told: &Value) -> Option<Value> {
+    let is_full = |value: &&Value| value.as_object().is_some_and(|members| !members.is_empty());
+    let raw = &told["rawInput"];
+    if let Some(arguments) = Some(&raw["arguments"]).filter(is_full) {
+        return Some(arguments.clone());
+    }
+    if is_full(&raw) {
+        return Some(raw.clone());
+    }
+    // Later the text is what has come of it.
+    if matches!(told["status"].as_str(), Some("completed" | "failed")) {
+        return None;
+    }
+    let said = told["content"].as_array()?.iter().find_map(|part| part["content"]["text"].as_str())?;
+    let said = Some(said).filter(|said| said.len() <= MOST_INPUT_BYTES)?;
+    serde_json::from_str::<Map<String, Value>>(said).ok().map(Value::Object)
+}

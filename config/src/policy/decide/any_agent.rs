@@ -1,0 +1,45 @@
+//! Whether any agent may be called at all: what the tools follow that look after tasks. Pure.
+
+use super::{Answer, Node, Query};
+use crate::policy::{Action, Layer, LayerKind, Rule};
+
+impl Node {
+    /// Allows it if some agent may be called, be it that somebody is asked first; none if no rule says so of any agent and
+    /// some are not spoken of.
+    pub(super) fn any_agent(&self, query: &Query<'_>) -> Option<Answer> {
+        let own = self.weakest(query, |kind| kind == LayerKind::Definition);
+        match own {
+            // It is final.
+            Some(denied) if denied.action == Action::Deny => Some(denied),
+            _ => self.weakest(query, |_| true),
+        }
+    }
+
+    /// The weakest of the rules of these layers that a later one does not take back.
+    fn weakest(&self, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
+        let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
+        let rules = layers.flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
+        let (mut spoken_of, mut held): (Vec<&str>, Option<(&Layer, &Rule)>) = (Vec::new(), None);
+        let mut all = false;
+        for (layer, rule) in rules.filter(|(_, rule)| rule.is_about(query.kind, query.name)) {
+            if spoken_of.contains(&rule.pattern()) {
+                continue;
+            }
+            spoken_of.push(rule.pattern());
+            if held.is_none_or(|(_, weakest)| rule.action < weakest.action) {
+                held = Some((layer, rule));
+            }
+            if rule.is_whole() {
+                all = true;
+                break;
+            }
+        }
+        let (layer, rule) = held?;
+        match rule.action {
+            Action::Allow => Some(self.says(layer, rule, Action::Allow, None)),
+            Action::Ask => Some(self.says(layer, rule, Action::Allow, Some("some agent may be called"))),
+            Action::Deny if all => Some(self.says(layer, rule, Action::Deny, None)),
+            Action::Deny => None,
+        }
+    }
+}

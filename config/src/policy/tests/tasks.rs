@@ -1,0 +1,176 @@
+//! Calls of the server for tasks, as agents tell of them, are tasks: of the agent that they name, or of any.
+
+use serde_json::{Value, json};
+
+use super::{LayerKind, policy, real};
+use crate::policy::{Action, Call, Kind, Verdict};
+
+/// The same call as four agents ask for it: what they told before, and the question.
+fn asked(tool: &str, input: &Value) -> Vec<(&'static str, Vec<Value>)> {
+    let mcp = format!("mcp__subagent__{tool}");
+    let claude = json!({"toolCallId": "t", "name": mcp, "title": mcp, "kind": "other", "rawInput": input, "content": [],
+        "_meta": {"claudeCode": {"toolName": mcp, "mcpServer": {"name": "subagent", "source": "dynamic"}}}});
+    let told = json!({"toolCallId": "t", "kind": "execute", "title": format!("mcp.subagent.{tool}"), "status": "in_progress",
+        "rawInput": {"server": "subagent", "tool": tool, "arguments": input}, "_meta": {"is_mcp_tool_call": true}});
+    let codex = json!({"toolCallId": "t", "kind": "execute", "status": "pending"});
+    let text = json!([{"type": "content", "content": {"type": "text", "text": input.to_string()}}]);
+    let gemini = json!({"toolCallId": format!("mcp_subagent_{tool}__fcbc25e3a15e25"), "status": "pending", "kind": "other",
+        "title": format!("{tool} (subagent MCP Server)"), "content": text, "locations": []});
+    let opencode = json!({"toolCallId": "t", "title": format!("subagent_{tool}"), "kind": "other", "status": "pending",
+        "locations": [], "rawInput": input});
+    vec![
+        ("claude", vec![claude]),
+        ("codex", vec![told, codex]),
+        ("gemini", vec![gemini]),
+        ("opencode", vec![opencode]),
+    ]
+}
+
+fn call(told: &[Value]) -> Call {
+    let mut call = Call::default();
+    told.iter().for_each(|told| call.learn(told));
+    call
+}
+
+fn judged(rules: &str, told: &[Value]) -> Verdict {
+    policy(&[(LayerKind::Definition, rules)]).decide(&call(told), &real)
+}
+
+#[test]
+fn to_call_an_agent_is_a_task_of_that_agent() {
+    let rules = "{'*': allow, mcp__subagent__*: allow, task: {'*': deny, reviewer: allow, writer: ask}}";
+    let inputs = |agent: &str| {
+        [
+            ("task", json!({"agent": agent, "prompt": "x", "description": "y"})),
+            ("task", json!({"subagent_type": agent, "prompt": "x", "description": "y"})),
+            ("spawn_subagent", json!({"name": "n", "task": "x", "config": {"agent_id": agent}})),
+            ("spawn_subagent", json!({"name": "n", "task": "x", "config": {"template": agent}})),
+        ]
+    };
+    for (agent, action) in [("reviewer", Action::Allow), ("writer", Action::Ask), ("explore", Action::Deny)] {
+        for (tool, input) in inputs(agent) {
+            for (who, told) in asked(tool, &input) {
+                let verdict = judged(rules, &told);
+                assert_eq!(verdict.action, action, "{who} {tool} {input} {verdict:#?}");
+                let [part] = verdict.judged.as_slice() else { panic!("{who} {verdict:#?}") };
+                assert_eq!((part.kind, part.subject.as_deref()), (Kind::Task, Some(agent)), "{who}");
+            }
+        }
+    }
+}
+
+#[test]
+fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
+    let table = [
+        ("{task: {'*': deny, reviewer: allow}}", Action::Allow),
+        ("{task: {reviewer: ask}}", Action::Allow),
+        ("{task: {'*': deny}}", Action::Deny),
+        ("{task: {reviewer: allow, '*': deny}}", Action::Deny),
+        ("{task: {reviewer: allow}, 'mcp__subagent__*': deny}", Action::Deny),
+        ("{task: {secret: deny}}", Action::Deny),
+        ("{task: allow}", Action::Allow),
+        ("{'*': allow, mcp__subagent__*: allow}", Action::Deny),
+        ("{}", Action::Deny),
+    ];
+    let inputs = [
+        ("get_subagents", json!({"name_or_id": "x"})),
+        ("message_subagent", json!({"name_or_id": "x", "message": "go on"})),
+    ];
+    for (rules, action) in table {
+        for (tool, input) in &inputs {
+            for (who, told) in asked(tool, input) {
+                let verdict = judged(rules, &told);
+                assert_eq!(verdict.action, action, "{who} {tool} {rules} {verdict:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_agents_in_one_call_are_none_that_is_allowed() {
+    let input = json!({"agent": "reviewer", "subagent_type": "explore", "prompt": "x"});
+    for (who, told) in asked("task", &input) {
+        assert_eq!(judged("{task: allow}", &told).action, Action::Ask, "{who}");
+    }
+    let [first, then] = ["reviewer", "explore"].map(|agent| asked("task", &json!({"agent": agent})));
+    for ((who, mut told), (_, later)) in first.into_iter().zip(then) {
+        told.extend(later);
+        assert_ne!(judged("{task: {reviewer: allow, explore: allow}}", &told).action, Action::Allow, "{who}");
+    }
+}
+
+#[test]
+fn what_a_model_can_choose_makes_no_call_a_task() {
+    let rules = "{task: allow, execute: ask, other: ask, '*': ask}";
+    let other = [
+        // Commands that are shown as titles.
+        json!({"kind": "execute", "title": "mcp__subagent__get_subagents; rm -rf x"}),
+        json!({"kind": "execute", "title": "mcp__subagent__get_subagents"}),
+        json!({"kind": "execute", "title": "get_subagents (subagent MCP Server)"}),
+        json!({"kind": "execute", "title": "subagent_get_subagents"}),
+        json!({"kind": "execute", "title": "mcp.subagent.get_subagents"}),
+        json!({"kind": "execute", "title": "mcp__subagent__task", "rawInput": {"command": "rm x"}}),
+        json!({"kind": "execute", "title": "mcp.subagent.x", "rawInput": {"server": "other", "tool": "x"}}),
+        // Titles of something else.
+        json!({"kind": "other", "toolCallId": "save_memory__1", "title": "get_subagents (subagent MCP Server)"}),
+        json!({"kind": "other", "toolCallId": "mcp_other_x__1", "title": "get_subagents (subagent MCP Server)"}),
+        json!({"kind": "other", "title": "subagent_get_subagents now"}),
+        json!({"kind": "other", "title": "mcp__subagent__get subagents"}),
+        json!({"kind": "other", "title": "mcp__subagent2__get_subagents"}),
+    ];
+    for told in other {
+        let verdict = judged(rules, std::slice::from_ref(&told));
+        assert_ne!(verdict.action, Action::Allow, "{told} {verdict:#?}");
+        assert!(verdict.judged.iter().all(|part| part.kind != Kind::Task), "{told} {verdict:#?}");
+    }
+    // A command beside it is judged as well.
+    let both =
+        json!({"kind": "other", "name": "mcp__subagent__get_subagents", "rawInput": {"command": "rm x"}});
+    assert_eq!(judged(rules, &[both]).action, Action::Ask);
+    // So is an agent, whatever the tool is called.
+    let both =
+        json!({"kind": "other", "title": "subagent_get_subagents", "rawInput": {"subagent_type": "x"}});
+    assert_eq!(judged("{task: {reviewer: allow}}", &[both]).action, Action::Deny);
+}
+
+#[test]
+fn what_came_of_a_call_names_no_agent() {
+    let (_, mut told) = asked("task", &json!({"agent": "reviewer"})).remove(2);
+    let text = json!({"agent": "explore"}).to_string();
+    let mut over = told[0].clone();
+    over["status"] = "completed".into();
+    over["content"] = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    told.push(over);
+    assert_eq!(judged("{task: {reviewer: allow}}", &told).action, Action::Allow);
+}
+
+#[test]
+fn other_servers_are_known_by_their_names_too() {
+    let told = [
+        json!({"kind": "execute", "title": "mcp.echo.say", "rawInput": {"server": "echo", "tool": "say", "arguments": {}}}),
+        json!({"kind": "other", "toolCallId": "mcp_echo_say__1", "title": "say (echo MCP Server)"}),
+        json!({"kind": "other", "title": "mcp__echo__say"}),
+    ];
+    for told in told {
+        let verdict = judged("{'*': allow, mcp__echo__*: deny}", std::slice::from_ref(&told));
+        assert_eq!(verdict.action, Action::Deny, "{told} {verdict:#?}");
+    }
+}
+
+#[test]
+fn a_task_is_listed_by_its_kind_or_by_its_tool() {
+    use crate::policy::{Listed, Node, Policy, Rule};
+    let node = |tools: &[&str]| {
+        let rules = policy(&[(LayerKind::Definition, "{task: allow}")]);
+        let [node]: [Node; 1] = rules.chain.try_into().unwrap();
+        let tools = tools.iter().map(|tool| Rule::parse(tool, Action::Allow).unwrap()).collect();
+        Policy { places: rules.places, chain: vec![node.with_tools(vec![Listed { source: None, tools }])] }
+    };
+    let (_, told) = asked("task", &json!({"agent": "reviewer"})).remove(0);
+    let action = |tools: &[&str]| node(tools).decide(&call(&told), &real).action;
+    assert_eq!(action(&["read"]), Action::Deny);
+    for tools in [&["Task"][..], &["task(reviewer)"], &["mcp__subagent__task"], &["read", "mcp__subagent__*"]]
+    {
+        assert_eq!(action(tools), Action::Allow, "{tools:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! The rules of a worker and of all above it, as they are stored, made into those that are at work.
+//!
+//! What each was started with does not change. What decisions became counts for the one that they were made for, also below it,
+//! and also when it was added after that was spawned.
+
+use std::path::Path;
+
+use subagent_config::policy::{
+    Action, Layer, LayerKind, Listed, MOST_RULES, Node, Places, Policy, Position, Rule,
+};
+use subagent_protocol::api::{OwnerRule, StartWorker};
+use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+use subagent_protocol::{Code, Error, Result};
+
+use crate::store::owner_rules::OfChain;
+
+/// No tree is that deep.
+const MOST_ANCESTORS: usize = 32;
+/// No worker or task has a longer name.
+const MOST_NAME_CHARS: usize = 1000;
+
+/// Whether a worker can be started with these rules.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field,rule,column}` for what is no rule; `INVALID_INPUT` for too many or a path that is not absolute.
+pub(in crate::supervisor) fn check(request: &StartWorker) -> Result<()> {
+    let Some(spec) = &request.policy else { return Ok(()) };
+    let refused =
+        |message: &str| Err(Error::new(Code::InvalidInput, message.to_owned()).with("field", "policy"));
+    if !spec.workspace.is_absolute() || spec.home.as_ref().is_some_and(|home| !home.is_absolute()) {
+        return refused("the workspace and the home of a policy are absolute paths");
+    }
+    if spec.ancestors.len() > MOST_ANCESTORS {
+        return refused("there are too many ancestors");
+    }
+    if spec.ancestors.iter().any(|node| node.name.chars().count() > MOST_NAME_CHARS) {
+        return refused("the name of an ancestor is too long");
+    }
+    let above = spec.ancestors.iter().map(|node| (&node.layers, &node.pre_approved));
+    let mut nodes = above.chain([(&spec.layers, &spec.pre_approved)]);
+    let many = |layers: &[PolicyLayer], granted: &Option<Vec<PolicyRule>>| {
+        layers.iter().map(|layer| layer.rules.len() + layer.tools.len()).sum::<usize>() > 3 * MOST_RULES
+            || granted.as_ref().is_some_and(|granted| granted.len() > MOST_RULES)
+    };
+    if nodes.any(|(layers, granted)| many(layers, granted)) {
+        return refused("there are too many rules");
+    }
+    compiled(spec, &OfChain::default(), &request.cwd).map(drop)
+}
+
+/// The rules of a worker: those that it and those above it were started with, and those that decisions became, each with its
+/// id as the source.
+pub(super) fn compiled(spec: &PolicySpec, added: &OfChain, cwd: &Path) -> Result<Policy> {
+    let places = Places { workspace: spec.workspace.clone(), cwd: cwd.to_owned(), home: spec.home.clone() };
+    let mut chain = Vec::new();
+    for (at, above) in spec.ancestors.iter().enumerate() {
+        let added = added.above.get(at).map(Vec::as_slice).unwrap_or_default();
+        chain.push(node(&above.name, &above.layers, above.pre_approved.as_deref(), added)?);
+    }
+    chain.push(node("worker", &spec.layers, spec.pre_approved.as_deref(), &added.own)?);
+    Ok(Policy { places, chain })
+}
+
+fn node(
+    name: &str,
+    own: &[PolicyLayer],
+    granted: Option<&[PolicyRule]>,
+    added: &[OwnerRule],
+) -> Result<Node> {
+    let of_owner = |rule: &OwnerRule| PolicyLayer {
+        layer: LayerKind::Owner.as_str().to_owned(),
+        source: Some(rule.rule_id.as_str().to_owned()),
+        rules: vec![rule.rule.clone()],
+        tools: Vec::new(),
+    };
+    let added: Vec<PolicyLayer> = added.iter().map(of_owner).collect();
+    let layers = own.iter().chain(&added).map(layer).collect::<Result<_>>()?;
+    let listed = own.iter().map(tools).collect::<Result<_>>()?;
+    let granted = granted.map(|granted| granted.iter().map(grant).collect::<Result<_>>()).transpose()?;
+    Ok(Node::new(name, layers).with_tools(listed).granting(granted))
+}
+
+/// The only tools of a layer.
+fn tools(layer: &PolicyLayer) -> Result<Listed> {
+    let tools = layer.tools.iter().map(|tool| {
+        Rule::parse(tool, Action::Allow).map_err(|found| {
+            let message = format!("`{tool}` is no tool: character {}: {}", found.column, found.problem);
+            Error::new(Code::InvalidArgument, message).with("field", "policy").with("rule", tool.as_str())
+        })
+    });
+    Ok(Listed { source: layer.source.clone(), tools: tools.collect::<Result<_>>()? })
+}
+
+fn layer(layer: &PolicyLayer) -> Result<Layer> {
+    let kind = LayerKind::parse(&layer.layer).ok_or_else(|| unknown("layer", &layer.layer))?;
+    let rules = layer.rules.iter().map(rule).collect::<Result<_>>()?;
+    Ok(Layer { kind, source: layer.source.clone(), rules })
+}
+
+/// A rule that was approved beforehand.
+fn grant(granted: &PolicyRule) -> Result<Rule> {
+    let granted = rule(granted)?;
+    match granted.action {
+        Action::Allow => Ok(granted),
+        Action::Ask | Action::Deny => {
+            let message = format!("what is approved beforehand is allowed: {}", granted.text());
+            Err(Error::new(Code::InvalidArgument, message).with("field", "policy"))
+        }
+    }
+}
+
+fn rule(PolicyRule { rule, action, line, column }: &PolicyRule) -> Result<Rule> {
+    let action = Action::parse(action).ok_or_else(|| unknown("action", action))?;
+    let at = line.zip(*column).map(|(line, column)| Position { line, column });
+    Rule::parse(rule, action).map(|rule| rule.at(at)).map_err(|found| {
+        let message = format!("`{rule}` is no rule: character {}: {}", found.column, found.problem);
+        let error = Error::new(Code::InvalidArgument, message).with("field", "policy");
+        error.with("rule", rule.as_str()).with("column", found.column)
+    })
+}
+
+fn unknown(what: &str, word: &str) -> Error {
+    let message = format!("`{word}` is no {what} of a policy");
+    Error::new(Code::InvalidArgument, message).with("field", "policy")
+}
