@@ -19,6 +19,7 @@ pub(crate) mod recovered;
 pub(crate) mod restart;
 mod send;
 mod step;
+pub mod task_limits;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn_end;
