@@ -172,6 +172,12 @@ impl Rule {
         })
     }
 
+    /// Whether it says this kind, and not merely everything.
+    #[must_use]
+    pub fn names(&self, kind: Kind) -> bool {
+        matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
+    }
+
     pub(super) fn pattern(&self) -> &str {
         &self.pattern
     }

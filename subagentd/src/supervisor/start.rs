@@ -309,6 +309,7 @@ mod tests {
             answer_time: None,
             budget: subagent_protocol::budget::Limits::default(),
             agent: None,
+            delegation: None,
         }
     }
 
