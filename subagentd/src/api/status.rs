@@ -27,6 +27,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -52,6 +53,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BudgetUnknown
         | Code::AgentNotPrimary
         | Code::AgentNotUsable
+        | Code::TaskNameTaken
+        | Code::TaskDepthLimit
+        | Code::TaskLimit
+        | Code::ContextLost
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

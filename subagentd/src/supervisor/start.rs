@@ -221,7 +221,7 @@ impl Supervisor {
     }
 }
 
-fn check(request: &StartWorker) -> Result<()> {
+pub(super) fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     request.tags.check()?;
     request.budget.check()?;
