@@ -8,32 +8,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use subagent_protocol::api::TaskStatus;
 
 use super::budget::Account;
+use super::task::TaskEnding;
 
 /// So many steps of a prompt are told from each other; one more is beyond every limit.
 pub const MOST_STEPS: u64 = 10_000;
-
-/// What of a task's prompt is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
-    /// It has made more tool calls than it may.
-    Steps,
-    /// It has run for as long as it may.
-    Time,
-}
-
-impl Over {
-    /// The end of the task that follows.
-    #[must_use]
-    pub const fn status(self) -> TaskStatus {
-        match self {
-            Self::Steps => TaskStatus::MaxIterationsReached,
-            Self::Time => TaskStatus::TimedOut,
-        }
-    }
-}
 
 /// The steps of one prompt. A clone costs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,13 +47,26 @@ impl Steps {
     }
 }
 
-/// What one prompt of a task may use, and what it has used.
+/// How long a prompt has run, and whether it does now; by itself not at all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ran {
+    ms: u64,
+    now: bool,
+}
+
+impl Ran {
+    /// By the account of its worker, which had run for `before_ms` when the prompt was begun.
+    #[must_use]
+    pub fn of(account: &Account, before_ms: u64, now: i64) -> Self {
+        Self { ms: account.ran_ms(now).saturating_sub(before_ms), now: account.runs() }
+    }
+}
+
+/// What one prompt of a task may use, and the steps that it has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
     most_steps: u64,
     most_ms: Option<u64>,
-    /// How long its worker had run when it was begun.
-    before_ms: u64,
     /// What it has done.
     pub steps: Steps,
     /// Whether something ends it already: then nothing else does.
@@ -81,28 +74,23 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Of a prompt that may make so many steps and, unless it is 0, run for so many milliseconds, and was begun when its
-    /// worker had run for `before_ms`. `ends`: something ends it already.
+    /// Of a prompt that may make so many steps and, unless it is 0, run for so many milliseconds. `ends`: something ends it
+    /// already.
     #[must_use]
-    pub fn new(most_steps: u64, timeout_ms: u64, before_ms: u64, ends: bool) -> Self {
+    pub fn new(most_steps: u64, timeout_ms: u64, ends: bool) -> Self {
         let most_ms = (timeout_ms > 0).then_some(timeout_ms);
-        Self { most_steps: most_steps.min(MOST_STEPS), most_ms, before_ms, steps: Steps::default(), ends }
-    }
-
-    /// How long it has run.
-    fn ran_ms(&self, account: &Account, now: i64) -> u64 {
-        account.ran_ms(now).saturating_sub(self.before_ms)
+        Self { most_steps: most_steps.min(MOST_STEPS), most_ms, steps: Steps::default(), ends }
     }
 
     /// Why the prompt is to be ended now. That is said once.
-    pub fn look(&mut self, account: &Account, now: i64) -> Option<Over> {
+    pub fn look(&mut self, ran: Ran) -> Option<TaskEnding> {
         if self.ends {
             return None;
         }
         let over = if self.steps.count() > self.most_steps {
-            Some(Over::Steps)
+            Some(TaskEnding::MaxIterationsReached)
         } else {
-            self.most_ms.filter(|most| self.ran_ms(account, now) >= *most).map(|_| Over::Time)
+            self.most_ms.filter(|most| ran.ms >= *most).map(|_| TaskEnding::TimedOut)
         };
         self.ends = over.is_some();
         over
@@ -110,19 +98,23 @@ impl Meter {
 
     /// In how many milliseconds its time is over if it goes on as it does.
     #[must_use]
-    pub fn left(&self, account: &Account, now: i64) -> Option<u64> {
-        let left = self.most_ms?.saturating_sub(self.ran_ms(account, now));
-        (!self.ends && account.runs()).then_some(left)
+    pub fn left(&self, ran: Ran) -> Option<u64> {
+        let left = self.most_ms?.saturating_sub(ran.ms);
+        (!self.ends && ran.now).then_some(left)
     }
 
-    /// What is said of an end that has this reason.
+    /// What is said of such an end.
     #[must_use]
-    pub fn reason(&self, over: Over) -> String {
-        match over {
-            Over::Steps => format!("the task made more than the {} tool calls that it may", self.most_steps),
-            Over::Time => {
-                format!("the task ran for the {} ms that it may", self.most_ms.unwrap_or_default())
+    pub fn reason(&self, ending: TaskEnding) -> String {
+        match ending {
+            TaskEnding::MaxIterationsReached => {
+                format!("the task made more than the {} tool calls that it may", self.most_steps)
             }
+            TaskEnding::TimedOut => {
+                let seconds = self.most_ms.unwrap_or_default() as f64 / 1000.0;
+                format!("the task ran for the {seconds} s that it may")
+            }
+            TaskEnding::Cancelled => String::new(),
         }
     }
 }

@@ -44,6 +44,7 @@ mod shared;
 mod spec;
 mod start;
 pub mod strays;
+mod task_archive;
 mod tasks;
 mod turns;
 mod views;

@@ -51,6 +51,7 @@ pub(super) fn for_parent(row: &WorkerRow, spec: &Spec, kept: &Kept, request: &Ru
         answer_time: spec.answer_time,
         budget: subagent_protocol::budget::Limits::default(),
         agent: None,
+        delegation: None,
     };
     Ok(Composed { request: worker, terms: terms(request), agent: None })
 }
