@@ -1,4 +1,4 @@
-//! Whether rules let an agent give work to others at all. Pure.
+//! Whether rules let an agent give work to others at all, and whether a list of tools has another one in it. Pure.
 
 use super::{Action, Kind, Rule};
 
@@ -9,6 +9,12 @@ pub fn lets_tasks(rules: &[Rule], listed: &[Rule]) -> bool {
     let last = rules.iter().rev().filter(about).find(|rule| rule.action < Action::Deny || rule.is_whole());
     let lists = listed.is_empty() || listed.iter().any(|rule| about(&rule));
     lists && last.is_some_and(|rule| rule.action < Action::Deny)
+}
+
+/// Whether all that a tool is, is among these; an empty list is all of them.
+#[must_use]
+pub fn lists_tool(listed: &[Rule], tool: &Rule) -> bool {
+    listed.is_empty() || listed.iter().any(|one| one.covers(tool))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod tool;
 
 pub use call::Call;
 pub use decide::{Decider, Judged, Listed, Verdict};
-pub use delegating::lets_tasks;
+pub use delegating::{lets_tasks, lists_tool};
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};

@@ -63,6 +63,16 @@ impl Tx<'_> {
     }
 }
 
+#[cfg(test)]
+impl Tx<'_> {
+    /// Makes the first task one that has a place, of whose worker nobody knows.
+    pub(crate) fn pretend_active(&self) -> Result<()> {
+        self.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
+        self.execute("UPDATE tasks SET outcome = NULL WHERE worker = (SELECT min(worker) FROM tasks)", [])?;
+        Ok(())
+    }
+}
+
 /// What a worker's actor is to do about tasks, and whom it is to wake.
 #[derive(Debug, Default)]
 pub(crate) struct Concern {

@@ -5,6 +5,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Value, json};
 use subagent_protocol::api::{TaskMode, TaskStatus};
+use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::details::Details;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
@@ -18,24 +19,13 @@ use super::tx::Tx;
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
-/// How large a tree may get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TreeLimits {
-    /// So far below its root.
-    pub(crate) depth: u32,
-    /// So many that run at the same time.
-    pub(crate) active: u32,
-    /// So many that are not archived.
-    pub(crate) all: u32,
-}
-
 /// A task to be stored with its worker.
 #[derive(Debug, Clone)]
 pub(crate) struct NewTask {
     /// The worker whose task it is; `None`: a manager's.
     pub(crate) parent: Option<RowId>,
     pub(crate) controller: RowId,
-    pub(crate) limits: TreeLimits,
+    pub(crate) limits: TaskLimits,
     /// Without one it is made of the description.
     pub(crate) name: Option<String>,
     pub(crate) agent: Option<String>,
@@ -71,12 +61,12 @@ impl Tx<'_> {
         now: Timestamp,
     ) -> Result<String> {
         let mut place = self.place(task.parent)?;
-        if place.depth > task.limits.depth {
+        if place.depth > task.limits.max_depth {
             let message = format!(
                 "the task would be {} below its root; tasks may be nested {} deep",
-                place.depth, task.limits.depth
+                place.depth, task.limits.max_depth
             );
-            let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.depth);
+            let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.max_depth);
             return Err(error
                 .with("depth", place.depth)
                 .recommend("do it without giving it to another agent"));
@@ -86,9 +76,9 @@ impl Tx<'_> {
             "SELECT count(*) FROM tasks WHERE controller = ?1 AND root IS ?2 AND archived_at IS NULL",
             params![task.controller.0, place.root],
         )?;
-        if all >= i64::from(task.limits.all) {
-            let message = format!("there are as many tasks as there may be ({})", task.limits.all);
-            let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.all);
+        if all >= i64::from(task.limits.max_tasks) {
+            let message = format!("there are as many tasks as there may be ({})", task.limits.max_tasks);
+            let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.max_tasks);
             return Err(error.recommend("go on with one that has ended: send it a message"));
         }
         let name = self.free_name(task)?;
@@ -115,10 +105,11 @@ impl Tx<'_> {
                 task.mode.as_str(),
                 task.terms,
                 task.metadata.to_string(),
-                task.limits.active,
+                task.limits.max_active,
                 now.0,
             ],
         )?;
+        self.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
         let data = json!({
             "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
         });

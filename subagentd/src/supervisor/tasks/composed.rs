@@ -1,7 +1,8 @@
 //! What the worker of a task is made of.
 
-use serde_json::{Value, json};
-use subagent_protocol::api::{ControllerChoice, RESULT_TOKENS, RunTask, StartWorker, TaskMode, TaskPlace};
+use subagent_protocol::api::{ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
+use subagent_protocol::delegation::TaskLimits;
+use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::environment::Kept;
@@ -11,17 +12,13 @@ use crate::store::WorkerRow;
 /// A worker that is to be started for a task.
 pub(super) struct Composed {
     pub(super) request: StartWorker,
-    pub(super) terms: Value,
+    pub(super) terms: TaskTerms,
     pub(super) agent: Option<String>,
+    pub(super) limits: TaskLimits,
 }
 
-fn terms(request: &RunTask) -> Value {
-    let background = request.mode == Some(TaskMode::Background);
-    json!({
-        "maxSteps": request.overrides.max_steps.unwrap_or(20), "background": background,
-        "timeoutMs": request.overrides.timeout_ms.unwrap_or(if background { 0 } else { 300_000 }),
-        "inspectable": true, "resultMaxTokens": RESULT_TOKENS,
-    })
+fn terms(request: &RunTask) -> TaskTerms {
+    TaskTerms { background: request.mode == Some(TaskMode::Background), ..TaskTerms::default() }
 }
 
 pub(super) fn for_parent(row: &WorkerRow, spec: &Spec, kept: &Kept, request: &RunTask) -> Result<Composed> {
@@ -51,9 +48,10 @@ pub(super) fn for_parent(row: &WorkerRow, spec: &Spec, kept: &Kept, request: &Ru
         answer_time: spec.answer_time,
         budget: subagent_protocol::budget::Limits::default(),
         agent: None,
-        delegation: None,
+        delegation: spec.delegation.clone(),
     };
-    Ok(Composed { request: worker, terms: terms(request), agent: None })
+    let limits = spec.delegation.map(|delegation| delegation.limits).unwrap_or_default();
+    Ok(Composed { request: worker, terms: terms(request), agent: None, limits })
 }
 
 pub(super) fn for_manager(_: &TaskPlace, _: &RunTask) -> Result<Composed> {

@@ -7,6 +7,8 @@ mod composed;
 mod messages;
 mod shown;
 mod spawn;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 pub(super) use bells::Bells;
@@ -16,7 +18,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
 use super::orders::Reached;
-use super::{Caller, Supervisor};
+use super::{Caller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
 use crate::store::{OwnerCheck, WorkerRow};
 
@@ -103,9 +105,9 @@ impl Supervisor {
             return Ok(false);
         }
         let row = self.row(worker.as_str()).await?;
-        let spec: serde_json::Value = serde_json::from_str(&row.spec).unwrap_or_default();
+        let known = spec::stored(&row).and_then(|spec| spec.delegation).and_then(|spec| spec.token_hash);
         let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(spec["delegation"]["tokenHash"].as_str() == Some(hash.as_str()))
+        Ok(known == Some(hash))
     }
 
     /// The actor of a task's worker.

@@ -1,6 +1,7 @@
 //! Tasks as they are shown.
 
-use subagent_protocol::api::{RESULT_TOKENS, TaskList, TaskShown, TaskStatus, TaskView};
+use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskView};
+use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::Supervisor;
@@ -96,11 +97,11 @@ pub(super) fn view(row: &TaskRow, short: bool) -> TaskView {
 
 /// A task with its result, whole.
 pub(super) fn shown(row: &TaskRow) -> TaskShown {
-    let terms: serde_json::Value = serde_json::from_str(&row.terms).unwrap_or_default();
+    let terms: TaskTerms = serde_json::from_str(&row.terms).unwrap_or_default();
     TaskShown {
         task: view(row, false),
         result: row.result.clone(),
-        result_schema: terms.get("resultSchema").filter(|schema| !schema.is_null()).cloned(),
-        result_max_tokens: terms["resultMaxTokens"].as_u64().unwrap_or(RESULT_TOKENS),
+        result_schema: terms.result_schema,
+        result_max_tokens: terms.result_max_tokens,
     }
 }

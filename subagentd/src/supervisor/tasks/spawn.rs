@@ -1,6 +1,6 @@
 //! Giving a task: its worker, its row and its prompt are stored at once; its actor has the prompt begun when its turn comes.
 
-use subagent_protocol::api::{RunTask, TaskMode, TaskView};
+use subagent_protocol::api::{RunTask, TaskView};
 use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
@@ -14,7 +14,7 @@ use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
 use crate::core::worker::State;
 use crate::core::{Input, Worker};
-use crate::store::tasks::{self, NewTask, TreeLimits};
+use crate::store::tasks::{self, NewTask};
 use crate::store::{Cursor, Durability, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places};
 
 /// The longest description, in characters.
@@ -23,9 +23,6 @@ const MOST_DESCRIPTION_CHARS: usize = 200;
 const DESCRIBING_WORDS: usize = 5;
 /// The longest metadata, in bytes as JSON.
 const MOST_METADATA_BYTES: usize = 16 * 1024;
-
-/// How large a tree may get where nobody has said otherwise.
-const LIMITS: TreeLimits = TreeLimits { depth: 5, active: 6, all: 100 };
 
 /// What is stored at once.
 struct Spawn {
@@ -38,7 +35,6 @@ struct Spawn {
     spec: String,
     task: RunTask,
     description: String,
-    mode: TaskMode,
     state_db: String,
 }
 
@@ -86,7 +82,6 @@ impl Supervisor {
             turn_id: TurnId::from_random(entropy::random()?),
             spec: stored_spec,
             description: description(&request),
-            mode: request.mode.unwrap_or(TaskMode::Foreground),
             state_db: self.shared.store.path().display().to_string(),
             composed,
             task: request,
@@ -176,12 +171,12 @@ impl Spawn {
         let new = NewTask {
             parent: parent.as_ref().map(|parent| parent.id),
             controller,
-            limits: LIMITS,
+            limits: composed.limits,
             name: task.name,
             agent: composed.agent,
             description: self.description,
             prompt: task.prompt.clone(),
-            mode: self.mode,
+            mode: composed.terms.mode(),
             terms,
             metadata: task.metadata.into(),
         };

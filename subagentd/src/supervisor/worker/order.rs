@@ -14,7 +14,7 @@ use crate::core::{By, Fact, Input, Step, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
-use crate::supervisor::{entropy, environment};
+use crate::supervisor::{delegation, entropy, environment};
 
 /// Makes the response from the new state and the events that were added.
 pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;
@@ -93,9 +93,10 @@ impl Actor {
         };
         let given = match (&lacking, environment) {
             // Without its servers, or with others, the agent would not be what was started.
-            (Some(_), Some(Kept { variables, mcp_servers })) => mcp_servers
+            (Some(_), Some(Kept { variables, mcp_servers, .. })) => mcp_servers
                 .named(&self.spec.mcp_servers)
-                .map(|mcp_servers| (self.spec.with_environment(&variables), Kept { variables, mcp_servers })),
+                .map(|servers| delegation::again(&self.spec, variables, servers))
+                .transpose()?,
             _ => None,
         };
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
