@@ -36,7 +36,6 @@ impl Supervisor {
                 None => return Ok(EVERY),
             }
         }
-        subagent_failpoint::hit("task_archive.after_commit");
         for row in store.read(task_archive::to_stop).await? {
             if let Err(error) = self.stop_archived(&row).await {
                 // The next look tries again.

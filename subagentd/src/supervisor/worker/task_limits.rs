@@ -11,6 +11,7 @@ use subagent_protocol::{Error, Result, tool_calls};
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use crate::core::task::TaskEnding;
 use crate::core::task_limits::{Meter, Ran};
 use crate::core::worker::State;
 use crate::core::{Fact, Input};
@@ -55,12 +56,12 @@ impl Open {
 
     /// What is to happen if its steps are too many. That is said once.
     pub(super) fn over_steps(&mut self) -> Option<Input> {
-        self.over(Ran::default())
+        self.over(Ran::default()).map(|(ending, reason)| Input::EndTask { ending, reason })
     }
 
-    fn over(&mut self, ran: Ran) -> Option<Input> {
+    fn over(&mut self, ran: Ran) -> Option<(TaskEnding, String)> {
         let ending = self.meter.look(ran)?;
-        Some(Input::EndTask { ending, reason: self.meter.reason(ending) })
+        Some((ending, self.meter.reason(ending)))
     }
 }
 
@@ -156,16 +157,14 @@ impl Actor {
             }
         };
         let Some(open) = &mut self.task_limits.open else { return false };
-        let Some(input) = open.over(ran) else {
+        let Some((ending, reason)) = open.over(ran) else {
             // A moment later than its time is over, not earlier.
             let left = open.meter.left(ran).and_then(|millis| millis.checked_add(1));
             self.task_limits.at =
                 left.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));
             return false;
         };
-        subagent_failpoint::hit("task_limit.before_commit");
-        self.apply(input).await;
-        subagent_failpoint::hit("task_limit.after_commit");
+        self.end_task(ending, reason).await;
         true
     }
 
