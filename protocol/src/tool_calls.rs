@@ -78,21 +78,33 @@ struct Asked<'a> {
     client_call: Option<u64>,
 }
 
+/// The id of the call that a record speaks of: an update of one of [`KINDS`], or a permission request that the agent made
+/// for it. As long as the agent likes.
+#[must_use]
+pub fn id_of(record: RecordType, body: &str) -> Option<String> {
+    let body = surrogates::replaced(body);
+    text(said(record, &body)?.update.tool_call_id)
+}
+
+/// What a record says of a call; none of one that speaks of none.
+fn said(record: RecordType, body: &str) -> Option<Said<'_>> {
+    match record {
+        RecordType::Update | RecordType::ChildUpdate => serde_json::from_str(body).ok(),
+        RecordType::ApprovalRequested => match serde_json::from_str(body).ok()? {
+            // It has an answer of its own, and no agent knows its id.
+            Asked { client_call: Some(_), .. } => None,
+            Asked { params, .. } => Some(params),
+        },
+        _ => None,
+    }
+}
+
 impl Calls {
     /// Takes a record that speaks of a tool call: an update of one of [`KINDS`], or a permission request. What cannot be
     /// read says nothing.
     pub fn see(&mut self, record: RecordType, body: &str) {
         let body = surrogates::replaced(body);
-        let said = match record {
-            RecordType::Update | RecordType::ChildUpdate => serde_json::from_str::<Said<'_>>(&body),
-            RecordType::ApprovalRequested => match serde_json::from_str::<Asked<'_>>(&body) {
-                // It has an answer of its own, and no agent knows its id.
-                Ok(Asked { client_call: Some(_), .. }) => return,
-                asked => asked.map(|asked| asked.params),
-            },
-            _ => return,
-        };
-        let Ok(Said { session_id, update }) = said else { return };
+        let Some(Said { session_id, update }) = said(record, &body) else { return };
         let Some(id) = text(update.tool_call_id).filter(|id| id.len() <= MOST_ID_BYTES) else { return };
         let session = text(session_id).filter(|_| record == RecordType::ChildUpdate);
         let Some(call) = self.call(session, id, record) else { return };
@@ -239,12 +251,26 @@ mod tests {
         assert_eq!(calls.closings(), [closed("\u{fffd}", json!({"title": "x"}))]);
     }
 
+    #[test]
+    fn the_id_of_a_call_is_told_by_whoever_speaks_of_it() {
+        let id = |(record, body): (RecordType, Value)| id_of(record, &body.to_string());
+        assert_eq!(id(update("1", json!({}))).as_deref(), Some("1"));
+        assert_eq!(id(asked("2")).as_deref(), Some("2"));
+        let (record, mut body) = asked("3");
+        body["clientCall"] = 7.into();
+        assert_eq!(id((record, body)), None, "a request of ours is no call of the agent");
+        assert_eq!(id((RecordType::Update, json!({"update": {"toolCallId": 7}}))), None);
+        let long = "x".repeat(2 * MOST_ID_BYTES);
+        assert_eq!(id(update(&long, json!({}))), Some(long));
+    }
+
     proptest! {
         #[test]
         fn arbitrary_text_never_panics(body in r#"[\[\]{}:,"a-zA-Z]{0,80}"#) {
             let mut calls = Calls::default();
             for record in [RecordType::Update, RecordType::ApprovalRequested, RecordType::Noise] {
                 calls.see(record, &body);
+                let _ = id_of(record, &body);
             }
             let _ = calls.closings();
         }

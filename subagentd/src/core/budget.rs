@@ -189,6 +189,18 @@ impl Account {
         Ok(())
     }
 
+    /// For how many milliseconds turns have run, counted for each of them.
+    #[must_use]
+    pub fn ran_ms(&self, now: i64) -> u64 {
+        self.used(Budget::WallTime, now)
+    }
+
+    /// Whether time counts now.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.running > 0
+    }
+
     /// How many turns were counted.
     #[cfg(test)]
     pub(crate) fn turns(&self) -> u64 {

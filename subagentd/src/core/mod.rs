@@ -21,6 +21,7 @@ pub(crate) mod restart;
 mod send;
 mod step;
 pub mod task;
+pub mod task_limits;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn_end;

@@ -52,6 +52,9 @@ impl Tx<'_> {
     ) -> Result<()> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
+        if *spent == Spent::Opened {
+            self.begin_prompt(worker, &accounts.worker, now.0)?;
+        }
         let news = accounts.spend(spent, now.0);
         self.keep(worker, controller, &before, &accounts)?;
         self.tell(worker, news, now, added)

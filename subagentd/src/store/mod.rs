@@ -27,9 +27,12 @@ pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;
 mod schema;
+pub(crate) mod task_archive;
 pub(crate) mod task_ends;
+pub(crate) mod task_limits;
 pub(crate) mod task_places;
 pub(crate) mod tasks;
+mod tasks_below;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool_calls;

@@ -7,6 +7,7 @@ use super::error::StoreError;
 use super::rows::RowId;
 use super::task_ends;
 use super::tasks::count;
+use super::tasks_below;
 use super::tx::Tx;
 use crate::core::task::TaskEnding;
 
@@ -119,11 +120,7 @@ pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
         concern.own = Some(own);
         concern.ring.extend(next(connection, id)?);
     }
-    let sql = "SELECT worker FROM tasks WHERE parent = ?1 AND outcome IS NULL AND wanted IS NOT NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let wanted = statement.query_map([id.0], |row| row.get(0).map(RowId));
-    let wanted: Vec<RowId> = wanted.and_then(Iterator::collect).map_err(StoreError::from)?;
-    concern.ring.extend(wanted);
+    concern.ring.extend(tasks_below::wanted_below(connection, id)?);
     Ok(concern)
 }
 

@@ -14,6 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, RowId};
+use super::tasks_below::Unwanted;
 use super::tx::Tx;
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
@@ -195,8 +196,10 @@ impl Tx<'_> {
                     params![id.0, now.0],
                 )?;
             }
+            Fact::TurnClosed { status, .. } => self.end_tasks_below(id, Unwanted::after(*status))?,
             // Nobody hears it any more; what came of the tasks can still be read.
             Fact::DesiredStop => {
+                self.end_tasks_below(id, Unwanted::All)?;
                 self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [id.0])?;
             }
             _ => {}

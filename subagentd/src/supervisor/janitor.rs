@@ -27,8 +27,13 @@ pub(super) async fn run(supervisor: Supervisor) {
     let shared = &supervisor.shared;
     let mut ending = shared.ending.subscribe();
     let mut expire_at = shared.setup.retention.map(|_| Instant::now());
+    let mut archive_at = Instant::now();
     loop {
         let work = async {
+            let mut archived = Ok(());
+            if archive_at <= Instant::now() {
+                archived = supervisor.archive_tasks().await.map(|wait| archive_at = Instant::now() + wait);
+            }
             let mut expired = Ok(());
             if let Some(age) = shared.setup.retention
                 && expire_at.is_some_and(|at| at <= Instant::now())
@@ -39,7 +44,7 @@ pub(super) async fn run(supervisor: Supervisor) {
                 }
             }
             // What somebody has removed goes, whatever the retention runs into.
-            finish_removals(shared).await.and(expired)
+            finish_removals(shared).await.and(expired).and(archived)
         };
         let done = tokio::select! {
             biased;
@@ -47,7 +52,7 @@ pub(super) async fn run(supervisor: Supervisor) {
             done = work => done,
         };
         let wake_at = match done {
-            Ok(()) => expire_at,
+            Ok(()) => Some(expire_at.map_or(archive_at, |at| at.min(archive_at))),
             Err(_) if *ending.borrow() => return,
             Err(error) => {
                 tracing::error!(%error, "what is over cannot be deleted; trying again");

@@ -46,6 +46,7 @@ mod shared;
 mod spec;
 mod start;
 pub mod strays;
+mod task_archive;
 mod tasks;
 mod turns;
 mod views;

@@ -23,6 +23,7 @@ use super::ingest::Goal;
 use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
 use super::task::Tasks;
+use super::task_limits::TaskLimits;
 use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -106,6 +107,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) leftovers_pause: Duration,
     pub(super) budgets: Budgets,
     pub(super) tasks: Tasks,
+    pub(super) task_limits: TaskLimits,
     /// The last start of a runtime that no message asked for.
     pub(super) revival: Option<Revival>,
     /// When to start one so.
@@ -199,6 +201,7 @@ impl Actor {
             leftovers_pause: Duration::ZERO,
             budgets: Budgets::new(shared.budgets.subscribe()),
             tasks: Tasks::new(row.is_task, row.has_tasks, shared.bells.of(row.id)),
+            task_limits: TaskLimits::default(),
             revival: None,
             revive_at: None,
             mailbox,
@@ -227,7 +230,10 @@ impl Actor {
             }
             self.look_after_sleepers().await;
             self.look_after_questions().await;
-            if self.look_at_budgets().await || self.look_after_tasks().await || !self.todo.is_empty() {
+            let looked = self.look_at_budgets().await
+                || self.look_at_task_limits().await
+                || self.look_after_tasks().await;
+            if looked || !self.todo.is_empty() {
                 continue;
             }
             self.publish();
@@ -283,6 +289,7 @@ impl Actor {
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
         self.budgets.see(facts);
         self.tasks.see(facts);
+        self.task_limits.see(facts);
         if self.worker.waits_to_open() {
             self.budgets.is_news();
         }

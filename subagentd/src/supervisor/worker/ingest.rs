@@ -28,6 +28,8 @@ use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
 use crate::supervisor::policy::Watch;
 
+use super::task_limits::{Open, is_step};
+
 /// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
 const TURN_BATCHES: usize = 4;
 
@@ -60,6 +62,10 @@ struct Draft {
 struct Taken {
     worker: Worker,
     watch: Option<Watch>,
+    /// The open prompt of a task.
+    prompt: Option<Open>,
+    /// Whether it has made another step.
+    stepped: bool,
     drafts: Vec<Draft>,
     actions: Vec<Action>,
     cursor: Cursor,
@@ -135,6 +141,8 @@ impl Actor {
         let Taken {
             worker,
             watch,
+            prompt,
+            stepped,
             drafts,
             actions,
             cursor,
@@ -167,6 +175,7 @@ impl Actor {
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
         let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
+        let steps = prompt.as_ref().filter(|_| stepped).map(Open::steps);
         let last_seq = self
             .shared
             .store
@@ -215,6 +224,9 @@ impl Actor {
                 if guard.is_some() {
                     tx.update_processes(id, runtime, guard)?;
                 }
+                if let Some(steps) = steps {
+                    tx.count_steps(id, steps)?;
+                }
                 match &row {
                     Some(worker) => {
                         tx.update_worker(id, worker, cursor, now)?;
@@ -229,6 +241,7 @@ impl Actor {
             .await?;
         self.cursor = cursor;
         self.watch = watch;
+        self.task_limits.open = prompt;
         self.clean_end = ended;
         self.damaged |= gap;
         self.gap |= gap;
@@ -266,6 +279,8 @@ impl Actor {
         let mut taken = Taken {
             worker: self.worker.clone(),
             watch: self.watch.clone(),
+            prompt: self.task_limits.open.clone(),
+            stepped: false,
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: next,
@@ -349,6 +364,7 @@ impl Actor {
                 facts.push(definition::applied(agent, &session));
             }
             taken.changed |= by_rule(&record, &mut taken, &mut facts);
+            taken.changed |= over_steps(&record, &mut taken, &mut facts);
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
             taken.drafts.push(Draft {
@@ -479,6 +495,22 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> boo
     facts.extend(asked_for.map(Fact::Inbox));
     let Some(input) = seen else { return is_asked };
     // Refused of a request that is over or was not understood: then there is nothing to decide.
+    let Ok(step) = taken.worker.step(input) else { return false };
+    taken.worker = step.worker;
+    facts.extend(step.facts);
+    taken.actions.extend(step.actions);
+    true
+}
+
+/// Counts the steps of a task, and ends its prompt if they are too many, in the same transaction. Says whether it did.
+fn over_steps(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> bool {
+    let Some(prompt) = &mut taken.prompt else { return false };
+    if !is_step(record, prompt) {
+        return false;
+    }
+    taken.stepped = true;
+    let open = taken.worker.turn().is_some_and(|turn| turn.cancel.is_none());
+    let Some(input) = prompt.over_steps().filter(|_| open) else { return false };
     let Ok(step) = taken.worker.step(input) else { return false };
     taken.worker = step.worker;
     facts.extend(step.facts);

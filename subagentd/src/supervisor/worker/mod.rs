@@ -19,6 +19,7 @@ mod setting;
 mod snapshot;
 mod starting;
 mod task;
+mod task_limits;
 
 use std::sync::Arc;
 use std::time::Duration;

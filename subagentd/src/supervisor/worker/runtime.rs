@@ -400,6 +400,7 @@ impl Actor {
             self.leftovers,
             self.revive_at,
             self.budgets.at,
+            self.task_limits.at,
             self.hibernate_at(),
             self.expires_at(),
             runtime.and_then(|runtime| runtime.answer_by),
@@ -435,6 +436,9 @@ impl Actor {
         if due(self.budgets.at) {
             self.budgets.at = None;
             self.budgets.is_news();
+        }
+        if due(self.task_limits.at) {
+            self.task_limits.is_due();
         }
         if due(self.hibernate_at()) {
             self.hibernate().await;

@@ -22,6 +22,7 @@ const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Finds out how things stand when the daemon starts.
     pub(super) async fn recover(&mut self) {
+        self.recall_task_limits().await;
         match self.read_rules().await {
             Ok(added) => self.questions.rules_stale = added,
             // Whatever is asked waits for its owner until they are read.

@@ -1,0 +1,75 @@
+//! What the end of a worker's turn, and its stop, mean for the tasks below it (M9), and which of them are over for good.
+//!
+//! Nothing is ended here: their ends are wanted from then on, and each task's own worker carries that out.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::Result;
+use subagent_protocol::state::TurnStatus;
+
+use super::error::StoreError;
+use super::rows::RowId;
+use super::tx::Tx;
+
+/// Which tasks of a worker are not wanted any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unwanted {
+    /// Those that somebody waited for in its turn.
+    Foreground,
+    /// All.
+    All,
+}
+
+impl Unwanted {
+    /// After a turn with this end.
+    pub(super) const fn after(status: TurnStatus) -> Self {
+        match status {
+            TurnStatus::Canceled => Self::All,
+            TurnStatus::Completed | TurnStatus::Failed | TurnStatus::Accepted => Self::Foreground,
+        }
+    }
+
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Foreground => "the turn that waited for it has ended",
+            Self::All => "the turn or the worker above it was canceled",
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// The ends of these tasks of a worker are wanted, and of all that is below them. Also below one that has ended, some may
+    /// go on.
+    pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted) -> Result<()> {
+        self.execute(
+            "WITH RECURSIVE below (worker) AS (
+               SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL))
+               UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
+             UPDATE tasks SET wanted = 'cancelled', why = ?3
+             WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND wanted IS NULL",
+            params![parent.0, which == Unwanted::All, which.why()],
+        )?;
+        Ok(())
+    }
+}
+
+/// The tasks below a worker whose ends are wanted.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn wanted_below(connection: &Connection, parent: RowId) -> Result<Vec<RowId>> {
+    let sql = "WITH RECURSIVE below (worker) AS (
+                 SELECT worker FROM tasks WHERE parent = ?1
+                 UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
+               SELECT worker FROM tasks WHERE worker IN (SELECT worker FROM below)
+                 AND outcome IS NULL AND wanted IS NOT NULL";
+    ids(connection, sql, [parent.0])
+}
+
+fn ids(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<Vec<RowId>> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map(params, |row| Ok(RowId(row.get(0)?))).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+#[cfg(test)]
+pub(super) mod tests;

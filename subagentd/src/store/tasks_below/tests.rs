@@ -1,0 +1,129 @@
+//! M9: which tasks below a worker are not wanted any more, on a real file.
+
+use subagent_protocol::ids::{ControllerId, TurnId, WorkerId};
+use subagent_protocol::state::{Carrier, Dispatched};
+use subagent_protocol::time::Timestamp;
+
+use super::*;
+use crate::core::worker::{Fact, State};
+use crate::store::{Durability, NewWorker, Store};
+
+pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
+
+/// A worker with this key; below another one it has a task.
+pub(in crate::store) struct Planted {
+    pub(in crate::store) key: u8,
+    pub(in crate::store) parent: Option<u8>,
+    pub(in crate::store) mode: &'static str,
+    pub(in crate::store) outcome: Option<&'static str>,
+}
+
+pub(in crate::store) const fn root(key: u8) -> Planted {
+    Planted { key, parent: None, mode: "background", outcome: None }
+}
+
+pub(in crate::store) const fn below(parent: u8, key: u8, mode: &'static str) -> Planted {
+    Planted { key, parent: Some(parent), mode, outcome: None }
+}
+
+impl Planted {
+    pub(in crate::store) const fn ended(mut self) -> Self {
+        self.outcome = Some("completed");
+        self
+    }
+
+    fn insert(&self, tx: &mut Tx<'_>, controller: RowId) -> Result<()> {
+        let worker = NewWorker {
+            worker_id: WorkerId::from_random([self.key; 5]),
+            controller,
+            label: "worker".to_owned(),
+            launcher: "demo".to_owned(),
+            role: "default".to_owned(),
+            cwd: "/ws".to_owned(),
+            spec: "{}".to_owned(),
+            placeholder: "sess_0".to_owned(),
+            state: State::Idle,
+        };
+        let id = tx.insert_worker(&worker, NOW)?;
+        assert_eq!(id.0, i64::from(self.key), "they are planted in order");
+        tx.open_account(id, controller, subagent_protocol::budget::Limits::default())?;
+        let Some(parent) = self.parent else { return Ok(()) };
+        let name = format!("task {}", self.key);
+        tx.execute(
+            "INSERT INTO tasks (worker, parent, parent_id, root, root_id, controller, depth, name, folded, path, description, prompt,
+                                mode, terms, metadata, max_active, outcome, created_at, completed_at)
+             VALUES (?1, ?2, 'w_2', 1, 'w_1', ?3, 1, ?4, ?4, '[]', '', '', ?5, '{}', '{}', 6, ?6, ?7,
+                     CASE WHEN ?6 IS NOT NULL THEN ?7 END)",
+            params![id.0, parent, controller.0, name, self.mode, self.outcome, NOW.0],
+        )?;
+        Ok(())
+    }
+}
+
+/// A store with these workers. The first is the root of all tasks.
+pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>) -> Store {
+    let store = Store::open(path).unwrap();
+    let plant = move |tx: &mut Tx<'_>| {
+        let controller = tx.upsert_controller(&ControllerId::from_random([1; 5]), None, "/ws", NOW)?.id;
+        all.iter().try_for_each(|planted| planted.insert(tx, controller))
+    };
+    store.write(Durability::Full, 1, plant).await.unwrap();
+    store
+}
+
+/// Has the first worker's turn end so, or (`None`) has it stopped; gives those whose ends are wanted.
+async fn wanted_after(all: Vec<Planted>, end: Option<TurnStatus>) -> Vec<i64> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = planted(&folder.path().join("state.db"), all).await;
+    let id = TurnId::from_random([7; TurnId::BYTES]);
+    let facts = match end {
+        Some(status) => vec![
+            Fact::TurnOpened { no: 1, id, carrier: Carrier::Runtime },
+            Fact::TurnClosed { no: 1, status, dispatched: Dispatched::Yes },
+        ],
+        None => vec![Fact::DesiredStop],
+    };
+    store.write(Durability::Full, 1, move |tx| tx.store_facts(RowId(1), &facts, None, NOW)).await.unwrap();
+    let wanted = store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap();
+    wanted.into_iter().map(|id| id.0).collect()
+}
+
+/// One of each mode, with one of each mode below it.
+fn tree() -> Vec<Planted> {
+    vec![
+        root(1),
+        below(1, 2, "foreground"),
+        below(1, 3, "background"),
+        below(2, 4, "background"),
+        below(2, 5, "foreground"),
+        below(3, 6, "background"),
+        below(3, 7, "foreground"),
+    ]
+}
+
+#[tokio::test]
+async fn m9_a_turn_that_was_canceled_or_a_stop_ends_everything_below() {
+    for end in [Some(TurnStatus::Canceled), None] {
+        assert_eq!(wanted_after(tree(), end).await, [2, 3, 4, 5, 6, 7], "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn m9_a_turn_that_ended_by_itself_ends_those_that_it_waited_for() {
+    for status in [TurnStatus::Completed, TurnStatus::Failed] {
+        assert_eq!(wanted_after(tree(), Some(status)).await, [2, 4, 5], "{status}");
+    }
+}
+
+#[tokio::test]
+async fn m9_what_is_below_a_task_that_has_ended_is_ended_too() {
+    let tree = || vec![root(1), below(1, 2, "background").ended(), below(2, 3, "background")];
+    assert_eq!(wanted_after(tree(), Some(TurnStatus::Canceled)).await, [3]);
+    assert_eq!(wanted_after(tree(), Some(TurnStatus::Completed)).await, Vec::<i64>::new());
+}
+
+#[tokio::test]
+async fn m9_tasks_of_others_go_on() {
+    let forest = vec![root(1), root(2), below(2, 3, "foreground"), below(3, 4, "background")];
+    assert_eq!(wanted_after(forest, Some(TurnStatus::Canceled)).await, Vec::<i64>::new());
+}

@@ -1,0 +1,62 @@
+//! Archives tasks that nobody goes on with: they are kept and hidden, their names are free, and their workers are stopped,
+//! so that `worker rm`, `prune` and the retention have them like all others.
+//!
+//! What has not ended is hidden when its root is gone for long, and nothing else is done to it: it may hold work.
+
+use std::time::Duration;
+
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Result};
+
+use super::orders::Reached;
+use super::{Supervisor, entropy};
+use crate::core::Input;
+use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, task_archive};
+
+/// It is looked at least so often ...
+const EVERY: Duration = Duration::from_secs(24 * 3600);
+/// ... and at most.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+impl Supervisor {
+    /// Archives what is to be, and says when to look again. Nothing while the clock is in doubt.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn archive_tasks(&self) -> Result<Duration> {
+        let store = &self.shared.store;
+        let now = entropy::now();
+        if store.read(move |connection| task_archive::any_over(connection, now)).await? {
+            let archive = move |tx: &mut Tx<'_>| match tx.trust_clock(now)? {
+                true => tx.archive_tasks(now).map(Some),
+                false => Ok(None),
+            };
+            match store.write(Durability::Full, 1, archive).await? {
+                Some(archived) => tracing::info!(archived, "tasks that nobody went on with are archived"),
+                None => return Ok(EVERY),
+            }
+        }
+        for row in store.read(task_archive::to_stop).await? {
+            if let Err(error) = self.stop_archived(&row).await {
+                // The next look tries again.
+                tracing::warn!(worker = %row.worker_id, %error, "the worker of an archived task is not stopped yet");
+            }
+        }
+        Ok(wait(store.read(task_archive::next_due).await?, now))
+    }
+
+    async fn stop_archived(&self, row: &WorkerRow) -> Result<()> {
+        match self.reach(row, &OwnerCheck(None), &None).await {
+            Ok(Reached::Actor(handle)) => self.stop_with(&handle, None, None, Input::Stop).await.map(drop),
+            Ok(Reached::Past(_)) => Ok(()),
+            Err(error) if error.code == Code::WorkerStopped => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How long until the next look.
+fn wait(due: Option<Timestamp>, now: Timestamp) -> Duration {
+    let left = due.map(|due| u64::try_from(due.0.saturating_sub(now.0)).unwrap_or(0));
+    left.map_or(EVERY, |left| Duration::from_millis(left).clamp(AT_MOST, EVERY))
+}
