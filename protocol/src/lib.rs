@@ -37,6 +37,7 @@ pub mod start;
 pub mod state;
 pub mod surrogates;
 pub mod tags;
+pub mod task_result;
 pub mod time;
 pub mod tool_calls;
 pub mod until;
