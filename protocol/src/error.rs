@@ -33,6 +33,16 @@ words! {
         AgentNotPrimary = "AGENT_NOT_PRIMARY",
         /// The definition of the agent cannot be read, or asks for what cannot be given.
         AgentNotUsable = "AGENT_NOT_USABLE",
+        /// Another task of the same parent has this name.
+        TaskNameTaken = "TASK_NAME_TAKEN",
+        /// No such task of the caller.
+        TaskNotFound = "TASK_NOT_FOUND",
+        /// The task would be further below the root than may be.
+        TaskDepthLimit = "TASK_DEPTH_LIMIT",
+        /// The tree has as many tasks as it may.
+        TaskLimit = "TASK_LIMIT",
+        /// The agent cannot restore the session that a message is for.
+        ContextLost = "CONTEXT_LOST",
         /// No such role.
         RoleHintNotFound = "ROLE_HINT_NOT_FOUND",
         /// No controller for this workspace, or no such id.

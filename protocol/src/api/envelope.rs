@@ -16,6 +16,8 @@ pub mod header {
     pub const CONTROLLER_EPOCH: &str = "subagent-controller-epoch";
     /// The owner handle: token.
     pub const CONTROLLER_TOKEN: &str = "subagent-controller-token";
+    /// The token of a task server, which says whose tasks it may give.
+    pub const TASK_TOKEN: &str = "x-subagent-task-token";
 }
 
 /// The envelope of every response.

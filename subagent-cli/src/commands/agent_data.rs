@@ -15,7 +15,7 @@ use crate::failure::{Failure, Result};
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{flag}`.
-pub(super) fn given(text: Option<&str>) -> Result<Given> {
+pub(crate) fn given(text: Option<&str>) -> Result<Given> {
     match text.filter(|text| !text.trim().is_empty()) {
         None => Ok(Given::default()),
         Some(text) => Given::parse(text).map_err(|problem| {

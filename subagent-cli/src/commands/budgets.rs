@@ -43,7 +43,7 @@ pub(super) fn typed(flags: BudgetFlags, input: &Input) -> Result<LimitsChange> {
 }
 
 /// What the config says.
-pub(super) fn of_config(limits: &subagent_config::budgets::Limits) -> Limits {
+pub(crate) fn of_config(limits: &subagent_config::budgets::Limits) -> Limits {
     Limits {
         turns: limits.turns,
         wall_time_ms: limits.wall_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),

@@ -34,6 +34,7 @@ mod launcher_login;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
+mod mcp;
 mod mcp_servers;
 mod policy;
 mod policy_rules;
@@ -48,8 +49,10 @@ mod selected;
 mod send;
 mod session_delete;
 mod session_list;
+mod task;
 mod text_risk;
 mod text_source;
+mod tree;
 mod turn;
 mod wait;
 mod wait_many;
@@ -66,7 +69,11 @@ mod worker_show;
 pub(crate) mod worker_start;
 mod worker_stop;
 
+pub(crate) use agent_data::given as given_agents;
 pub(crate) use approval::rule as told_rule;
+pub(crate) use budgets::of_config as controller_limits;
+pub(crate) use controller_grant::choice as manager_choice;
+pub(crate) use run::place::ensure as ensure_controller;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
@@ -135,6 +142,9 @@ pub fn format(command: &Command) -> Format {
         Command::Cancel(args) => args.json.json,
         Command::Turn(command) => command.json(),
         Command::Queue(QueueCommand::Resume(args)) => args.json.json,
+        Command::Task(command) => command.json(),
+        Command::Tree(args) => args.json.json,
+        Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
         Command::Prune(args) => args.json.json,
@@ -194,6 +204,9 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Turn(command) => turn::run(&command, context),
         Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
+        Command::Task(command) => task::run(command, context),
+        Command::Tree(args) => tree::run(&args, context),
+        Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Prune(args) => prune::run(&args, context),

@@ -27,6 +27,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::RuleNotFound
         | Code::SessionNotFound
         | Code::AgentNotFound
+        | Code::TaskNotFound
         | Code::HandoffNotFound => StatusCode::NOT_FOUND,
         Code::ConfigAlreadyExists
         | Code::BackupAlreadyExists
@@ -52,11 +53,15 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BudgetUnknown
         | Code::AgentNotPrimary
         | Code::AgentNotUsable
+        | Code::TaskNameTaken
+        | Code::TaskDepthLimit
+        | Code::TaskLimit
+        | Code::ContextLost
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,
         Code::DaemonTooNew | Code::DaemonTooOld => StatusCode::PRECONDITION_FAILED,
-        Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::PayloadTooLarge | Code::ResultTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
         Code::BackendLauncher
         | Code::BackendUnavailable
