@@ -140,7 +140,7 @@ pub struct TaskList {
     /// Only those below this worker, however far
     #[arg(long, value_name = "WORKER")]
     pub root: Option<String>,
-    /// Only those that are as far as this, as running or completed
+    /// Only those that are as far as one of these, separated by commas, as running,queued or completed
     #[arg(long, value_name = "STATUS")]
     pub status: Option<String>,
     /// Those that are kept but hidden

@@ -3,19 +3,19 @@
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 use subagent_protocol::api::{TaskMessage, TaskMessaged, TaskShown, TaskView};
-use subagent_protocol::json;
 use subagent_protocol::task_result::{self, About, Answer};
 
 use super::arguments::Style;
 use crate::failure::Failure;
 
 /// A text that is no error.
-pub(super) fn said(text: String) -> CallToolResult {
+fn said(text: String) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-fn data(data: Value) -> CallToolResult {
-    said(json::line(data))
+/// As JSON, in the order in which it is put together.
+fn data(data: &Value) -> CallToolResult {
+    said(data.to_string())
 }
 
 fn answered(answer: Answer) -> CallToolResult {
@@ -30,7 +30,7 @@ pub(super) fn ended(task: &TaskShown) -> CallToolResult {
 
 /// A task in the background.
 pub(super) fn begun(task: &TaskView, style: Style) -> CallToolResult {
-    data(match style {
+    data(&match style {
         Style::Task => json!({"id": task.task_id, "name": task.name, "status": task.status}),
         Style::Spawn => json!({"name": task.name, "subagent_id": task.task_id, "status": task.status}),
     })
@@ -59,7 +59,7 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
         (Ok(result), error) => (shown.result.is_some().then_some(result), error.clone()),
         (Err(too_large), _) => (None, Some(too_large)),
     };
-    data(json!({
+    data(&json!({
         "id": task.task_id,
         "name": task.name,
         "task": task.prompt,
@@ -79,7 +79,7 @@ pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
             "created_at": task.created_at, "model": task.model,
         })
     };
-    data(tasks.iter().map(item).collect())
+    data(&tasks.iter().map(item).collect())
 }
 
 /// What became of a message.
@@ -92,7 +92,7 @@ pub(super) fn messaged(answer: &TaskMessaged) -> CallToolResult {
         TaskMessage::Cancelled => "it had not begun, and is canceled; the message was not given to it",
         TaskMessage::AlreadyEnded => "it had ended already; nothing was done",
     };
-    data(json!({
+    data(&json!({
         "id": answer.task.task_id, "name": answer.task.name, "status": answer.task.status,
         "message": became,
     }))

@@ -62,13 +62,12 @@ pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
 }
 
 fn list(args: TaskList, context: &Context) -> Result<Outcome> {
-    if let Some(status) = &args.status
-        && TaskStatus::parse(status).is_none()
-    {
+    let unknown = |word: &&str| TaskStatus::parse(word.trim()).is_none();
+    if let Some(status) = args.status.as_deref().and_then(|words| words.split(',').find(unknown)) {
         let known: Vec<_> = TaskStatus::ALL.iter().map(|known| known.as_str()).collect();
         let known = known.join(", ");
         let message = format!("--status {status} is none of {known}");
-        return Err(Failure::argument(message).with("flag", "--status").with("status", status.as_str()));
+        return Err(Failure::argument(message).with("flag", "--status").with("status", status));
     }
     let giver = giver(args.cwd, context);
     let workspace = giver.workspace()?;
@@ -158,7 +157,7 @@ fn cancel(args: TaskCancel, context: &Context) -> Result<Outcome> {
     let request = CancelTask { reason: present(args.reason) };
     let data = asked(&giver, Ask::change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
-    Ok(Outcome::report("task.canceled", data, lines))
+    Ok(Outcome::report("task.cancelled", data, lines))
 }
 
 fn giver(cwd: CwdFlag, context: &Context) -> Giver {
