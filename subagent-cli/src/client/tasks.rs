@@ -71,7 +71,7 @@ impl TaskWait {
         };
         let known = KnownTask { status: shown.task.status, steps: shown.task.steps };
         let changed = self.known.replace(known) != Some(known);
-        Ok(changed.then_some(shown))
+        Ok((changed || shown.task.status.is_end()).then_some(shown))
     }
 
     /// The task at its end.

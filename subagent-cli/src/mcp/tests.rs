@@ -290,10 +290,7 @@ async fn a_background_task_returns_at_once_in_the_form_of_its_tool() {
     assert_eq!(text(&answer), r#"{"id":"w_0123456789","name":"Look around","status":"queued"}"#);
     let arguments = json!({"name": "N", "task": "t", "mode": "background"});
     let answer = session.call("spawn_subagent", arguments).await;
-    assert_eq!(
-        text(&answer),
-        r#"{"name":"Look around","subagent_id":"w_0123456789","status":"queued"}"#
-    );
+    assert_eq!(text(&answer), r#"{"name":"Look around","subagent_id":"w_0123456789","status":"queued"}"#);
     session.end().await;
     assert_eq!(lines(&fake), ["POST /v1/tasks", "POST /v1/tasks"], "nobody waits, and nothing is canceled");
 }
@@ -360,7 +357,7 @@ async fn a_client_that_says_nothing_is_no_error_and_one_that_says_something_else
 async fn a_daemon_that_dies_meanwhile_gets_the_task_once_and_is_waited_for() {
     let deaths = Arc::new(Mutex::new(vec!["spawn", "leave", "wait"]));
     let fake = Fake::playing(move |seen| {
-        let mut dies = |when| {
+        let dies = |when| {
             let mut deaths = deaths.lock().unwrap();
             let at = deaths.iter().position(|death| *death == when);
             at.map(|at| deaths.remove(at)).is_some()
