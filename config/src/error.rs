@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
+use subagent_protocol::{Code, Error};
 
 use crate::policy::Position;
 
@@ -171,6 +172,16 @@ pub enum ConfigError {
         /// Most bytes that a path may have.
         limit: usize,
     },
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        // Each code is one of these; the message says what it is also without one.
+        let code = Code::parse(error.code()).unwrap_or(Code::Internal);
+        let mut of = Self::new(code, error.message());
+        of.details = error.details();
+        of
+    }
 }
 
 impl ConfigError {

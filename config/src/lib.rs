@@ -8,6 +8,7 @@ pub mod agents;
 pub mod approvals;
 pub mod budgets;
 pub mod controller_hint;
+mod delegation;
 pub mod discovery;
 #[cfg(test)]
 mod documented;
@@ -29,6 +30,7 @@ pub mod regular;
 pub mod role;
 pub mod runtime_dir;
 pub mod session;
+pub mod start;
 pub mod state_dir;
 mod syntax;
 pub mod template;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use subagent_protocol::delegation::TaskLimits;
 
 use crate::agents::Tier;
 use crate::approvals::Approvals;
@@ -32,6 +33,8 @@ pub struct Config {
     pub approvals: Approvals,
     /// How much workers and controllers may use.
     pub budgets: Budgets,
+    /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
+    pub delegation: Option<TaskLimits>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::agents::Tier;
 use crate::error::Place;
 use crate::model::{ACP_STDIO, Config, Defaults, Launcher, RoleDefaults, RoleHint, Timeouts};
-use crate::{approvals, budgets, idle, mcp, policy, session};
+use crate::{approvals, budgets, delegation, idle, mcp, policy, session};
 
 /// A value that is not acceptable.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub(crate) fn config(document: &Value) -> Checked<Config> {
         permissions: policy::rules(root.get("permissions"))?,
         approvals: approvals::approvals(root)?,
         budgets: budgets::budgets(root)?,
+        delegation: delegation::delegation(root)?,
         role_defaults: role_defaults(root)?,
         role_hints: named(root, "roleHints", "roleHints", role_hint)?,
         defaults: defaults(root)?,

@@ -14,7 +14,7 @@ pub const MOST_PROMPT_BYTES: usize = 1024 * 1024;
 pub struct AgentSpec {
     /// Its name.
     pub name: String,
-    /// `command`, `project`, `user` or `built_in`.
+    /// `command`, `project`, `user` or `built_in`; `caller` of a task that has no definition.
     pub level: String,
     /// The file of the definition, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,10 @@ words! {
         AgentNotFound = "AGENT_NOT_FOUND",
         /// The agent is one for tasks of other agents alone.
         AgentNotPrimary = "AGENT_NOT_PRIMARY",
+        /// The agent is one that people start, and not one for tasks.
+        AgentNotASubagent = "AGENT_NOT_A_SUBAGENT",
+        /// The rules of the worker deny it to give a task to this agent.
+        TaskNotPermitted = "TASK_NOT_PERMITTED",
         /// The definition of the agent cannot be read, or asks for what cannot be given.
         AgentNotUsable = "AGENT_NOT_USABLE",
         /// Another task of the same parent has this name.

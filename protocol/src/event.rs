@@ -91,6 +91,14 @@ words! {
         WorkerStopped = "worker.stopped",
         /// Somebody below this worker asked for what only its owner may do.
         WorkerForbidden = "worker.forbidden",
+        /// The worker was made for a task of another worker, or of a manager.
+        SubagentSpawned = "subagent.spawned",
+        /// The task of the worker ended well.
+        SubagentCompleted = "subagent.completed",
+        /// It failed, was lost, or has used up what it might use.
+        SubagentFailed = "subagent.failed",
+        /// Somebody canceled it.
+        SubagentCancelled = "subagent.cancelled",
         /// Records of the journal are missing.
         JournalGap = "journal.gap",
         /// See [`RecordType::Segment`].

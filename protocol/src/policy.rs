@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::WorkerId;
+
 /// What an agent may do without asking.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -18,6 +20,49 @@ pub struct PolicySpec {
     pub home: Option<PathBuf>,
     /// The layers, in any order.
     pub layers: Vec<PolicyLayer>,
+    /// Of a task: those above it, from the root to its parent. What they say holds for it as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<PolicyNode>,
+    /// Of a task in the background: all that it gets of what would be asked; the rest of that is denied. Each is `allow`.
+    /// None: it is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_approved: Option<Vec<PolicyRule>>,
+}
+
+/// One of those above a task, with the rules that it was started with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyNode {
+    /// Its name, for people.
+    pub name: String,
+    /// The worker that it is: rules that decisions about it became count for it.
+    pub worker_id: WorkerId,
+    /// Its layers, in any order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<PolicyLayer>,
+    /// As of [`PolicySpec`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_approved: Option<Vec<PolicyRule>>,
+}
+
+impl PolicySpec {
+    /// A worker's own rules, of nobody's task.
+    #[must_use]
+    pub fn own(workspace: PathBuf, home: Option<PathBuf>, layers: Vec<PolicyLayer>) -> Self {
+        Self { workspace, home, layers, ancestors: Vec::new(), pre_approved: None }
+    }
+
+    /// All those above a task of the worker with these rules, from the root to this worker itself.
+    #[must_use]
+    pub fn lineage(policy: Option<&Self>, name: String, worker_id: WorkerId) -> Vec<PolicyNode> {
+        let (mut found, layers, pre_approved) = match policy {
+            Some(own) => (own.ancestors.clone(), own.layers.clone(), own.pre_approved.clone()),
+            None => (Vec::new(), Vec::new(), None),
+        };
+        found.push(PolicyNode { name, worker_id, layers, pre_approved });
+        found
+    }
 }
 
 /// Rules from one place.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use subagent_config::environment::passes_on;
+use subagent_config::start::environment;
 use subagent_config::{ResolvedLauncher, model};
 use subagent_protocol::ask::{Answer, Ask, Deadlines, Question, Said};
 use subagent_protocol::clean::clean;
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::beside;
 use crate::client::block_on;
-use crate::commands::worker_start::{current_umask, environment};
+use crate::commands::worker_start::current_umask;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -96,7 +97,7 @@ pub(crate) fn ask(
         agent: AgentCommand {
             program,
             args: resolved.effective_args.clone(),
-            env: environment(context, launcher, &cwd),
+            env: environment(&context.env, launcher, &cwd),
             cwd,
             umask: current_umask().bits(),
             nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),

@@ -117,6 +117,7 @@ pub const WORKER_START: &[Field] = &[
         Shape::Object,
     ),
     field("agent", &["agent"], Shape::Text),
+    field("delegate", &["delegate"], Shape::Bool),
 ];
 
 /// The keys of `task run`.

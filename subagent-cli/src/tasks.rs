@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use subagent_config::agents::{Catalog, Mode};
+use subagent_config::start::agent::given;
+use subagent_config::start::budgets::of_config;
 use subagent_config::{Workspace, workspace};
 use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskView};
 use subagent_protocol::bytes64::Bytes64;
 
 use crate::client::{Ask, Client, read};
 use crate::commands::worker_start::current_umask;
-use crate::commands::{controller_limits, ensure_controller, given_agents, manager_choice};
+use crate::commands::{ensure_controller, manager_choice};
 use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
 
@@ -90,7 +92,7 @@ impl Giver {
         }
         let root = workspace::resolve_cwd(self.wish.cwd.as_deref(), &self.context.env)?;
         let root = self.workspace().map_or(root, |workspace| workspace.root);
-        let given = given_agents(self.wish.agents.as_deref())?;
+        let given = given(self.wish.agents.as_deref())?;
         let catalog = Catalog::find(&given, &root, &self.context.env);
         let usable = catalog.found.into_iter().filter(|found| {
             let definition = &found.definition;
@@ -127,7 +129,7 @@ impl Giver {
         let config = present_path(self.wish.config.clone());
         let loaded = self.context.config(config.as_deref(), self.wish.cwd.as_deref())?;
         let named = present(self.wish.controller_id.clone());
-        let budget = controller_limits(&loaded.config.budgets.controller);
+        let budget = of_config(&loaded.config.budgets.controller);
         ensure_controller(client, &workspace.state_dir, named.as_deref(), &workspace, budget).await?;
         let bytes = |text: &std::ffi::OsStr| Bytes64(text.as_bytes().to_vec());
         Ok(TaskPlace {

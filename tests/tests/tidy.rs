@@ -74,10 +74,7 @@ fn layers_depend_on_what_is_below_them() {
                 "subagentd",
             ],
         ),
-        (
-            "config",
-            &["tokio", "rusqlite", "hyper", "axum", "subagent-protocol", "subagent-runtime", "subagentd"],
-        ),
+        ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-runtime", "subagentd"]),
         ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
         ("subagentd", &["subagent-runtime", "subagent-cli"]),
         ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::mcp::McpServer;
-use crate::policy::Rule;
+use crate::policy::{Action, Rule};
 
 pub use catalog::{Catalog, Found, Given, Hidden, Refused};
 pub use problem::{Problem, Severity};
@@ -31,6 +31,14 @@ pub const MOST_BYTES: usize = 256 * 1024;
 pub const MOST_NAME_CHARS: usize = 64;
 /// How many steps a task may take when its definition says nothing.
 pub const DEFAULT_STEPS: u64 = 20;
+
+/// A tool that somebody names, as a rule: `Bash(git:*)` is `Bash(git *)`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn tool(name: &str, action: Action) -> Result<Rule, String> {
+    lists::rule(name, action)
+}
 
 /// Where a definition is from; the earlier hides the later of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,6 +7,7 @@
 
 pub mod call;
 mod decide;
+mod delegating;
 mod exact;
 mod glob;
 mod paths;
@@ -18,6 +19,7 @@ mod tool;
 
 pub use call::Call;
 pub use decide::{Decider, Judged, Listed, Verdict};
+pub use delegating::{lets_tasks, lists_tool};
 pub use paths::{Places, real_path};
 pub use preset::PRESETS;
 pub(crate) use read::{located, place_rules, rules};

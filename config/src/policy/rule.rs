@@ -172,6 +172,25 @@ impl Rule {
         })
     }
 
+    /// Whether it says this kind, and not merely everything.
+    #[must_use]
+    pub fn names(&self, kind: Kind) -> bool {
+        matches!(&self.tool, Tool::Kinds(kinds) if kinds.contains(&kind))
+    }
+
+    /// Whether it is about all that the other one is about, whatever they say of it.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let tools = match (&self.tool, &other.tool) {
+            (Tool::Any, Tool::Any | Tool::Named(_)) => true,
+            // Who says everything does not say tasks.
+            (Tool::Any, Tool::Kinds(kinds)) => !kinds.contains(&Kind::Task),
+            (Tool::Kinds(own), Tool::Kinds(kinds)) => kinds.iter().all(|kind| own.contains(kind)),
+            (Tool::Named(own), Tool::Named(name)) => own == name || glob::matches(own, name),
+            (Tool::Kinds(_) | Tool::Named(_), _) => false,
+        };
+        tools && (self.is_whole() || self.pattern == other.pattern)
+    }
+
     pub(super) fn pattern(&self) -> &str {
         &self.pattern
     }

@@ -12,6 +12,7 @@ use crate::budget::Limits;
 use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::definition::AgentSpec;
+use crate::delegation::DelegationSpec;
 use crate::details::{ConfigOption, Cost};
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -108,6 +109,9 @@ pub struct StartWorker {
     /// The definition of the agent, resolved by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSpec>,
+    /// Whether its agent may give tasks to others; without it it may not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<DelegationSpec>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.
@@ -184,6 +188,9 @@ pub struct WorkerView {
     /// The name of the definition that it was started with; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_definition: Option<String>,
+    /// Whether its agent may give tasks to others; absent: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delegates: bool,
 }
 
 /// Data of `worker.shown`: a worker, and what is known of its agent.

@@ -29,6 +29,12 @@ impl RuleFlags {
     }
 }
 
+impl From<RuleFlags> for subagent_config::start::policy::Flags {
+    fn from(RuleFlags { allow, ask, deny }: RuleFlags) -> Self {
+        Self { allow, ask, deny }
+    }
+}
+
 /// `subagent policy ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]

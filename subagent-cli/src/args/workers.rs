@@ -68,6 +68,9 @@ pub struct StartFlags {
     /// Which definition it has.
     #[command(flatten)]
     pub agent: super::definitions::AgentFlags,
+    /// Let it give tasks to other agents [default: as the config or its definition says]
+    #[arg(long)]
+    pub delegate: bool,
     /// Which config file.
     #[command(flatten)]
     pub config: ConfigFlag,

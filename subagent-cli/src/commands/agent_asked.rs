@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use subagent_config::start::launcher::runnable;
 use subagent_config::{Config, ResolvedLauncher, Workspace, handshakes, launcher, model, workspace};
 use subagent_protocol::Code;
 use subagent_protocol::ask::{Answer, Question};
 use subagent_protocol::handshake::Handshake;
 use subagent_protocol::time::Timestamp;
 
-use super::worker_start::runnable;
 use crate::ask::{Patience, Place, ask};
 use crate::context::{Context, present_path};
 use crate::failure::{Failure, Result};

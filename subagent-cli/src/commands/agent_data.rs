@@ -3,27 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use subagent_config::agents::{Catalog, Found, Given, McpWish, Problem, Source};
+use subagent_config::agents::{Catalog, Found, McpWish, Problem, Source};
 use subagent_config::policy::Rule;
+use subagent_config::start::agent::given;
 use subagent_config::workspace;
 
 use crate::args::definitions::DefinitionPlace;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
-
-/// What `--agents` says.
-///
-/// # Errors
-/// `INVALID_ARGUMENT{flag}`.
-pub(crate) fn given(text: Option<&str>) -> Result<Given> {
-    match text.filter(|text| !text.trim().is_empty()) {
-        None => Ok(Given::default()),
-        Some(text) => Given::parse(text).map_err(|problem| {
-            Failure::argument(format!("--agents is no JSON object of definitions: {problem}"))
-                .with("flag", "--agents")
-        }),
-    }
-}
+use crate::failure::Result;
 
 /// All definitions that count there, and the folder whose files they are. Outside of a workspace that is the folder itself.
 pub(super) fn catalog(place: &DefinitionPlace, context: &Context) -> Result<(Catalog, PathBuf)> {

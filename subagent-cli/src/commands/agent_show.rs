@@ -1,8 +1,9 @@
 //! `agent show`: one definition of an agent, as it would count. No daemon is involved.
 
 use serde_json::Value;
+use subagent_config::start::agent::named;
 
-use super::{agent_data, chosen_agent};
+use super::agent_data;
 use crate::args::definitions::AgentShow;
 use crate::context::Context;
 use crate::failure::Result;
@@ -28,7 +29,7 @@ const KEYS: &[&str] = &[
 
 pub(super) fn run(args: &AgentShow, context: &Context) -> Result<Outcome> {
     let (catalog, _) = agent_data::catalog(&args.place, context)?;
-    let found = chosen_agent::named(&catalog, &args.name)?;
+    let found = named(&catalog, &args.name)?;
     let data = agent_data::whole(found);
     Ok(Outcome::report("agent.shown", data.clone(), shown(data)))
 }

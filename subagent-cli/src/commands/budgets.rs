@@ -1,8 +1,8 @@
-//! `budget show`, `budget set`, and what flags and config say of budgets.
+//! `budget show`, `budget set`, and what flags say of budgets.
 
 use serde_json::{Value, json};
 use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
-use subagent_protocol::budget::{Limits, LimitsChange, OnLimit, OnUnknown};
+use subagent_protocol::budget::{LimitsChange, OnLimit, OnUnknown};
 
 use super::{controller_grant, named_worker};
 use crate::args::budgets::{BudgetCommand, BudgetFlags, BudgetSet, BudgetShow};
@@ -40,18 +40,6 @@ pub(super) fn typed(flags: BudgetFlags, input: &Input) -> Result<LimitsChange> {
         on_limit: flags.on_budget.as_deref().and_then(OnLimit::parse),
         on_unknown: flags.on_unknown.as_deref().and_then(OnUnknown::parse),
     })
-}
-
-/// What the config says.
-pub(crate) fn of_config(limits: &subagent_config::budgets::Limits) -> Limits {
-    Limits {
-        turns: limits.turns,
-        wall_time_ms: limits.wall_time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
-        tokens: limits.tokens,
-        cost: limits.cost,
-        on_limit: limits.on_limit.and_then(OnLimit::parse),
-        on_unknown: limits.on_unknown.and_then(OnUnknown::parse),
-    }
 }
 
 /// Changes what a worker may use, and gives its budget.

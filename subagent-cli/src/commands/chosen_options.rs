@@ -1,9 +1,9 @@
-//! What somebody chooses of an agent's session: by flags, by `--input`, or in the launcher's config.
+//! What somebody chooses of an agent's session, by flags or by `--input`.
 
 use serde_json::Value;
-use subagent_config::session::SessionOptions;
+use subagent_config::start::options::value_of;
 use subagent_protocol::api::SetOptions;
-use subagent_protocol::options::{OptionValue, Options};
+use subagent_protocol::options::Options;
 
 use crate::args::numbers::idle_timeout;
 use crate::args::options::OptionFlags;
@@ -56,32 +56,14 @@ fn add(chosen: &mut SetOptions, id: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-fn value_of(value: Value) -> Option<OptionValue> {
-    match value {
-        Value::Bool(flag) => Some(OptionValue::Flag(flag)),
-        Value::String(text) if !text.is_empty() => Some(OptionValue::Text(text)),
-        _ => None,
-    }
-}
-
-/// What a worker is started with: what was typed, and of the launcher's config what was not.
-pub(super) fn of_start(typed: SetOptions, configured: &SessionOptions) -> Options {
-    let SetOptions { mut options, forget, .. } = typed;
-    options.mode = options.mode.or_else(|| configured.mode.clone());
-    options.model = options.model.or_else(|| configured.model.clone());
-    for (id, value) in &configured.config_options {
-        if let Some(value) = value_of(value.clone()).filter(|_| !forget.contains(id)) {
-            options.config_options.entry(id.clone()).or_insert(value);
-        }
-    }
-    options
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::json;
+    use subagent_config::session::SessionOptions;
+    use subagent_config::start::options::of_start;
+    use subagent_protocol::options::OptionValue;
 
     use super::*;
 

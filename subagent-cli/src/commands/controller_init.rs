@@ -1,8 +1,8 @@
 //! `controller init`: makes the caller the owner of a workspace and leaves the hint file there.
 
+use subagent_config::start::budgets::of_config;
 use subagent_protocol::api::InitController;
 
-use super::budgets;
 use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerInit;
 use crate::client::Ask;
@@ -18,7 +18,7 @@ pub(super) fn run(args: &ControllerInit, context: &Context) -> Result<Outcome> {
         choice: controller_grant::choice(args.controller_id.as_deref(), &workspace),
         label: present(args.label.clone()),
         require_handle: args.require_handle,
-        budget: budgets::of_config(&config.config.budgets.controller),
+        budget: of_config(&config.config.budgets.controller),
         owner: controller_grant::owner()?,
     };
     let ask = Ask::change("/v1/controllers", &request)?;

@@ -8,12 +8,12 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
+use subagent_config::start;
 use subagent_protocol::Code;
 use subagent_protocol::api::WorkerView;
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 
-use super::{mcp_servers, worker_start};
 use crate::client::{Ask, Client, segment};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -64,9 +64,15 @@ impl Agent<'_> {
         match loaded.config.launchers.get(&shown.launcher) {
             Some(launcher) => {
                 let cwd = Path::new(&shown.cwd);
-                let environment = worker_start::environment(self.context, launcher, cwd);
-                let servers =
-                    mcp_servers::of(&loaded.config, launcher, BTreeMap::new(), None, cwd, &self.context.env)?;
+                let environment = start::environment(&self.context.env, launcher, cwd);
+                let servers = start::servers::of(
+                    &loaded.config,
+                    launcher,
+                    BTreeMap::new(),
+                    None,
+                    cwd,
+                    &self.context.env,
+                )?;
                 Ok((environment, servers))
             }
             // Without it the agent might lack what its launcher sets.

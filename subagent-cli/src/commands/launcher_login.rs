@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use subagent_config::launcher::find_program;
+use subagent_config::start::environment;
 use subagent_protocol::Code;
 use subagent_protocol::ask::{LoginKind, Question, terminal_command};
 
@@ -13,7 +14,6 @@ use super::agent_asked::Agent;
 use super::launcher_probe::patience;
 use crate::args::agents::{LauncherLogin, LauncherLogout};
 use crate::ask::Patience;
-use crate::commands::worker_start::environment;
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
@@ -100,7 +100,7 @@ fn at_terminal(agent: &Agent<'_>, method: &Value, context: &Context) -> Result<(
     let named = holder["env"].as_object().into_iter().flatten();
     let named = named.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
     let may = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
-    let inherited = environment(context, agent.launcher, agent.cwd());
+    let inherited = environment(&context.env, agent.launcher, agent.cwd());
     let bytes = |bytes: Vec<u8>| <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(bytes);
     let status = Command::new(&program)
         .args(args)

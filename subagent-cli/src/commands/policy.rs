@@ -1,85 +1,14 @@
-//! What an agent may do without asking: the rules that a worker is started with, and `policy test`, which says what they
-//! make of a call. No daemon is involved.
-
-use std::path::Path;
+//! `policy test`: what the rules that a worker would be started with make of a call. No daemon is involved.
 
 use serde_json::{Value, json};
-use subagent_config::policy::{
-    Action, Call, Judged, Kind, Layer, LayerKind, Node, Places, Policy, Rule, Verdict, real_path,
-};
-use subagent_config::{LoadedConfig, workspace};
-use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+use subagent_config::policy::{Action, Call, Judged, Kind, Node, Places, Policy, Rule, Verdict, real_path};
+use subagent_config::start::policy::layers;
+use subagent_config::workspace;
 
-use super::chosen_agent::travels;
-use crate::args::policy::{PolicyTest, RuleFlags};
+use crate::args::policy::PolicyTest;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
-
-/// The layers that the config and the flags make; none if neither says anything.
-fn layers(loaded: &LoadedConfig, flags: &RuleFlags) -> Result<Vec<Layer>> {
-    let mut layers = Vec::new();
-    if let Some(rules) = &loaded.config.permissions {
-        let source = Some(loaded.path.to_string_lossy().into_owned());
-        layers.push(Layer { kind: LayerKind::Config, source, rules: rules.clone() });
-    }
-    // The last that fits counts: so of several flags the strictest does.
-    let flags = [
-        ("--allow", &flags.allow, Action::Allow),
-        ("--ask", &flags.ask, Action::Ask),
-        ("--deny", &flags.deny, Action::Deny),
-    ];
-    let mut rules = Vec::new();
-    for (flag, texts, action) in flags {
-        for text in texts {
-            let rule = Rule::parse(text, action).map_err(|found| {
-                let message =
-                    format!("{flag} {text:?} is no rule: character {}: {}", found.column, found.problem);
-                Failure::argument(message)
-                    .with("flag", flag)
-                    .with("rule", text.as_str())
-                    .with("column", found.column)
-            })?;
-            rules.push(rule);
-        }
-    }
-    if !rules.is_empty() {
-        layers.push(Layer { kind: LayerKind::Owner, source: None, rules });
-    }
-    Ok(layers)
-}
-
-/// What a worker is started with, as it travels; `inherited` are rules of its owner, from before the flags, `definition` those
-/// of the agent that it is.
-///
-/// # Errors
-/// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
-pub(super) fn spec(
-    loaded: &LoadedConfig,
-    flags: &RuleFlags,
-    inherited: Vec<PolicyRule>,
-    definition: Option<PolicyLayer>,
-    workspace: &Path,
-    context: &Context,
-) -> Result<Option<PolicySpec>> {
-    let layers = layers(loaded, flags)?;
-    if layers.is_empty() && inherited.is_empty() && definition.is_none() {
-        return Ok(None);
-    }
-    let layers = layers.into_iter().map(|layer| PolicyLayer {
-        layer: layer.kind.as_str().to_owned(),
-        source: layer.source,
-        rules: layer.rules.iter().map(travels).collect(),
-        tools: Vec::new(),
-    });
-    let owner = LayerKind::Owner.as_str().to_owned();
-    let before = PolicyLayer { layer: owner, source: None, rules: inherited, tools: Vec::new() };
-    let before = Some(before).filter(|layer| !layer.rules.is_empty());
-    // Paths that are no text match no rule.
-    let home = context.env.home.clone().filter(|home| home.to_str().is_some());
-    let layers = definition.into_iter().chain(layers).chain(before).collect();
-    Ok(Some(PolicySpec { workspace: workspace.to_owned(), home, layers }))
-}
 
 pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
     let loaded = context.config(args.config.config.as_deref(), args.cwd.as_deref())?;
@@ -87,7 +16,7 @@ pub(super) fn test(args: &PolicyTest, context: &Context) -> Result<Outcome> {
     // Outside of a workspace the folder itself stands for it.
     let root =
         context.workspace(args.cwd.as_deref()).map_or_else(|_| cwd.clone(), |workspace| workspace.root);
-    let layers = layers(&loaded, &args.rules)?;
+    let layers = layers(&loaded, &args.rules.clone().into())?;
     let notes: Vec<String> =
         layers.iter().flat_map(|layer| layer.rules.iter().filter_map(Rule::note)).collect();
     let none = layers.is_empty();

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use subagent_config::LoadedConfig;
 use subagent_config::Workspace;
-use subagent_protocol::api::{SendTurn, SetOptions, Simulation};
-use subagent_protocol::budget::LimitsChange;
+use subagent_config::start;
+use subagent_config::start::agent::Wish;
+use subagent_protocol::api::{SendTurn, Simulation};
 use subagent_protocol::mcp::McpServers;
 
 use super::attachments;
-use super::chosen_agent::Wish;
 use super::worker_start::{self, Prepared, Wanted};
 use crate::args::handoff::WorkerContinue;
 use crate::client::{Ask, Client, block_on, segment};
@@ -103,26 +103,22 @@ async fn prepare(
     context: &Context,
 ) -> Result<Prepared> {
     let wanted = Wanted {
-        resume: None,
-        launcher: present(args.launcher.clone()).or_else(|| source.launcher.clone()),
-        role: present(args.role.clone()).or_else(|| source.role.clone()),
         cwd: args.cwd.clone().or_else(|| source.cwd.clone()),
-        label: present(args.label.clone()).unwrap_or_else(|| match &source.worker_id {
-            Some(worker) => format!("continued-from-{worker}"),
-            None => "continued-worker".to_owned(),
-        }),
         controller_id: present(args.controller_id.clone()).or_else(|| source.controller_id.clone()),
-        debug_mode: args.debug_mode,
-        options: SetOptions::default(),
-        mcp_config: None,
-        add_dirs: Vec::new(),
-        tags: subagent_protocol::tags::Tags::default(),
-        inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
-        rules: args.rules.clone(),
-        approval_timeout_ms: None,
-        on_approval_timeout: None,
-        budget: LimitsChange::default(),
-        agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
+        start: start::Wanted {
+            launcher: present(args.launcher.clone()).or_else(|| source.launcher.clone()),
+            role: present(args.role.clone()).or_else(|| source.role.clone()),
+            label: present(args.label.clone()).unwrap_or_else(|| match &source.worker_id {
+                Some(worker) => format!("continued-from-{worker}"),
+                None => "continued-worker".to_owned(),
+            }),
+            debug_mode: args.debug_mode,
+            inherited: if args.rules.is_empty() { source.rules.clone() } else { Vec::new() },
+            rules: args.rules.clone().into(),
+            agent: source.agent.clone().map_or(Wish::None, |agent| Wish::Kept(Box::new(agent))),
+            delegate: source.delegates.then_some(true),
+            ..start::Wanted::default()
+        },
     };
     worker_start::prepare(client, wanted, config, workspace, context).await
 }

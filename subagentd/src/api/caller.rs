@@ -13,7 +13,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::Api;
 use super::reply::Failure;
 use crate::peer::{Origin, Peer, PeerError};
-use crate::supervisor::Caller;
+use crate::supervisor::{Caller, TaskCaller};
 
 /// The longest idempotency key, in bytes.
 const MOST_KEY_BYTES: usize = 256;
@@ -64,6 +64,27 @@ impl Reader {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Somebody who has to do with tasks: an owner, or the agent of a worker, by the token of the task server that it was given.
+/// Such a token is worth nothing outside of the worker, and no place below the worker without it.
+pub(super) struct Tasker(pub(super) TaskCaller);
+
+impl FromRequestParts<Api> for Tasker {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        let worker = match origin(parts, api)? {
+            Origin::Owner => return Ok(Self(TaskCaller::Manager(caller(&parts.headers)?))),
+            Origin::BelowWorker(worker) => worker,
+        };
+        let token = text(&parts.headers, header::TASK_TOKEN)?.unwrap_or_default();
+        if !api.supervisor.is_task_token(&worker, token).await? {
+            return Err(api.supervisor.forbidden(&worker, &what(parts)).await.into());
+        }
+        let idempotency_key = idempotency_key(&parts.headers)?;
+        Ok(Self(TaskCaller::Parent { worker, idempotency_key }))
     }
 }
 

@@ -24,6 +24,7 @@ mod removal;
 mod reply;
 mod server;
 mod status;
+mod tasks;
 mod turns;
 mod waited;
 mod waits;
@@ -94,6 +95,11 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/approvals", get(approvals::list).post(inbox::decide_all))
         .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
         .route("/v1/workers/{worker}/elicitations/{request}", post(approvals::answer))
+        .route("/v1/tasks", get(tasks::list).post(tasks::run))
+        .route("/v1/tasks/{task}", get(tasks::show))
+        .route("/v1/tasks/{task}/wait", post(tasks::wait))
+        .route("/v1/tasks/{task}/messages", post(tasks::message))
+        .route("/v1/tasks/{task}/cancel", post(tasks::cancel))
         .route("/v1/approvals", get(inbox::list))
         .route("/v1/approvals/{request}", get(inbox::show))
         .route("/v1/rules", get(inbox::rules))

@@ -14,9 +14,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::ConfigParseError
         | Code::BackupInvalid
         | Code::WorkspaceRootNotFound => StatusCode::BAD_REQUEST,
-        Code::InvalidControllerHandle | Code::ForbiddenFromWorker | Code::ForbiddenOrigin => {
-            StatusCode::FORBIDDEN
-        }
+        Code::InvalidControllerHandle
+        | Code::ForbiddenFromWorker
+        | Code::TaskNotPermitted
+        | Code::ForbiddenOrigin => StatusCode::FORBIDDEN,
         Code::LauncherNotFound
         | Code::RoleHintNotFound
         | Code::ControllerNotFound
@@ -52,6 +53,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::BudgetExceeded
         | Code::BudgetUnknown
         | Code::AgentNotPrimary
+        | Code::AgentNotASubagent
         | Code::AgentNotUsable
         | Code::TaskNameTaken
         | Code::TaskDepthLimit

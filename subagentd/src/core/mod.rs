@@ -4,6 +4,7 @@
 //! function from a value and an input to the next value and what must be stored and done. Recovery feeds the same
 //! function with the same journal. The written table is `docs/state-machines.md`.
 
+mod action;
 pub mod approval;
 pub mod budget;
 mod cancel;
@@ -19,6 +20,7 @@ pub(crate) mod recovered;
 pub(crate) mod restart;
 mod send;
 mod step;
+pub mod task;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn_end;

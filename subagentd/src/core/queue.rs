@@ -61,6 +61,21 @@ pub enum Urgency {
     Retried,
     /// Before all others, and the open turn is canceled.
     Steered,
+    /// Behind all others; nothing but what is paused, or looked at, keeps it from an idle worker.
+    Delivered,
+    /// The same, and what is paused goes on.
+    Resumed,
+}
+
+impl Urgency {
+    /// Whether an idle worker for which so many messages wait is sent it without it having waited.
+    const fn is_at_once(self, waiting: usize) -> bool {
+        match self {
+            Self::Queued => waiting == 0,
+            Self::Retried | Self::Steered => true,
+            Self::Delivered | Self::Resumed => false,
+        }
+    }
 }
 
 impl Worker {
@@ -81,7 +96,7 @@ impl Next {
             State::Stopping(_) | State::Stopped => {
                 return Err(stopped_for_good(self.worker.public_state()));
             }
-            State::Idle | State::Error if waiting == 0 || urgency != Urgency::Queued => {
+            State::Idle | State::Error if urgency.is_at_once(waiting) => {
                 self.begin(queued.turn_id, queued.message, &queued.input, By::Runtime);
                 return Ok(());
             }
@@ -106,6 +121,7 @@ impl Next {
         self.event(EventType::TurnQueued, json!({"turnId": turn_id, "position": position}), None);
         match &self.worker.state {
             State::Turn(_) | State::Local(_) if steered => self.cancel(STEERED.to_owned()),
+            _ if urgency == Urgency::Resumed => self.resume_queue(),
             _ => Ok(()),
         }
     }
@@ -209,6 +225,19 @@ impl Next {
         for turn_id in std::mem::take(&mut self.worker.queue.turns) {
             self.dropped(&turn_id, STOPPED_BY_MANAGER);
         }
+    }
+
+    /// Nothing of what waits is wanted any more.
+    pub(super) fn drop_for_good(&mut self, reason: &str) {
+        for turn_id in std::mem::take(&mut self.worker.queue.turns) {
+            self.dropped(&turn_id, reason);
+        }
+        self.not_paused_if_empty();
+    }
+
+    /// Whether this message waits.
+    pub(super) fn waits(&self, turn_id: &TurnId) -> Result<()> {
+        self.index_of(turn_id).map(drop)
     }
 
     /// A runtime was given what is stored as waiting: it must not be given it again.

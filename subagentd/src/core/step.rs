@@ -23,6 +23,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         | Input::DropQueued { .. }
         | Input::MoveQueued { .. }
         | Input::ResumeQueue
+        | Input::AppendQueued { .. }
         | Input::Decide { .. }
         | Input::Answer { .. }
         | Input::Inbox(_)
@@ -58,6 +59,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
         Input::OpenQueued { refused } => next.open_queued(refused),
         Input::Hibernate { idle_seconds } => next.hibernate(idle_seconds),
         Input::HibernateRefused => next.hibernate_refused(),
+        Input::EndTask { ending, reason } => next.end_task(ending, &reason)?,
+        Input::AppendQueued { turn_id, text } => next.append_queued(turn_id, text)?,
         Input::Wake => next.wake(),
         Input::Session { origin, context_lost, context_lost_reason, took_ms } => {
             if origin == SessionOrigin::New {

@@ -11,6 +11,7 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::{ApprovalStatus, Carrier, Dispatched, QuestionKind, TurnStatus, WorkerState};
 use subagent_protocol::{Code, Error};
 
+pub use super::action::{Action, Step};
 use super::approval::{Approval, Request};
 use super::budget::Spent;
 use super::decision::{Choice, Reply};
@@ -18,6 +19,7 @@ pub use super::hibernation::Hibernation;
 use super::inbox::{InboxFact, InboxInput};
 use super::queue::{Queue, Queued, Urgency};
 pub use super::restart::Restart;
+use super::task::TaskEnding;
 
 /// Why a turn is canceled when nobody says why.
 pub const CANCELED_BY_MANAGER: &str = "canceled by manager";
@@ -173,6 +175,20 @@ pub enum Input {
     },
     /// Somebody has a paused queue go on.
     ResumeQueue,
+    /// Somebody adds to a message that waits.
+    AppendQueued {
+        /// Which.
+        turn_id: TurnId,
+        /// What.
+        text: String,
+    },
+    /// The task of the worker is to end.
+    EndTask {
+        /// What it comes to.
+        ending: TaskEnding,
+        /// Why.
+        reason: String,
+    },
     /// Somebody decides a permission request.
     Decide {
         /// Which.
@@ -385,6 +401,15 @@ pub enum Fact {
         /// All of them.
         turns: Vec<TurnId>,
     },
+    /// A message that waits is longer from now on.
+    QueuedAppended {
+        /// The id of its turn.
+        id: TurnId,
+        /// By this.
+        text: String,
+    },
+    /// The task of the worker ends by this, unless something else has ended it before.
+    TaskEnding(TaskEnding),
     /// A turn was opened that waited: with the events `turn.started` and `message.sent`, made of what was kept.
     QueuedTurnOpened {
         /// Its number.
@@ -462,50 +487,6 @@ pub enum Fact {
     DesiredStop,
     /// Something was used: to be added to the accounts of the worker and of its controller.
     Spent(Spent),
-}
-
-/// What must be done after that transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Start a runtime.
-    StartRuntime,
-    /// Send the prompt of the open turn.
-    Prompt {
-        /// Its number.
-        turn: u64,
-    },
-    /// Send a cancel.
-    Cancel {
-        /// The turn's number.
-        turn: u64,
-        /// Why.
-        reason: String,
-    },
-    /// Send a decision.
-    Answer {
-        /// Which request.
-        request_id: RequestId,
-        /// The option, or the action of an elicitation, whose content is the store's; `None` answers `cancelled`.
-        option_id: Option<String>,
-    },
-    /// End the runtime.
-    Terminate,
-    /// End the runtime if nothing is open and it took no turn after this one.
-    Hibernate {
-        /// The last one that it may have taken.
-        last_turn: u64,
-    },
-}
-
-/// The result of an input.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Step {
-    /// The next value.
-    pub worker: Worker,
-    /// To be stored with it, in order.
-    pub facts: Vec<Fact>,
-    /// To be done afterwards, in order.
-    pub actions: Vec<Action>,
 }
 
 impl Worker {

@@ -27,6 +27,9 @@ pub(crate) mod restore;
 pub(crate) mod retention;
 mod rows;
 mod schema;
+pub(crate) mod task_ends;
+pub(crate) mod task_places;
+pub(crate) mod tasks;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool_calls;

@@ -37,6 +37,7 @@ impl Tx<'_> {
                     )?;
                 }
             }
+            Fact::QueuedAppended { id: turn_id, text } => self.append_queued(id, turn_id, text)?,
             Fact::QueuedTurnOpened { no, id: turn_id } => return self.open_queued(id, *no, turn_id, now),
             _ => {}
         }
@@ -60,6 +61,18 @@ impl Tx<'_> {
                 now.0,
             ],
         )?;
+        Ok(())
+    }
+
+    /// Both of what is stored of a message have its text.
+    fn append_queued(&self, id: RowId, turn_id: &TurnId, text: &str) -> Result<()> {
+        let sql = "UPDATE queued_turns SET
+                     input = json_set(input, '$.text', coalesce(input ->> '$.text', '') || char(10, 10) || ?3),
+                     message = json_set(message, '$.text', coalesce(message ->> '$.text', '') || char(10, 10) || ?3)
+                   WHERE worker = ?1 AND turn_id = ?2";
+        if self.execute(sql, params![id.0, turn_id.as_str(), text])? != 1 {
+            return Err(Error::new(Code::Internal, format!("{turn_id} does not wait and is to be longer")));
+        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::controllers::{self, ControllerRow, OwnerCheck};
 use super::error::StoreError;
 use super::rows::{self, RowId};
+use super::tasks;
 use super::tx::Tx;
 
 /// So many rows are deleted in one transaction ...
@@ -267,6 +268,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
             .prepare_cached("DELETE FROM accounts WHERE scope = 'worker' AND key = ?1")
             .and_then(|mut statement| statement.execute([worker.0]))
             .map_err(StoreError::from)?;
+        tasks::delete(connection, worker)?;
         let sql = "DELETE FROM workers WHERE id = ?1 AND removed_at IS NOT NULL";
         connection
             .prepare_cached(sql)

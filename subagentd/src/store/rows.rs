@@ -134,6 +134,10 @@ pub struct WorkerRow {
     pub hibernated_at: Option<Timestamp>,
     /// Why nothing of what waits for it is begun.
     pub queue_pause: Option<QueuePause>,
+    /// Whether it was made for a task.
+    pub is_task: bool,
+    /// Whether it has given tasks.
+    pub has_tasks: bool,
 }
 
 /// How far a hibernation is: none, wanted, begun.
@@ -145,7 +149,7 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
-     w.queue_pause";
+     w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id)";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -200,6 +204,8 @@ impl WorkerRow {
                 None => None,
                 Some(_) => Some(word(row, 35, QueuePause::parse)?),
             },
+            is_task: row.get(36)?,
+            has_tasks: row.get(37)?,
         })
     }
 }

@@ -191,6 +191,7 @@ impl Tx<'_> {
         now: Timestamp,
         added: &mut Vec<(EventType, i64)>,
     ) -> Result<()> {
+        self.store_task_fact(id, fact, now)?;
         match fact {
             Fact::TurnOpened { no, id: turn_id, carrier } => {
                 self.execute(
@@ -202,6 +203,7 @@ impl Tx<'_> {
             Fact::TurnQueued { .. }
             | Fact::TurnUnqueued { .. }
             | Fact::QueueOrdered { .. }
+            | Fact::QueuedAppended { .. }
             | Fact::QueuedTurnOpened { .. } => {
                 added.extend(self.store_queue_fact(id, fact, now)?);
             }
@@ -277,6 +279,7 @@ impl Tx<'_> {
             Fact::ApprovalClosed { request_id, status } => {
                 self.close_question(request_id, *status)?;
             }
+            Fact::TaskEnding(_) => {}
             Fact::Inbox(fact) => self.store_inbox(id, fact)?,
             Fact::Event { event_type, data, turn } => {
                 if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {

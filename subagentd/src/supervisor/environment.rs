@@ -13,6 +13,7 @@ use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::mcp::McpServers;
 use subagent_protocol::{Code, Error, Result};
 
+use super::delegation::TaskToken;
 use super::places;
 use super::shared::Shared;
 use crate::store::workers;
@@ -25,6 +26,9 @@ pub(super) type Variables = Vec<(Bytes64, Bytes64)>;
 pub(super) struct Kept {
     pub(super) variables: Variables,
     pub(super) mcp_servers: McpServers,
+    /// What its agent gives tasks with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) task_token: Option<TaskToken>,
 }
 
 impl Kept {
@@ -35,11 +39,11 @@ impl Kept {
     pub(super) fn taken(variables: &mut Option<Variables>, servers: &mut McpServers) -> Result<Option<Self>> {
         let mcp_servers = std::mem::take(servers);
         places::check_servers(&mcp_servers)?;
-        Ok(variables.take().map(|variables| Self { variables, mcp_servers }))
+        Ok(variables.take().map(|variables| Self { variables, mcp_servers, task_token: None }))
     }
 }
 
-/// The file: without servers it is the list of variables alone, as version 0.1.0 wrote it.
+/// The file: without servers and token it is the list of variables alone, as version 0.1.0 wrote it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Stored {
@@ -58,7 +62,7 @@ pub(super) fn write(path: &Path, kept: &Kept) -> Result<()> {
             format!("cannot write the worker's environment {}: {error}", path.display()),
         )
     };
-    let text = if kept.mcp_servers.is_empty() {
+    let text = if kept.mcp_servers.is_empty() && kept.task_token.is_none() {
         serde_json::to_vec(&kept.variables)
     } else {
         serde_json::to_vec(kept)
@@ -91,7 +95,7 @@ pub(super) fn read(path: &Path) -> Result<Kept> {
         _ => required(&format!(" ({error})")),
     })?;
     match serde_json::from_slice(&text).map_err(|error| required(&format!(" ({error})")))? {
-        Stored::Variables(variables) => Ok(Kept { variables, mcp_servers: McpServers::default() }),
+        Stored::Variables(variables) => Ok(Kept { variables, ..Kept::default() }),
         Stored::Kept(kept) => Ok(kept),
     }
 }

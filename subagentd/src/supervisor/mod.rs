@@ -8,8 +8,10 @@ mod attachments;
 mod backups;
 mod budgets;
 mod collected;
+mod compose;
 mod controllers;
 mod definition;
+mod delegation;
 mod depth;
 mod entropy;
 mod environment;
@@ -44,6 +46,7 @@ mod shared;
 mod spec;
 mod start;
 pub mod strays;
+mod tasks;
 mod turns;
 mod views;
 mod wait;
@@ -71,6 +74,7 @@ pub(crate) use journal::JournalReader;
 #[cfg(feature = "testing")]
 pub use link::frames_of_runtime;
 pub use shared::Setup;
+pub use tasks::{TaskCaller, TaskFilter};
 pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{Aside, input};

@@ -84,12 +84,31 @@ impl Supervisor {
         respond: worker::Respond,
         environment: Option<Kept>,
     ) -> Result<serde_json::Value> {
+        self.order_also(handle, owner, key, input, respond, environment, None).await
+    }
+
+    /// The same, with something else that is stored in its transaction.
+    ///
+    /// # Errors
+    /// As [`Self::order_with`], and those of that.
+    #[expect(clippy::too_many_arguments, reason = "each is one thing that an order has")]
+    pub(super) async fn order_also(
+        &self,
+        handle: &Handle,
+        owner: Option<OwnerCheck>,
+        key: Option<(String, String)>,
+        input: Input,
+        respond: worker::Respond,
+        environment: Option<Kept>,
+        also: Option<worker::Also>,
+    ) -> Result<serde_json::Value> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         let order = Order {
             owner: owner.clone(),
             key: key.clone(),
             input: input.clone(),
             respond,
+            also,
             environment,
             reply,
         };

@@ -88,7 +88,7 @@ pub(super) fn of_worker(
     workspace: &str,
     cwd: &Path,
 ) -> Result<Policy> {
-    let none = || PolicySpec { workspace: workspace.into(), home: None, layers: Vec::new() };
+    let none = || PolicySpec::own(workspace.into(), None, Vec::new());
     compiled(&spec.cloned().unwrap_or_else(none), added, cwd)
 }
 

@@ -11,6 +11,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::sync::{Notify, watch};
 
+use super::tasks::Bells;
 use crate::store::{Durability, Store};
 
 /// Where the daemon keeps things.
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) rules: watch::Sender<u64>,
     /// Counts changes of the budgets of controllers.
     pub(super) budgets: watch::Sender<u64>,
+    /// What wakes actors that have tasks, or are one's.
+    pub(super) bells: Bells,
     /// Told when a worker was marked as removed.
     pub(super) removals: Notify,
     /// Held while the database is copied.
@@ -64,6 +67,7 @@ impl Shared {
             news: watch::Sender::new(0),
             rules: watch::Sender::new(0),
             budgets: watch::Sender::new(0),
+            bells: Bells::default(),
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),

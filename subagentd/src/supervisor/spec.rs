@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
@@ -49,6 +50,9 @@ pub(super) struct Spec {
     /// The definition of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<AgentSpec>,
+    /// That its agent may give tasks to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delegation: Option<DelegationSpec>,
 }
 
 /// What a worker was started with. None if it cannot be read: then it has no actor, and nothing of it is done.
@@ -103,6 +107,7 @@ impl Spec {
             queue_limit: request.queue_limit,
             answer_time: request.answer_time,
             agent: request.agent.clone(),
+            delegation: request.delegation.clone(),
         }
     }
 

@@ -7,13 +7,12 @@ use subagent_protocol::api::{StartWorker, WorkerStopped, WorkerView};
 use subagent_protocol::ids::{PlaceholderSessionId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 
-use super::environment::Kept;
 use super::orders::Reached;
-use super::spec::{self, Spec};
+use super::spec;
 use super::worker::{Handle, Snapshot};
 use super::{
-    Caller, Supervisor, controllers, definition, entropy, environment, held, inbox, locks, options, places,
-    policy, program, strays,
+    Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
+    options, places, policy, program, strays,
 };
 use crate::core::Input;
 use crate::core::Worker;
@@ -50,10 +49,10 @@ impl Supervisor {
         let (owner, key) = self.guarded(caller, "start", &request)?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let placeholder = PlaceholderSessionId::from_random(entropy::random()?);
-        let stored_spec = serde_json::to_string(&Spec::of(&request))
-            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let (spec, kept) = delegation::parts(&request)?;
+        let stored_spec =
+            serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
-        let kept = Kept { variables: request.env.clone(), mcp_servers: request.mcp_servers.clone() };
         environment::write(&file, &kept)?;
         let (state_db, now) = (self.shared.store.path().display().to_string(), entropy::now());
         let patience = spec::patience(&request.options, request.agent.as_ref());
@@ -221,7 +220,7 @@ impl Supervisor {
     }
 }
 
-fn check(request: &StartWorker) -> Result<()> {
+pub(super) fn check(request: &StartWorker) -> Result<()> {
     options::check(&request.options)?;
     request.tags.check()?;
     request.budget.check()?;
@@ -230,6 +229,7 @@ fn check(request: &StartWorker) -> Result<()> {
     policy::check(request)?;
     inbox::check(request.answer_time)?;
     definition::check(request)?;
+    delegation::check(request)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -268,7 +268,7 @@ fn worker_stopped(row: WorkerRow) -> WorkerStopped {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::future::Future as _;
     use std::task::{Context, Poll, Waker};
 
@@ -276,10 +276,12 @@ mod tests {
     use subagent_protocol::bytes64::Bytes64;
     use subagent_protocol::state::WorkerState;
 
+    use super::super::environment::Kept;
+    use super::super::spec::Spec;
     use super::super::testing::{caller, choice, folder, init, own_process, setup};
     use super::*;
 
-    fn request(dir: &std::path::Path) -> StartWorker {
+    pub(in crate::supervisor) fn request(dir: &std::path::Path) -> StartWorker {
         StartWorker {
             choice: choice(dir),
             launcher: LauncherSpec {
@@ -309,11 +311,12 @@ mod tests {
             answer_time: None,
             budget: subagent_protocol::budget::Limits::default(),
             agent: None,
+            delegation: None,
         }
     }
 
     /// A supervisor with a controller.
-    async fn supervisor(dir: &std::path::Path) -> Supervisor {
+    pub(in crate::supervisor) async fn supervisor(dir: &std::path::Path) -> Supervisor {
         let supervisor = Supervisor::open(setup(dir)).await.unwrap();
         init(&supervisor, dir, own_process(), None).await.unwrap();
         supervisor

@@ -371,6 +371,29 @@ fn message(request: &SendTurn) -> Value {
     message
 }
 
+/// A message of text alone: data of its `message.sent`, and of its `turn.started` without the turn.
+pub(super) fn plain(text: &str) -> (Value, Value) {
+    (json!({"text": text, "blocks": []}), json!({"text": text, "blocksCount": 0}))
+}
+
+/// Refuses a text that would be too long for a prompt.
+///
+/// # Errors
+/// `PAYLOAD_TOO_LARGE{limitBytes}`.
+pub(super) fn check_text(text: &str) -> Result<()> {
+    let text = text.to_owned();
+    let request = SendTurn {
+        text,
+        blocks: Vec::new(),
+        attachments: Vec::new(),
+        simulate: None,
+        if_busy: None,
+        env: None,
+        mcp_servers: Default::default(),
+    };
+    check_size(&request, MOST_PROMPT_BYTES)
+}
+
 /// Refuses a prompt that would not fit into one line for the runtime and for the agent.
 fn check_size(request: &SendTurn, most: usize) -> Result<()> {
     struct Count(usize);

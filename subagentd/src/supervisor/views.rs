@@ -197,6 +197,7 @@ impl Supervisor {
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
             answer_time: spec.as_ref().and_then(|spec| spec.answer_time),
             has_policy: spec.as_ref().is_some_and(|spec| spec.policy.is_some()),
+            delegates: spec.as_ref().is_some_and(|spec| spec.delegation.is_some()),
             agent_definition: spec.as_ref().and_then(|spec| Some(spec.agent.as_ref()?.name.clone())),
             tags: spec.map(|spec| spec.tags).unwrap_or_default(),
         }

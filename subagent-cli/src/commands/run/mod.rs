@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use subagent_config::Workspace;
+use subagent_config::start::budgets::of_config;
 use subagent_protocol::api::SendTurn;
 use subagent_protocol::mcp::McpServers;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use self::sink::Sink;
 use super::selected::Choice;
 use super::text_source::{Text, TextSources};
 use super::worker_start::{self, Wanted};
-use super::{attachments, budgets, text_risk};
+use super::{attachments, text_risk};
 use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
@@ -56,11 +57,11 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let named = args.start.label.is_some();
     let mut wanted = Wanted::of(args.start, &Input::default())?;
     if !named {
-        wanted.label = "run".to_owned();
+        wanted.start.label = "run".to_owned();
     }
     let run_id = random()?;
-    wanted.tags.0.insert(TAG.to_owned(), run_id.clone());
-    wanted.tags.check()?;
+    wanted.start.tags.0.insert(TAG.to_owned(), run_id.clone());
+    wanted.start.tags.check()?;
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
     let turn = SendTurn {
@@ -80,7 +81,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let mut clients = Clients::new(context, &workspace);
         let prepared = async {
             let controller = wanted.controller_id.clone();
-            let budget = budgets::of_config(&config.config.budgets.controller);
+            let budget = of_config(&config.config.budgets.controller);
             let named = controller.as_deref();
             place::ensure(&mut clients.work, &workspace.state_dir, named, &workspace, budget).await?;
             worker_start::prepare(&mut clients.work, wanted, &config, &workspace, context).await

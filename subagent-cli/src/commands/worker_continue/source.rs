@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize as _;
 use serde_json::Value;
 use subagent_config::policy::LayerKind;
+use subagent_config::start::agent::Resolved;
 use subagent_protocol::Code;
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::policy::{PolicyRule, PolicySpec};
 
 use crate::client::{Ask, Client, Query, segment};
-use crate::commands::chosen_agent::Resolved;
 use crate::commands::worker_handoff;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
@@ -40,6 +40,8 @@ pub(super) struct Source {
     pub(super) rules: Vec<PolicyRule>,
     /// The definition that it was started with. Never of a file, either.
     pub(super) agent: Option<Resolved>,
+    /// Whether it may give tasks to other agents. Never of a file, either.
+    pub(super) delegates: bool,
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
@@ -70,6 +72,7 @@ impl Seen {
             controller_id: text("controllerId"),
             rules: owners_rules(&self.data["policy"])?,
             agent: definition(&self.data)?,
+            delegates: self.data["worker"]["delegates"] == true,
         })
     }
 
@@ -170,6 +173,7 @@ fn of_checkpoint(said: &Value) -> Source {
         controller_id: text("controllerId").filter(|id| id.parse::<ControllerId>().is_ok()),
         rules: Vec::new(),
         agent: None,
+        delegates: false,
     }
 }
 

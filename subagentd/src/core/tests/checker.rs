@@ -41,6 +41,7 @@ fn decides(input: &Input) -> bool {
             | Input::Answer { .. }
             | Input::Inbox(_)
             | Input::Cancel { .. }
+            | Input::EndTask { .. }
             | Input::Restart { force: true }
             | Input::Enqueue { urgency: Urgency::Steered, .. }
     )
@@ -131,13 +132,15 @@ impl Checker {
         let expected: &[Code] = match input {
             Input::Send { .. } => &[Code::WorkerBusy, Code::WorkerStopped, Code::QueuePaused],
             Input::Enqueue { .. } => &[Code::WorkerStopped, Code::QueuePaused, Code::QueueFull],
-            Input::DropQueued { .. } | Input::MoveQueued { .. } => &[Code::TurnNotQueued],
+            Input::DropQueued { .. } | Input::MoveQueued { .. } | Input::AppendQueued { .. } => {
+                &[Code::TurnNotQueued]
+            }
             Input::ResumeQueue => &[Code::WorkerStopped],
             Input::Decide { .. } | Input::DecideByRule { .. } | Input::Answer { .. } | Input::Inbox(_) => {
                 &[Code::ApprovalNotFound, Code::ApprovalNotPending]
             }
             Input::Cancel { .. } => &[Code::WorkerNotRunning],
-            Input::Stop => &[],
+            Input::Stop | Input::EndTask { .. } => &[],
             Input::Retire => &[Code::InvalidWorkerState],
             Input::Restart { .. } => &[Code::WorkerBusy, Code::WorkerStopped],
             _ => &[Code::Internal],
@@ -168,6 +171,7 @@ impl Checker {
                 | Input::Answer { .. }
                 | Input::Inbox(_)
                 | Input::Cancel { .. }
+                | Input::EndTask { .. }
                 | Input::Stop
                 | Input::Retire
                 | Input::Restart { .. }
@@ -230,7 +234,9 @@ impl Checker {
             assert!(queue.paused.is_none(), "begun although it is paused");
             let failed = |fact: &Fact| matches!(fact, Fact::TurnClosed { status: TurnStatus::Failed, .. });
             assert!(!step.facts.iter().any(failed), "begun after a turn that failed");
-            assert!(before.paused.is_none() || *input == Input::ResumeQueue, "nobody has resumed it");
+            let resumes =
+                matches!(input, Input::ResumeQueue | Input::Enqueue { urgency: Urgency::Resumed, .. });
+            assert!(before.paused.is_none() || resumes, "nobody has resumed it");
         }
         let told = |wanted| {
             let event = |fact: &Fact| matches!(fact, Fact::Event { event_type, .. } if *event_type == wanted);
@@ -296,16 +302,24 @@ impl Checker {
             Fact::TurnQueued { queued, .. } => {
                 let busy = !matches!(self.worker.state, State::Idle | State::Error);
                 let queue = &self.worker.queue;
-                assert!(busy || queue.paused.is_some() || queue.gated, "it could be begun");
+                // It is begun in the same step.
+                let waits = opens_queued(step) || queue.paused.is_some() || queue.gated;
+                assert!(busy || waits, "it could be begun");
                 assert!(self.worker.queue.position(&queued.turn_id).is_none());
             }
             Fact::TurnUnqueued { .. } => {
                 let known = matches!(
                     input,
-                    Input::DropQueued { .. } | Input::Stop | Input::Retire | Input::TurnRecovered { .. }
+                    Input::DropQueued { .. }
+                        | Input::EndTask { .. }
+                        | Input::Stop
+                        | Input::Retire
+                        | Input::TurnRecovered { .. }
                 );
                 assert!(known, "nobody has dropped it");
             }
+            Fact::QueuedAppended { .. } => assert!(matches!(input, Input::AppendQueued { .. })),
+            Fact::TaskEnding(_) => assert!(matches!(input, Input::EndTask { .. })),
             Fact::QueueOrdered { .. } => assert!(matches!(input, Input::MoveQueued { .. })),
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);

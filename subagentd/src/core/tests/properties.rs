@@ -18,6 +18,7 @@ use super::{
     simulate_asking, turn_id,
 };
 use crate::core::queue::Urgency;
+use crate::core::task::TaskEnding;
 use crate::core::worker::{Input, Link, Worker};
 
 fn live(history: &[Op]) -> World {
@@ -60,6 +61,7 @@ fn named(input: &Input, index: u16, worker: &Worker) -> Input {
     match input {
         Input::Enqueue { urgency, .. } => enqueue(index, *urgency),
         Input::DropQueued { .. } => Input::DropQueued { turn_id: first() },
+        Input::AppendQueued { text, .. } => Input::AppendQueued { turn_id: first(), text: text.clone() },
         Input::MoveQueued { to, .. } => Input::MoveQueued { turn_id: first(), to: *to },
         other => other.clone(),
     }
@@ -84,11 +86,15 @@ fn anything() -> impl Strategy<Value = Input> {
     prop_oneof![
         3 => (1u64..200).prop_map(send),
         2 => (requests(), any::<bool>()).prop_map(|(id, select)| decide(id, select.then_some("allow"))),
-        4 => prop::sample::select(vec![Urgency::Queued, Urgency::Retried, Urgency::Steered])
+        4 => prop::sample::select(vec![
+                Urgency::Queued, Urgency::Retried, Urgency::Steered, Urgency::Delivered, Urgency::Resumed,
+            ])
             .prop_map(|urgency| enqueue(0, urgency)),
         1 => Just(Input::DropQueued { turn_id: queued_id(0) }),
         1 => (0usize..4).prop_map(|to| Input::MoveQueued { turn_id: queued_id(0), to }),
         1 => Just(Input::ResumeQueue),
+        1 => Just(Input::AppendQueued { turn_id: queued_id(0), text: "more".to_owned() }),
+        1 => Just(end_task()),
         1 => any::<bool>().prop_map(|refused| Input::OpenQueued { refused: refused.then(failure) }),
         2 => Just(Input::Cancel { reason: "enough".to_owned() }),
         1 => Just(over_budget()),
@@ -126,6 +132,10 @@ fn anything() -> impl Strategy<Value = Input> {
     ]
 }
 
+fn end_task() -> Input {
+    Input::EndTask { ending: TaskEnding::Cancelled, reason: "enough".to_owned() }
+}
+
 /// A turn that the store has never heard of.
 fn recovered(turn: u64) -> Input {
     Input::TurnRecovered { turn, turn_id: turn_id(turn + 1_000) }
@@ -140,6 +150,7 @@ fn all_inputs() -> Vec<Input> {
         decide(request(LOCAL), Some("allow")),
         decide(request(LOCAL), None),
         enqueue(1, Urgency::Queued),
+        end_task(),
         Input::DropQueued { turn_id: queued_id(1) },
         Input::ResumeQueue,
         Input::OpenQueued { refused: None },

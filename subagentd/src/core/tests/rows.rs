@@ -155,7 +155,12 @@ impl Rows {
                 self.time += 1_000;
                 let _ = self.account.spend(spent, self.time);
             }
-            Fact::Inbox(_) | Fact::Event { .. } | Fact::LastError(_) | Fact::DesiredStop => {}
+            Fact::QueuedAppended { id, .. } => assert!(self.queue.position(id).is_some(), "it waits"),
+            Fact::TaskEnding(_)
+            | Fact::Inbox(_)
+            | Fact::Event { .. }
+            | Fact::LastError(_)
+            | Fact::DesiredStop => {}
         }
     }
 

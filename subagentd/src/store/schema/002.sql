@@ -95,3 +95,61 @@ DROP INDEX events_of_worker;
 CREATE INDEX events_of_worker ON events (worker) WHERE internal = 0;
 -- instructed: whether a prompt was answered in the present session that had the prompt of the worker's definition before it.
 ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;
+
+-- Tasks: workers that were given one piece of work, with a name and an outcome. parent, root: keys of workers, which are never
+-- given again, and may be gone; NULL: a manager's. parent_turn: the number of the parent's turn that gave it. folded: the name as it
+-- is compared. path: the names from the root. max_active: so many tasks of its tree may run at once. first_turn: the
+-- first turn of the present run. ending: why it is ended from outside; outcome: the end of its present run, NULL while it goes on.
+-- wanted: its end is wanted from above, why: the reason.
+CREATE TABLE tasks (
+    worker       INTEGER PRIMARY KEY REFERENCES workers (id),
+    parent       INTEGER,
+    parent_id    TEXT,
+    parent_turn  INTEGER,
+    root         INTEGER,
+    root_id      TEXT,
+    controller   INTEGER NOT NULL REFERENCES controllers (id),
+    depth        INTEGER NOT NULL,
+    name         TEXT    NOT NULL,
+    folded       TEXT    NOT NULL,
+    path         TEXT    NOT NULL,
+    agent        TEXT,
+    description  TEXT    NOT NULL,
+    prompt       TEXT    NOT NULL,
+    mode         TEXT    NOT NULL,
+    terms        TEXT    NOT NULL,
+    metadata     TEXT    NOT NULL,
+    max_active   INTEGER NOT NULL,
+    runs         INTEGER NOT NULL DEFAULT 1,
+    first_turn   INTEGER NOT NULL DEFAULT 1,
+    steps        INTEGER NOT NULL DEFAULT 0,
+    tool_calls   INTEGER NOT NULL DEFAULT 0,
+    ending       TEXT,
+    outcome      TEXT,
+    error        TEXT,
+    result       TEXT,
+    wanted       TEXT,
+    why          TEXT,
+    created_at   INTEGER NOT NULL,
+    started_at   INTEGER,
+    completed_at INTEGER,
+    archived_at  INTEGER
+) STRICT;
+CREATE UNIQUE INDEX task_names ON tasks (coalesce(parent, -controller), folded) WHERE archived_at IS NULL;
+CREATE INDEX open_tasks ON tasks (controller, root) WHERE outcome IS NULL;
+CREATE INDEX tasks_of_tree ON tasks (controller, root);
+CREATE INDEX tasks_of_parent ON tasks (parent);
+-- Ends of background tasks that are told to their parents: one for each run. turn_id: the parent's turn that tells it, NULL as
+-- long as it is due.
+CREATE TABLE task_deliveries (
+    task    INTEGER NOT NULL,
+    run     INTEGER NOT NULL,
+    parent  INTEGER NOT NULL,
+    task_id TEXT    NOT NULL,
+    name    TEXT    NOT NULL,
+    status  TEXT    NOT NULL,
+    text    TEXT    NOT NULL,
+    turn_id TEXT,
+    PRIMARY KEY (task, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX due_deliveries ON task_deliveries (parent) WHERE turn_id IS NULL;

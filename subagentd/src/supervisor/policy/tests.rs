@@ -20,7 +20,7 @@ fn spec(rules: &[(&str, &str)]) -> PolicySpec {
         rules,
         tools: Vec::new(),
     };
-    PolicySpec { workspace: "/ws".into(), home: None, layers: vec![layer] }
+    PolicySpec::own("/ws".into(), None, vec![layer])
 }
 
 fn watch(rules: &[(&str, &str)]) -> Watch {
@@ -186,7 +186,7 @@ fn what_a_definition_does_not_list_the_client_does_not_do() {
     let lists = |tools: &[&str]| {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let layer = PolicyLayer { layer: "definition".to_owned(), source: None, rules: Vec::new(), tools };
-        let spec = PolicySpec { workspace: "/ws".into(), home: None, layers: vec![layer] };
+        let spec = PolicySpec::own("/ws".into(), None, vec![layer]);
         Watch::of(Some(&spec), &[], "/ws", Path::new("/ws")).unwrap()
     };
     let asked = |tools: &[&str]| {

@@ -22,6 +22,7 @@ use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
+use super::task::Tasks;
 use super::{Demand, Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
@@ -104,6 +105,7 @@ pub(in crate::supervisor) struct Actor {
     /// How long the last such wait was; each is longer.
     pub(super) leftovers_pause: Duration,
     pub(super) budgets: Budgets,
+    pub(super) tasks: Tasks,
     /// The last start of a runtime that no message asked for.
     pub(super) revival: Option<Revival>,
     /// When to start one so.
@@ -196,6 +198,7 @@ impl Actor {
             leftovers: None,
             leftovers_pause: Duration::ZERO,
             budgets: Budgets::new(shared.budgets.subscribe()),
+            tasks: Tasks::new(row.is_task, row.has_tasks, shared.bells.of(row.id)),
             revival: None,
             revive_at: None,
             mailbox,
@@ -224,11 +227,12 @@ impl Actor {
             }
             self.look_after_sleepers().await;
             self.look_after_questions().await;
-            if self.look_at_budgets().await || !self.todo.is_empty() {
+            if self.look_at_budgets().await || self.look_after_tasks().await || !self.todo.is_empty() {
                 continue;
             }
             self.publish();
             if self.worker.state == State::Stopped {
+                self.shared.bells.forget(self.id);
                 return;
             }
             let serve = self.settled && self.retry.is_none();
@@ -247,6 +251,7 @@ impl Actor {
                 () = ended(exit) => self.on_exit().await,
                 () = reached(deadline) => self.on_deadline().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
+                Ok(()) = self.tasks.bell.changed() => self.is_rung(),
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(Message::Order(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Set(order)) if refuse => self.refuse(order.reply),
@@ -277,6 +282,7 @@ impl Actor {
         self.worker = worker;
         self.last_seq = self.last_seq.max(last_seq.unwrap_or(0));
         self.budgets.see(facts);
+        self.tasks.see(facts);
         if self.worker.waits_to_open() {
             self.budgets.is_news();
         }
@@ -331,7 +337,7 @@ impl Actor {
     pub(super) async fn apply_if(
         &mut self,
         input: Input,
-        check: fn(&Tx<'_>, RowId, Timestamp) -> Result<()>,
+        check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
     ) -> Result<()> {
         self.worker.queue.gated |= self.budgets.has_news();
         let mut step = match self.worker.step(input) {
@@ -347,7 +353,7 @@ impl Actor {
         let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
         let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
         loop {
-            let step = step.clone();
+            let (step, check) = (step.clone(), check.clone());
             let result = self
                 .shared
                 .store
@@ -355,11 +361,12 @@ impl Actor {
                     if let Err(refused) = check(tx, id, now) {
                         return Ok(Err(refused));
                     }
-                    let added = tx.store_facts(id, &step.facts, None, now)?;
+                    let mut added = tx.store_facts(id, &step.facts, None, now)?;
                     tx.update_worker(id, &step.worker, cursor, now)?;
                     if !may_live {
                         tx.end_incarnation(id)?;
                     }
+                    tx.settle_task(id, &step.worker, now, &mut added)?;
                     Ok(Ok(added))
                 })
                 .await;

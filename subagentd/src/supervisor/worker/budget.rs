@@ -15,7 +15,7 @@ use super::actor::Actor;
 use crate::core::budget::{Accounts, runs};
 use crate::core::worker::{State, stopped_for_good};
 use crate::core::{Fact, Input};
-use crate::store::{Durability, Once, OwnerCheck, accounts};
+use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
 use crate::supervisor::entropy;
 
 /// After a failure of the store it is looked at again so much later.
@@ -90,7 +90,7 @@ impl Actor {
         }
     }
 
-    fn look_later(&mut self, error: &Error) {
+    pub(super) fn look_later(&mut self, error: &Error) {
         tracing::warn!(worker = %self.worker_id, %error, "the budgets cannot be looked at; trying again");
         self.budgets.at = Some(Instant::now() + STORE_RETRY);
     }
@@ -117,7 +117,7 @@ impl Actor {
     async fn follow_budgets(&mut self, accounts: &Accounts) -> bool {
         let now = entropy::now().0;
         self.budgets.limited = !accounts.is_boundless();
-        self.worker.queue.gated = self.budgets.limited;
+        self.worker.queue.gated = self.budgets.limited || self.tasks.is_task();
         let over = accounts.controller.cancels(now).is_some();
         if over && !self.budgets.controller_over {
             // It is used up for all of its workers.
@@ -145,8 +145,14 @@ impl Actor {
             return false;
         }
         let opens = Input::OpenQueued { refused: None };
-        match self.apply_if(opens, |tx, worker, now| tx.may_open_turn(worker, now)).await {
+        let check = |tx: &Tx<'_>, worker, now| {
+            tx.may_take_place(worker)?;
+            tx.may_open_turn(worker, now)
+        };
+        match self.apply_if(opens, check).await {
             Ok(()) => true,
+            // A task of a tree of which as many run as may: it is rung when one of them does not any more.
+            Err(error) if error.code == Code::WorkerBusy => false,
             Err(error) if matches!(error.code, Code::BudgetExceeded | Code::BudgetUnknown) => {
                 self.apply(Input::OpenQueued { refused: Some(error) }).await;
                 true

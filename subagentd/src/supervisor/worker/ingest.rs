@@ -216,7 +216,12 @@ impl Actor {
                     tx.update_processes(id, runtime, guard)?;
                 }
                 match &row {
-                    Some(worker) => tx.update_worker(id, worker, cursor, now)?,
+                    Some(worker) => {
+                        tx.update_worker(id, worker, cursor, now)?;
+                        let mut ended = Vec::new();
+                        tx.settle_task(id, worker, now, &mut ended)?;
+                        last = ended.last().map(|(_, seq)| *seq).or(last);
+                    }
                     None => tx.update_cursor(id, cursor)?,
                 }
                 Ok(last)

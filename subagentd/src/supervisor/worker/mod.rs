@@ -18,6 +18,7 @@ mod runtime;
 mod setting;
 mod snapshot;
 mod starting;
+mod task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(super) use budget::LimitOrder;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{Aside, input};
-pub(super) use order::{Order, Respond};
+pub(super) use order::{Also, Order, Respond};
 pub(super) use revival::{Demand, Revival};
 pub(super) use setting::SetOrder;
 pub(super) use snapshot::Snapshot;

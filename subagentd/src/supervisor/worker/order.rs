@@ -14,10 +14,13 @@ use crate::core::{By, Fact, Input, Step, Worker};
 use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
-use crate::supervisor::{entropy, environment};
+use crate::supervisor::{delegation, entropy, environment};
 
 /// Makes the response from the new state and the events that were added.
 pub(in crate::supervisor) type Respond = Box<dyn FnOnce(&Worker, &[(EventType, i64)]) -> Value + Send>;
+
+/// A change of other rows, in the same transaction.
+pub(in crate::supervisor) type Also = Box<dyn FnOnce(&mut Tx<'_>, RowId) -> Result<()> + Send>;
 
 /// A change that somebody asked for.
 pub(in crate::supervisor) struct Order {
@@ -29,6 +32,8 @@ pub(in crate::supervisor) struct Order {
     pub(in crate::supervisor) input: Input,
     /// The response, which is stored under the key.
     pub(in crate::supervisor) respond: Respond,
+    /// What else is stored with it.
+    pub(in crate::supervisor) also: Option<Also>,
     /// An environment for the agent, in case that the worker's is not kept any more.
     pub(in crate::supervisor) environment: Option<Kept>,
     /// Where the response goes.
@@ -37,8 +42,8 @@ pub(in crate::supervisor) struct Order {
 
 impl Actor {
     pub(super) async fn carry_out(&mut self, order: Order) {
-        let Order { owner, key, input, respond, environment, reply } = order;
-        let result = self.decide_and_store(owner, key, input, respond, environment).await;
+        let Order { owner, key, input, respond, also, environment, reply } = order;
+        let result = self.decide_and_store(owner, key, input, respond, also, environment).await;
         // Whoever asked may have gone; the change stands.
         let _ = reply.send(result);
     }
@@ -69,6 +74,7 @@ impl Actor {
         key: Option<(String, String)>,
         input: Input,
         respond: Respond,
+        also: Option<Also>,
         environment: Option<Kept>,
     ) -> Result<Value> {
         let (before, after) = points(&input);
@@ -87,9 +93,10 @@ impl Actor {
         };
         let given = match (&lacking, environment) {
             // Without its servers, or with others, the agent would not be what was started.
-            (Some(_), Some(Kept { variables, mcp_servers })) => mcp_servers
+            (Some(_), Some(Kept { variables, mcp_servers, .. })) => mcp_servers
                 .named(&self.spec.mcp_servers)
-                .map(|mcp_servers| (self.spec.with_environment(&variables), Kept { variables, mcp_servers })),
+                .map(|servers| delegation::again(&self.spec, variables, servers))
+                .transpose()?,
             _ => None,
         };
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
@@ -126,6 +133,10 @@ impl Actor {
                         tx.note_decider(owner, controller.id, &step.facts)?;
                     }
                     tx.update_worker(id, &step.worker, cursor, now)?;
+                    if let Some(also) = also {
+                        also(tx, id)?;
+                    }
+                    tx.settle_task(id, &step.worker, now, &mut added)?;
                     Ok(respond(&step.worker, &added))
                 })?;
                 Ok((response, added, once))
@@ -166,12 +177,14 @@ const fn points(input: &Input) -> (&'static str, &'static str) {
         Input::Decide { .. } | Input::Answer { .. } | Input::Inbox(_) => {
             ("decision.before_commit", "decision.after_commit")
         }
-        Input::Cancel { .. } => ("cancel.before_commit", "cancel.after_commit"),
+        Input::Cancel { .. } | Input::EndTask { .. } => ("cancel.before_commit", "cancel.after_commit"),
         Input::Stop => ("stop.before_commit", "stop.after_commit"),
         Input::Restart { .. } => ("restart.before_commit", "restart.after_commit"),
-        Input::Enqueue { .. } | Input::DropQueued { .. } | Input::MoveQueued { .. } | Input::ResumeQueue => {
-            ("queue.before_commit", "queue.after_commit")
-        }
+        Input::Enqueue { .. }
+        | Input::DropQueued { .. }
+        | Input::MoveQueued { .. }
+        | Input::AppendQueued { .. }
+        | Input::ResumeQueue => ("queue.before_commit", "queue.after_commit"),
         _ => ("turn.before_commit", "turn.after_commit"),
     }
 }

@@ -37,6 +37,7 @@ impl Actor {
         let lacks_one = matches!(self.worker.state, State::Idle | State::Local(_))
             && self.worker.link == Link::None
             && !self.sleeps()
+            && !self.tasks.is_task()
             && self.runtime.is_none();
         if !lacks_one {
             return Demand::Needless;
@@ -55,6 +56,7 @@ impl Actor {
     pub(super) fn plan_revival(&mut self) {
         if let Some(cooldown) = self.shared.setup.restart_cooldown
             && !self.sleeps()
+            && !self.tasks.is_task()
         {
             let now = Instant::now();
             // One that lies beyond all time never comes.

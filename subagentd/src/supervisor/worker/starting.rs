@@ -12,7 +12,7 @@ use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
-use crate::supervisor::{definition, environment, journal, locks, program, strays};
+use crate::supervisor::{definition, delegation, environment, journal, locks, program, strays};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -275,6 +275,7 @@ impl Actor {
         self.swept = false;
         self.damaged = false;
         let launcher = &self.spec.launcher;
+        let mcp_servers = delegation::servers(&kept, &self.shared.setup);
         Ok(RuntimeStart {
             protocol: PROTOCOL,
             worker_id: self.worker_id.clone(),
@@ -309,7 +310,7 @@ impl Actor {
                 self.shared.setup.runtime_dir.path().to_owned(),
             ],
             options: self.spec.options.clone(),
-            mcp_servers: kept.mcp_servers,
+            mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),
             instructions: self.spec.agent.as_ref().map(|agent| definition::instructions(agent, told)),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },

@@ -7,18 +7,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use subagent_config::mcp::{self, McpServer};
-use subagent_config::model::{Config, Launcher};
-use subagent_config::{Environment, launcher};
+use subagent_protocol::Result;
 use subagent_protocol::mcp::McpServers;
 
-use crate::failure::{Failure, Result};
+use super::argument;
+use crate::environment::Environment;
+use crate::launcher;
+use crate::mcp::{self, McpServer};
+use crate::model::{Config, Launcher};
 
 /// All servers, by name; of the same name the one that is nearest to the worker.
 ///
 /// # Errors
 /// `CONFIG_PARSE_ERROR` for a file that is none, `INVALID_ARGUMENT{mcpServer,variable}` for a variable that is not set.
-pub(super) fn of(
+pub fn of(
     config: &Config,
     launcher: &Launcher,
     own: BTreeMap<String, McpServer>,
@@ -32,11 +34,19 @@ pub(super) fn of(
     if let Some(file) = file {
         all.extend(mcp::load(&env.cwd.join(file))?);
     }
+    wired(all, cwd, env)
+}
+
+/// These servers as ACP has them.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{mcpServer,variable}` for a variable that is not set.
+pub fn wired(all: BTreeMap<String, McpServer>, cwd: &Path, env: &Environment) -> Result<McpServers> {
     let lookup = |name: &str| env.vars.get(std::ffi::OsStr::new(name))?.to_str().map(str::to_owned);
     let servers = all.into_iter().map(|(name, server)| {
         let server = server.expanded(&lookup).map_err(|variable| {
             let message = format!("MCP server {name} needs the variable {variable}, which is not set");
-            Failure::argument(message)
+            argument(message)
                 .with("mcpServer", name.as_str())
                 .with("variable", variable.as_str())
                 .recommend(format!("set {variable}, or give a default: ${{{variable}:-...}}"))

@@ -1,0 +1,88 @@
+//! Whether agents may give tasks to other agents, and how many: the key `delegation`. Pure.
+//!
+//! A key that is not known is refused here: a limit that is written down wrong must not be another one.
+
+use serde_json::{Map, Value};
+use subagent_protocol::delegation::{MOST, TaskLimits};
+
+use crate::error::Place;
+use crate::validate::{Checked, mismatch, refuse};
+
+const KEY: &str = "delegation";
+const KEYS: [&str; 4] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours"];
+
+/// What the config says; none if workers may not delegate by themselves.
+pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits>> {
+    let given = match root.get(KEY) {
+        None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
+        Some(Value::Bool(true)) => return Ok(Some(TaskLimits::default())),
+        Some(Value::Object(given)) => given,
+        Some(other) => {
+            return mismatch(Place::Field(KEY.to_owned()), "true, false or a mapping of limits", other);
+        }
+    };
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let place = Place::Entry { field: KEY.to_owned(), key: key.clone() };
+        return refuse(place, format!("is not known; write {}", KEYS.join(", ")));
+    }
+    let limit = |index: usize, default: u32| {
+        let (key, most) = (KEYS[index], MOST[index]);
+        let place = || Place::Field(format!("{KEY}.{key}"));
+        match given.get(key) {
+            None | Some(Value::Null) => Ok(default),
+            Some(value) => match value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+                Some(number) if (1..=most).contains(&number) => Ok(number),
+                _ if value.is_number() => refuse(place(), format!("must be a whole number from 1 to {most}")),
+                _ => mismatch(place(), "a whole number", value),
+            },
+        }
+    };
+    let TaskLimits { max_depth, max_active, max_tasks, task_ttl_hours } = TaskLimits::default();
+    Ok(Some(TaskLimits {
+        max_depth: limit(0, max_depth)?,
+        max_active: limit(1, max_active)?,
+        max_tasks: limit(2, max_tasks)?,
+        task_ttl_hours: limit(3, task_ttl_hours)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Checked<Option<TaskLimits>> {
+        delegation(json!({"delegation": value}).as_object().unwrap())
+    }
+
+    #[test]
+    fn true_and_limits_let_agents_delegate() {
+        assert_eq!(delegation(&Map::new()).unwrap(), None);
+        for none in [json!(null), json!(false)] {
+            assert_eq!(read(none).unwrap(), None);
+        }
+        for all in [json!(true), json!({}), json!({"maxDepth": null})] {
+            assert_eq!(read(all).unwrap(), Some(TaskLimits::default()));
+        }
+        let some = json!({"maxDepth": 2, "maxActive": 3, "maxTasks": 4, "taskTtlHours": 5});
+        let expected = TaskLimits { max_depth: 2, max_active: 3, max_tasks: 4, task_ttl_hours: 5 };
+        assert_eq!(read(some).unwrap(), Some(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_no_key_is_overlooked() {
+        for (wrong, place) in [
+            (json!([]), "delegation"),
+            (json!("yes"), "delegation"),
+            (json!({"maxDepth": 0}), "delegation.maxDepth"),
+            (json!({"maxActive": 1.5}), "delegation.maxActive"),
+            (json!({"maxTasks": "5"}), "delegation.maxTasks"),
+            (json!({"taskTtlHours": 100_000}), "delegation.taskTtlHours"),
+        ] {
+            assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(place.to_owned()), "{wrong}");
+        }
+        let entry = Place::Entry { field: "delegation".to_owned(), key: "depth".to_owned() };
+        assert_eq!(read(json!({"depth": 3})).unwrap_err().place, entry);
+    }
+}

@@ -1,0 +1,47 @@
+//! Whether rules let an agent give work to others at all, and whether a list of tools has another one in it. Pure.
+
+use super::{Action, Kind, Rule};
+
+/// Whether some agent could be called under these rules of one definition, which lists these tools.
+#[must_use]
+pub fn lets_tasks(rules: &[Rule], listed: &[Rule]) -> bool {
+    let about = |rule: &&Rule| rule.is_about(Kind::Task, None);
+    let last = rules.iter().rev().filter(about).find(|rule| rule.action < Action::Deny || rule.is_whole());
+    let lists = listed.is_empty() || listed.iter().any(|rule| about(&rule));
+    lists && last.is_some_and(|rule| rule.action < Action::Deny)
+}
+
+/// Whether all that a tool is, is among these; an empty list is all of them.
+#[must_use]
+pub fn lists_tool(listed: &[Rule], tool: &Rule) -> bool {
+    listed.is_empty() || listed.iter().any(|one| one.covers(tool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m4_only_who_says_task_lets_somebody_be_called() {
+        let rules = |texts: &[(&str, Action)]| -> Vec<Rule> {
+            texts.iter().map(|(text, action)| Rule::parse(text, *action).unwrap()).collect()
+        };
+        use Action::{Allow, Ask, Deny};
+        for (texts, expected) in [
+            (&[][..], false),
+            (&[("*", Allow)], false),
+            (&[("task", Deny)], false),
+            (&[("task", Deny), ("task", Allow)], true),
+            (&[("task", Ask)], true),
+            (&[("task", Deny), ("Task(reviewer)", Allow)], true),
+            (&[("task", Allow), ("task(reviewer)", Deny)], true),
+            (&[("task(reviewer)", Allow), ("*", Deny)], false),
+            (&[("task(reviewer)", Allow), ("task", Deny)], false),
+        ] {
+            assert_eq!(lets_tasks(&rules(texts), &[]), expected, "{texts:?}");
+        }
+        let allow = rules(&[("task", Allow)]);
+        assert!(lets_tasks(&allow, &rules(&[("read", Allow), ("Task", Allow)])));
+        assert!(!lets_tasks(&allow, &rules(&[("read", Allow)])), "a tool that is not listed is denied");
+    }
+}

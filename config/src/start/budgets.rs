@@ -1,0 +1,18 @@
+//! Limits of the config as they travel. Pure.
+
+use subagent_protocol::budget::{Limits, OnLimit, OnUnknown};
+
+use crate::budgets;
+
+/// What the config says.
+#[must_use]
+pub fn of_config(limits: &budgets::Limits) -> Limits {
+    Limits {
+        turns: limits.turns,
+        wall_time_ms: limits.wall_time.map(|time| super::millis(time).max(1)),
+        tokens: limits.tokens,
+        cost: limits.cost,
+        on_limit: limits.on_limit.and_then(OnLimit::parse),
+        on_unknown: limits.on_unknown.and_then(OnUnknown::parse),
+    }
+}

@@ -1,0 +1,26 @@
+//! Whether a worker may give tasks to other agents, and what these are made of.
+
+use subagent_protocol::delegation::DelegationSpec;
+use subagent_protocol::policy::PolicyLayer;
+
+use super::{Place, policy};
+
+/// What a worker is started with that may delegate: somebody says so, or else the config or its definition does.
+#[must_use]
+pub fn spec(
+    said: Option<bool>,
+    agents: Option<String>,
+    definition: Option<&PolicyLayer>,
+    place: &Place<'_>,
+) -> Option<DelegationSpec> {
+    let config = &place.loaded.config.delegation;
+    let delegates = said.unwrap_or_else(|| config.is_some() || definition.is_some_and(policy::lets_tasks));
+    delegates.then(|| DelegationSpec {
+        workspace: place.workspace.to_owned(),
+        home: policy::home(place.env),
+        config: place.loaded.loaded.then(|| place.loaded.path.clone()),
+        agents: agents.filter(|text| !text.trim().is_empty()),
+        limits: config.unwrap_or_default(),
+        token_hash: None,
+    })
+}

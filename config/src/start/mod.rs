@@ -1,0 +1,213 @@
+//! What a worker is made of: a launcher, a definition, rules, servers and limits, out of the config, files and whatever
+//! somebody has chosen, as the one request that starts it. The command line does so for its caller, the daemon for tasks.
+//!
+//! Pure, but for looking at files and programs. What of all that came from where is handed in.
+
+pub mod agent;
+pub mod answers;
+pub mod budgets;
+pub mod delegation;
+pub mod launcher;
+pub mod options;
+pub mod policy;
+pub mod servers;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker};
+use subagent_protocol::budget::LimitsChange;
+use subagent_protocol::policy::PolicyRule;
+use subagent_protocol::tags::Tags;
+use subagent_protocol::{Code, Error, Result};
+
+use crate::environment::Environment;
+use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
+use agent::{Chosen, Resolved, Wish};
+
+/// What is to be started; what is absent is chosen by config and workspace.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// The launcher.
+    pub launcher: Option<String>,
+    /// The role.
+    pub role: Option<String>,
+    /// A label for people.
+    pub label: String,
+    /// Whether no agent is started until a message needs one.
+    pub debug_mode: bool,
+    /// What is chosen of its session.
+    pub options: SetOptions,
+    /// A file of MCP servers.
+    pub mcp_config: Option<PathBuf>,
+    /// Folders that it may also work in.
+    pub add_dirs: Vec<PathBuf>,
+    /// The session to take up.
+    pub resume: Option<String>,
+    /// Names with values, by which it is found.
+    pub tags: Tags,
+    /// What the agent may do, besides what the config says.
+    pub rules: policy::Flags,
+    /// What it may use; what is not named is the config's.
+    pub budget: LimitsChange,
+    /// What it may do, of the worker that this one goes on from.
+    pub inherited: Vec<PolicyRule>,
+    /// How long its questions wait; 0 for ever.
+    pub approval_timeout_ms: Option<u64>,
+    /// What happens then.
+    pub on_approval_timeout: Option<OnTimeout>,
+    /// Which definition it has.
+    pub agent: Wish,
+    /// Definitions besides those in files, as JSON text.
+    pub agents: Option<String>,
+    /// Whether it may give tasks to other agents; without it as config and definition say.
+    pub delegate: Option<bool>,
+}
+
+/// Where it is started, and by whom.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The config that counts.
+    pub loaded: &'a LoadedConfig,
+    /// The workspace.
+    pub workspace: &'a Path,
+    /// Where the agent works; see [`cwd`].
+    pub cwd: PathBuf,
+    /// The caller.
+    pub env: &'a Environment,
+    /// Whose worker it will be.
+    pub choice: ControllerChoice,
+    /// The caller's file mode creation mask.
+    pub umask: u32,
+    /// The caller's soft limit of open files.
+    pub nofile: Option<u64>,
+}
+
+/// The folder in which an agent works for whom this was typed.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{cwd}`.
+pub fn cwd(typed: Option<&Path>, env: &Environment) -> Result<PathBuf> {
+    let cwd = workspace::resolve_cwd(typed, env)?;
+    if cwd.to_str().is_none() {
+        // It is part of JSON documents and of the agent's protocol, which are text.
+        let message = format!("{} is not UTF-8; rename the folder", cwd.display());
+        return Err(argument(message).with("cwd", path_value(&cwd)));
+    }
+    Ok(cwd)
+}
+
+/// A worker whose definition and launcher are there and fit.
+#[derive(Debug)]
+pub struct Composition<'a> {
+    wanted: Wanted,
+    place: Place<'a>,
+    role: String,
+    agent: Option<Resolved>,
+    launcher: &'a model::Launcher,
+    resolved: ResolvedLauncher,
+}
+
+impl<'a> Composition<'a> {
+    /// Finds definition and launcher.
+    ///
+    /// # Errors
+    /// Those of [`Chosen`], `LAUNCHER_NOT_FOUND`, `BACKEND_LAUNCHER`.
+    pub fn of(mut wanted: Wanted, place: Place<'a>) -> Result<Self> {
+        let config = &place.loaded.config;
+        let role = role::choose_role(config, wanted.role.as_deref()).to_owned();
+        let wish = std::mem::take(&mut wanted.agent);
+        let agent = Chosen::find(wish, wanted.agents.as_deref(), place.workspace, place.env)?;
+        let named = wanted.launcher.as_deref().or(agent.launcher());
+        let found = launcher::choose(config, named, &role, &place.cwd, place.env)?;
+        let (launcher, resolved) = if wanted.debug_mode { found } else { launcher::runnable(found)? };
+        let has_model = wanted.options.options.model.is_some();
+        let at = (resolved.name.as_str(), launcher);
+        let agent = agent.resolve(at, config, place.workspace, place.env, has_model)?;
+        Ok(Self { wanted, place, role, agent, launcher, resolved })
+    }
+
+    /// The request that starts it.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a folder, a rule, a time or a variable that is not there; `CONFIG_PARSE_ERROR` for a file of
+    /// servers that is none; `BACKEND_LAUNCHER`.
+    pub fn request(self) -> Result<StartWorker> {
+        let Self { wanted, place, role, agent, launcher, resolved } = self;
+        let config = &place.loaded.config;
+        let own = agent.as_ref().map(|agent| agent.servers.clone()).unwrap_or_default();
+        let mcp_config = wanted.mcp_config.as_deref();
+        let mcp_servers = servers::of(config, launcher, own, mcp_config, &place.cwd, place.env)?;
+        let (agent, layer) = agent.map(|agent| (agent.spec, agent.layer)).unzip();
+        let layer = layer.flatten();
+        let mut configured = launcher.options.clone();
+        if let Some(agent) = &agent {
+            configured.mode = agent.mode.clone().or(configured.mode);
+            configured.model = configured.model.filter(|_| agent.model.is_none());
+        }
+        let additional_directories = additional_directories(&wanted.add_dirs, place.env)?;
+        let delegation = delegation::spec(wanted.delegate, wanted.agents, layer.as_ref(), &place);
+        let rules = policy::Said {
+            flags: &wanted.rules,
+            inherited: wanted.inherited,
+            delegates: delegation.is_some(),
+            definition: layer,
+        };
+        Ok(StartWorker {
+            mcp_servers,
+            additional_directories,
+            env: environment(place.env, launcher, &place.cwd),
+            launcher: launcher::spec(launcher, resolved)?,
+            role,
+            label: wanted.label,
+            umask: place.umask,
+            nofile: place.nofile,
+            debug_mode: wanted.debug_mode,
+            idle_timeout_ms: wanted.options.idle_timeout_ms.or(launcher.idle_timeout.map(millis)),
+            queue_limit: launcher.queue_limit,
+            options: options::of_start(wanted.options, &configured),
+            resume: wanted.resume,
+            tags: wanted.tags,
+            budget: wanted.budget.over(&budgets::of_config(&config.budgets.worker)),
+            policy: policy::spec(place.loaded, rules, place.workspace, place.env)?,
+            answer_time: answers::of(
+                &config.approvals,
+                wanted.approval_timeout_ms,
+                wanted.on_approval_timeout,
+            )?,
+            agent,
+            delegation,
+            choice: place.choice,
+            cwd: place.cwd,
+        })
+    }
+}
+
+/// Folders, by their absolute paths.
+fn additional_directories(wanted: &[PathBuf], env: &Environment) -> Result<Vec<PathBuf>> {
+    let absolute = |path: &PathBuf| {
+        let problem = match env.cwd.join(path).canonicalize() {
+            Ok(path) if path.is_dir() && path.to_str().is_some() => return Ok(path),
+            Ok(_) => "it is no folder, or its path is not UTF-8".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let message = format!("--add-dir {} cannot be used: {problem}", path.display());
+        Err(argument(message).with("additionalDirectory", path_value(path)))
+    };
+    wanted.iter().map(absolute).collect()
+}
+
+pub use launcher::environment;
+
+fn argument(message: impl Into<String>) -> Error {
+    Error::new(Code::InvalidArgument, message)
+}
+
+/// A path as JSON. What is not UTF-8 in it is replaced: JSON has no bytes.
+fn path_value(path: &Path) -> Value {
+    path.to_string_lossy().into_owned().into()
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,191 @@
+//! The rules that a worker is started with, as they travel: those of its definition, of the config, and of who starts it.
+
+use std::path::Path;
+
+use subagent_protocol::Result;
+use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+
+use super::argument;
+use crate::environment::Environment;
+use crate::policy::{Action, Kind, Layer, LayerKind, Rule};
+use crate::{LoadedConfig, policy};
+
+/// Rules of flags, as they were typed.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// What is done without asking.
+    pub allow: Vec<String>,
+    /// What is asked for.
+    pub ask: Vec<String>,
+    /// What is denied without asking.
+    pub deny: Vec<String>,
+}
+
+/// All that is said of a worker's rules, besides the config.
+#[derive(Debug)]
+pub struct Said<'a> {
+    /// The flags.
+    pub flags: &'a Flags,
+    /// Rules of its owner, from before the flags.
+    pub inherited: Vec<PolicyRule>,
+    /// Whether it may give tasks to other agents.
+    pub delegates: bool,
+    /// The rules of the agent that it is.
+    pub definition: Option<PolicyLayer>,
+}
+
+/// The layers that the config and the flags make; none if neither says anything.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
+pub fn layers(loaded: &LoadedConfig, flags: &Flags) -> Result<Vec<Layer>> {
+    let mut layers: Vec<Layer> = of_config(loaded).into_iter().collect();
+    let rules = of_flags(flags)?;
+    if !rules.is_empty() {
+        layers.push(Layer { kind: LayerKind::Owner, source: None, rules });
+    }
+    Ok(layers)
+}
+
+/// The layer of `permissions`, if the config says anything of it.
+#[must_use]
+pub fn of_config(loaded: &LoadedConfig) -> Option<Layer> {
+    let rules = loaded.config.permissions.clone()?;
+    let source = Some(loaded.path.to_string_lossy().into_owned());
+    Some(Layer { kind: LayerKind::Config, source, rules })
+}
+
+fn of_flags(flags: &Flags) -> Result<Vec<Rule>> {
+    // The last that fits counts: so of several flags the strictest does.
+    let flags = [
+        ("--allow", &flags.allow, Action::Allow),
+        ("--ask", &flags.ask, Action::Ask),
+        ("--deny", &flags.deny, Action::Deny),
+    ];
+    let mut rules = Vec::new();
+    for (flag, texts, action) in flags {
+        for text in texts {
+            let rule = Rule::parse(text, action).map_err(|found| {
+                let message =
+                    format!("{flag} {text:?} is no rule: character {}: {}", found.column, found.problem);
+                argument(message).with("flag", flag).with("rule", text.as_str()).with("column", found.column)
+            })?;
+            rules.push(rule);
+        }
+    }
+    Ok(rules)
+}
+
+/// What a worker is started with, as it travels.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{flag,rule,column}` for a flag that is no rule.
+pub fn spec(
+    loaded: &LoadedConfig,
+    said: Said<'_>,
+    workspace: &Path,
+    env: &Environment,
+) -> Result<Option<PolicySpec>> {
+    let Said { flags, inherited, delegates, definition } = said;
+    let mut layers = layers(loaded, flags)?;
+    // Without a word on tasks they are denied, and this is one. A definition says by itself what it lets its agent do.
+    let says = |layer: &Layer| layer.rules.iter().any(|rule| rule.names(Kind::Task));
+    if delegates && definition.is_none() && !layers.iter().any(says) {
+        let allow = Rule::new("task", None, Action::Allow).map_err(|found| argument(found.problem))?;
+        match layers.iter_mut().find(|layer| layer.kind == LayerKind::Owner) {
+            Some(owner) => owner.rules.insert(0, allow),
+            None => layers.push(Layer { kind: LayerKind::Owner, source: None, rules: vec![allow] }),
+        }
+    }
+    if layers.is_empty() && inherited.is_empty() && definition.is_none() {
+        return Ok(None);
+    }
+    let owner = LayerKind::Owner.as_str().to_owned();
+    let before = PolicyLayer { layer: owner, source: None, rules: inherited, tools: Vec::new() };
+    let before = Some(before).filter(|layer| !layer.rules.is_empty());
+    let layers = definition.into_iter().chain(layers.into_iter().map(wire)).chain(before).collect();
+    Ok(Some(PolicySpec::own(workspace.to_owned(), home(env), layers)))
+}
+
+/// The home for patterns. Paths that are no text match no rule.
+#[must_use]
+pub fn home(env: &Environment) -> Option<std::path::PathBuf> {
+    env.home.clone().filter(|home| home.to_str().is_some())
+}
+
+/// A layer as it travels.
+#[must_use]
+pub fn wire(layer: Layer) -> PolicyLayer {
+    PolicyLayer {
+        layer: layer.kind.as_str().to_owned(),
+        source: layer.source,
+        rules: layer.rules.iter().map(travels).collect(),
+        tools: Vec::new(),
+    }
+}
+
+/// A rule as it travels.
+#[must_use]
+pub fn travels(rule: &Rule) -> PolicyRule {
+    PolicyRule {
+        rule: rule.text(),
+        action: rule.action.as_str().to_owned(),
+        line: rule.at.map(|at| at.line),
+        column: rule.at.map(|at| at.column),
+    }
+}
+
+/// Whether these rules let an agent give work to any other.
+#[must_use]
+pub fn lets_tasks(definition: &PolicyLayer) -> bool {
+    let parse = |text: &str, action| Rule::parse(text, action).ok();
+    let read = |rule: &PolicyRule| parse(&rule.rule, Action::parse(&rule.action)?);
+    let rules: Vec<Rule> = definition.rules.iter().filter_map(read).collect();
+    let tools: Vec<Rule> = definition.tools.iter().filter_map(|tool| parse(tool, Action::Allow)).collect();
+    policy::lets_tasks(&rules, &tools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, ConfigSource};
+
+    fn loaded(permissions: &[(&str, Action)]) -> LoadedConfig {
+        let rule = |(text, action): &(&str, Action)| Rule::parse(text, *action).unwrap();
+        let rules: Vec<Rule> = permissions.iter().map(rule).collect();
+        let permissions = Some(rules).filter(|rules| !rules.is_empty());
+        let config = Config { permissions, ..Config::default() };
+        LoadedConfig { config, path: "/c".into(), source: ConfigSource::Flag, loaded: true }
+    }
+
+    fn told(loaded: &LoadedConfig, flags: &Flags, definition: Option<PolicyLayer>) -> Option<Vec<String>> {
+        let said = Said { flags, inherited: Vec::new(), delegates: true, definition };
+        let env = Environment::new([], "/");
+        let spec = spec(loaded, said, Path::new("/w"), &env).unwrap()?;
+        let rules = spec.layers.iter().flat_map(|layer| &layer.rules);
+        Some(rules.map(|rule| format!("{} {}", rule.rule, rule.action)).collect())
+    }
+
+    #[test]
+    fn m4_who_delegates_may_give_tasks_unless_somebody_says_more_of_them() {
+        let flags = |deny: &[&str]| Flags {
+            deny: deny.iter().map(|&rule| rule.to_owned()).collect(),
+            ..Flags::default()
+        };
+        let none = flags(&[]);
+        assert_eq!(told(&loaded(&[]), &none, None).unwrap(), ["task allow"]);
+        assert_eq!(told(&loaded(&[]), &flags(&["edit"]), None).unwrap(), ["task allow", "edit deny"]);
+        let rules = [("*", Action::Deny)];
+        assert_eq!(told(&loaded(&rules), &none, None).unwrap(), ["* deny", "task allow"]);
+        let rules = [("task", Action::Deny), ("task(reviewer)", Action::Allow)];
+        assert_eq!(
+            told(&loaded(&rules), &none, None).unwrap(),
+            ["task deny", "task(reviewer) allow"],
+            "the config says which"
+        );
+        assert_eq!(told(&loaded(&[]), &flags(&["task(x)"]), None).unwrap(), ["task(x) deny"]);
+        let definition =
+            PolicyLayer { layer: "definition".into(), source: None, rules: vec![], tools: vec![] };
+        assert_eq!(told(&loaded(&[]), &none, Some(definition)).unwrap(), [""; 0], "its own rules decide");
+    }
+}

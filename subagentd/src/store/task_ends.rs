@@ -1,0 +1,244 @@
+//! The end of a task, in the transaction of what it follows from, and what is due to its parent because of it.
+//!
+//! What a task has come to is the rules' to say (`core::task`).
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
+use subagent_protocol::api::{TaskMode, TaskStatus};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::state::TurnStatus;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::events::{self, COLUMNS};
+use super::rows::{self, RowId};
+use super::tasks::{self, OpenTask, count};
+use super::tx::{Tx, signed};
+use super::words::MESSAGE_TYPES;
+use crate::core::task::{self, LastTurn, beginning, event_of};
+use crate::core::{Fact, Worker};
+
+/// No more of a result is kept, in bytes.
+const MOST_RESULT: usize = 1024 * 1024;
+/// What stands at the end of one that was longer.
+const CUT: &str = "\n[cut here: the rest is in the events of the task]";
+/// So many events of a turn are looked through for its last message.
+const MOST_EVENTS: i64 = 50_000;
+/// Of a result so much is told in an event, in characters.
+const SUMMARY_CHARS: usize = 1_000;
+
+/// The end of a turn as it is stored.
+struct Ended {
+    no: u64,
+    status: TurnStatus,
+    /// Data of the event that ended it.
+    data: Value,
+}
+
+impl Ended {
+    fn error(&self) -> Option<Error> {
+        serde_json::from_value(self.data["error"].clone()).ok()
+    }
+}
+
+impl Tx<'_> {
+    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn settle_task(
+        &mut self,
+        id: RowId,
+        worker: &Worker,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
+        let Some(open) = tasks::open(self.connection, id)? else { return Ok(()) };
+        let last = last_turn(self.connection, id, open.first_turn)?;
+        let lost = |ended: &Ended| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
+        let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
+        let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
+        subagent_failpoint::hit("task_end.before_commit");
+        let result = match &last {
+            Some(ended) => last_message(self.connection, id, ended.no)?,
+            None => String::new(),
+        };
+        let error = match outcome {
+            TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(Ended::error) {
+                Some(error) => Some(error),
+                None => last_error(self.connection, id)?,
+            },
+            _ => None,
+        };
+        let reason = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
+        let text = error.as_ref().map(serde_json::to_string).transpose();
+        let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, wanted = NULL WHERE worker = ?1",
+            params![id.0, outcome.as_str(), text, result, now.0],
+        )?;
+        let (task_id, name) = (&open.task_id, &open.name);
+        let data = match outcome {
+            TaskStatus::Completed => {
+                json!({"id": task_id, "name": name, "summary": beginning(&result, SUMMARY_CHARS)})
+            }
+            TaskStatus::Cancelled => {
+                json!({"id": task_id, "name": name, "reason": reason.or_else(|| open.why.clone())})
+            }
+            _ => json!({"id": task_id, "name": name, "status": outcome, "error": error}),
+        };
+        let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
+        added.extend(self.store_facts(id, &[event], None, now)?);
+        let why = error.map_or_else(|| "it could not be begun".to_owned(), |error| error.to_string());
+        self.make_due(id, &open, outcome, &result, &why)
+    }
+
+    /// The end of a background task is told to its parent, as long as there is one that can hear it.
+    fn make_due(
+        &self,
+        id: RowId,
+        open: &OpenTask,
+        outcome: TaskStatus,
+        result: &str,
+        error: &str,
+    ) -> Result<()> {
+        let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
+        let text = task::told(&open.name, &open.task_id, outcome, result, error);
+        self.execute(
+            "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
+              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL",
+            params![
+                id.0,
+                signed(open.run),
+                parent.0,
+                open.task_id.as_str(),
+                open.name,
+                outcome.as_str(),
+                text,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Notes the turn that tells an end. Whoever comes second tells nothing.
+    ///
+    /// # Errors
+    /// `TURN_NOT_QUEUED` if it was told, `STORAGE_ERROR`.
+    pub(crate) fn deliver(&self, due: &Due, turn_id: &TurnId) -> Result<()> {
+        subagent_failpoint::hit("task_delivery.before_commit");
+        let noted = self.execute(
+            "UPDATE task_deliveries SET turn_id = ?3 WHERE task = ?1 AND run = ?2 AND turn_id IS NULL",
+            params![due.task.0, signed(due.run), turn_id.as_str()],
+        )?;
+        if noted != 1 && !subagent_failpoint::sabotaged("task.deliver_again") {
+            return Err(Error::new(Code::TurnNotQueued, "the end of the task was told before"));
+        }
+        Ok(())
+    }
+}
+
+/// An end that a parent has not been told.
+#[derive(Debug, Clone)]
+pub(crate) struct Due {
+    pub(crate) task: RowId,
+    pub(crate) run: u64,
+    pub(crate) task_id: WorkerId,
+    pub(crate) name: String,
+    pub(crate) status: TaskStatus,
+    pub(crate) text: String,
+}
+
+/// What a parent has not been told, in the order of its tasks.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
+    let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
+               WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map([parent.0], |row| {
+        Ok(Due {
+            task: RowId(row.get(0)?),
+            run: rows::unsigned(row, 1)?,
+            task_id: rows::parsed(row, 2)?,
+            name: row.get(3)?,
+            status: rows::word(row, 4, TaskStatus::parse)?,
+            text: row.get(5)?,
+        })
+    });
+    Ok(found.and_then(Iterator::collect).map_err(StoreError::from)?)
+}
+
+/// Whether the end of a task is due to somebody.
+pub(super) fn is_due(connection: &Connection, task: RowId) -> Result<bool> {
+    let sql = "SELECT count(*) FROM task_deliveries WHERE task = ?1 AND turn_id IS NULL";
+    Ok(count(connection, sql, [task.0])? > 0)
+}
+
+/// The last turn of the present run, if it has ended.
+fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<Ended>> {
+    let sql = "SELECT t.no, t.status, e.payload FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
+               WHERE t.worker = ?1 AND t.no >= ?2 AND t.status <> 'accepted' ORDER BY t.no DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row(params![id.0, signed(first)], |row| {
+        let data: Option<String> = row.get(2)?;
+        Ok(Ended {
+            no: rows::unsigned(row, 0)?,
+            status: rows::word(row, 1, TurnStatus::parse)?,
+            data: data.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+        })
+    });
+    Ok(found.optional().map_err(StoreError::from)?)
+}
+
+fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
+    let sql = "SELECT last_error FROM workers WHERE id = ?1";
+    let text: Option<String> =
+        connection.query_row(sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+}
+
+/// The text of the agent's last message in a turn: its pieces after the last tool call, or, if it said nothing after that,
+/// those before it.
+fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
+    let sql = format!(
+        "SELECT e.seq, e.type IN {MESSAGE_TYPES}, e.kind IN ('tool_call', 'tool_call_update') FROM events e
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.record IS NOT NULL
+           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut found = statement.query(params![id.0, signed(no), MOST_EVENTS]).map_err(StoreError::from)?;
+    let mut pieces: Option<(i64, i64)> = None;
+    while let Some(row) = found.next().map_err(StoreError::from)? {
+        let seq: i64 = row.get(0).map_err(StoreError::from)?;
+        let is_call = row.get::<_, Option<bool>>(2).map_err(StoreError::from)?.unwrap_or(false);
+        match &mut pieces {
+            Some(_) if is_call => break,
+            Some((first, _)) if row.get(1).map_err(StoreError::from)? => *first = seq,
+            None if row.get(1).map_err(StoreError::from)? => pieces = Some((seq, seq)),
+            _ => {}
+        }
+    }
+    drop(found);
+    let Some((first, last)) = pieces else { return Ok(String::new()) };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.type IN {MESSAGE_TYPES} AND e.seq BETWEEN ?2 AND ?3 ORDER BY e.seq"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut found = statement.query(params![id.0, first, last]).map_err(StoreError::from)?;
+    let mut text = String::new();
+    while let Some(row) = found.next().map_err(StoreError::from)? {
+        let Some(piece) = events::read(row).map_err(StoreError::from)?.into_text() else { continue };
+        if text.len() + piece.len() > MOST_RESULT {
+            text.push_str(&piece[..piece.floor_char_boundary(MOST_RESULT - text.len())]);
+            text.push_str(CUT);
+            break;
+        }
+        text.push_str(&piece);
+    }
+    Ok(text)
+}

@@ -1,0 +1,146 @@
+//! Whose turn it is: how many tasks of a tree run, which of them wait for a place, and who is to be told of a change.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::RowId;
+use super::task_ends;
+use super::tasks::count;
+use super::tx::Tx;
+use crate::core::task::TaskEnding;
+
+/// A task has a place while it has an open turn, and waits for no task of its own: else parents that wait for their tasks
+/// could take all places.
+const ACTIVE: &str = "t.outcome IS NULL AND w.state IN ('turn', 'local', 'stopping')
+     AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL)";
+/// One that nothing but a place is between and its turn.
+const WAITS: &str =
+    "t.outcome IS NULL AND t.wanted IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL
+     AND EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)";
+
+/// The tree of a task, and how many of it may run.
+struct Tree {
+    controller: i64,
+    root: Option<i64>,
+    most: i64,
+}
+
+fn tree(connection: &Connection, task: RowId) -> Result<Option<Tree>> {
+    let sql = "SELECT controller, root, max_active FROM tasks WHERE worker = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row([task.0], |row| {
+        Ok(Tree { controller: row.get(0)?, root: row.get(1)?, most: row.get(2)? })
+    });
+    Ok(found.optional().map_err(StoreError::from)?)
+}
+
+fn active(connection: &Connection, tree: &Tree, but: RowId) -> Result<i64> {
+    let sql = format!(
+        "SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.controller = ?1 AND t.root IS ?2 AND t.worker <> ?3 AND {ACTIVE}"
+    );
+    count(connection, &sql, params![tree.controller, tree.root, but.0])
+}
+
+impl Tx<'_> {
+    /// Whether a task that waits may have its turn: there is a place for it, and for all that have waited for longer.
+    ///
+    /// # Errors
+    /// `WORKER_BUSY` if not, `STORAGE_ERROR`.
+    pub(crate) fn may_take_place(&self, task: RowId) -> Result<()> {
+        let Some(tree) = tree(self.connection, task)? else { return Ok(()) };
+        let older = format!(
+            "SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
+             WHERE t.controller = ?1 AND t.root IS ?2 AND t.worker < ?3 AND {WAITS}"
+        );
+        let older = count(self.connection, &older, params![tree.controller, tree.root, task.0])?;
+        if active(self.connection, &tree, task)? + older < tree.most {
+            return Ok(());
+        }
+        Err(Error::new(Code::WorkerBusy, "as many tasks of the tree run as may").retryable())
+    }
+}
+
+#[cfg(test)]
+impl Tx<'_> {
+    /// Makes the first task one that has a place, of whose worker nobody knows.
+    pub(crate) fn pretend_active(&self) -> Result<()> {
+        self.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
+        self.execute("UPDATE tasks SET outcome = NULL WHERE worker = (SELECT min(worker) FROM tasks)", [])?;
+        Ok(())
+    }
+}
+
+/// What a worker's actor is to do about tasks, and whom it is to wake.
+#[derive(Debug, Default)]
+pub(crate) struct Concern {
+    /// Of a task: how it stands.
+    pub(crate) own: Option<OwnTask>,
+    /// Ends that its worker has not been told.
+    pub(crate) due: Vec<task_ends::Due>,
+    /// Those that have something to look at.
+    pub(crate) ring: Vec<RowId>,
+}
+
+/// How the task of a worker stands.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnTask {
+    /// Whether its present run is over.
+    pub(crate) ended: bool,
+    /// How it is to end, and why.
+    pub(crate) wanted: Option<(TaskEnding, String)>,
+}
+
+/// What concerns a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
+    let sql = "SELECT outcome IS NOT NULL, wanted, why, parent FROM tasks WHERE worker = ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let own = statement.query_row([id.0], |row| {
+        let wanted: Option<String> = row.get(1)?;
+        let why: Option<String> = row.get(2)?;
+        let ending = wanted.and_then(|word| TaskEnding::parse(&word));
+        let own =
+            OwnTask { ended: row.get(0)?, wanted: ending.map(|ending| (ending, why.unwrap_or_default())) };
+        Ok((own, row.get::<_, Option<i64>>(3)?.map(RowId)))
+    });
+    let own = own.optional().map_err(StoreError::from)?;
+    let mut concern = Concern { due: task_ends::due(connection, id)?, ..Concern::default() };
+    if let Some((own, parent)) = own {
+        if let Some(parent) = parent
+            && own.ended
+            && task_ends::is_due(connection, id)?
+        {
+            concern.ring.push(parent);
+        }
+        concern.own = Some(own);
+        concern.ring.extend(next(connection, id)?);
+    }
+    let sql = "SELECT worker FROM tasks WHERE parent = ?1 AND outcome IS NULL AND wanted IS NOT NULL";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let wanted = statement.query_map([id.0], |row| row.get(0).map(RowId));
+    let wanted: Vec<RowId> = wanted.and_then(Iterator::collect).map_err(StoreError::from)?;
+    concern.ring.extend(wanted);
+    Ok(concern)
+}
+
+/// Of the tree of a task those that can have a place now.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn next(connection: &Connection, task: RowId) -> Result<Vec<RowId>> {
+    let Some(tree) = tree(connection, task)? else { return Ok(Vec::new()) };
+    let free = tree.most - active(connection, &tree, RowId(0))?;
+    let sql = format!(
+        "SELECT t.worker FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.controller = ?1 AND t.root IS ?2 AND {WAITS} ORDER BY t.worker LIMIT ?3"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map(params![tree.controller, tree.root, free.max(0)], |row| row.get(0).map(RowId))
+        .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}

@@ -1,0 +1,434 @@
+//! Rows of tasks: making one, looking at them, and what is kept of one that goes on after its end.
+//!
+//! Must not decide who may give or see a task. How one ends is in `task_ends`, whose turn it is in `task_places`.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Value, json};
+use subagent_protocol::api::{TaskMode, TaskStatus};
+use subagent_protocol::delegation::TaskLimits;
+use subagent_protocol::details::Details;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+use crate::core::Fact;
+use crate::core::task::{TaskEnding, folded, made_name};
+
+/// A task to be stored with its worker.
+#[derive(Debug, Clone)]
+pub(crate) struct NewTask {
+    /// The worker whose task it is; `None`: a manager's.
+    pub(crate) parent: Option<RowId>,
+    pub(crate) controller: RowId,
+    pub(crate) limits: TaskLimits,
+    /// Without one it is made of the description.
+    pub(crate) name: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) description: String,
+    pub(crate) prompt: String,
+    pub(crate) mode: TaskMode,
+    /// Its terms, as JSON.
+    pub(crate) terms: String,
+    pub(crate) metadata: Value,
+}
+
+/// Where a task stands in its tree.
+struct Place {
+    parent_id: Option<String>,
+    parent_turn: Option<i64>,
+    root: Option<i64>,
+    root_id: Option<String>,
+    depth: u32,
+    /// The names from the root to the parent.
+    path: Vec<String>,
+}
+
+impl Tx<'_> {
+    /// Stores the task of a new worker. Gives its name.
+    ///
+    /// # Errors
+    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
+    pub(crate) fn insert_task(
+        &mut self,
+        id: RowId,
+        worker_id: &WorkerId,
+        task: &NewTask,
+        now: Timestamp,
+    ) -> Result<String> {
+        let mut place = self.place(task.parent)?;
+        if place.depth > task.limits.max_depth {
+            let message = format!(
+                "the task would be {} below its root; tasks may be nested {} deep",
+                place.depth, task.limits.max_depth
+            );
+            let error = Error::new(Code::TaskDepthLimit, message).with("limit", task.limits.max_depth);
+            return Err(error
+                .with("depth", place.depth)
+                .recommend("do it without giving it to another agent"));
+        }
+        let all = count(
+            self.connection,
+            "SELECT count(*) FROM tasks WHERE controller = ?1 AND root IS ?2 AND archived_at IS NULL",
+            params![task.controller.0, place.root],
+        )?;
+        if all >= i64::from(task.limits.max_tasks) {
+            let message = format!("there are as many tasks as there may be ({})", task.limits.max_tasks);
+            let error = Error::new(Code::TaskLimit, message).with("limit", task.limits.max_tasks);
+            return Err(error.recommend("go on with one that has ended: send it a message"));
+        }
+        let name = self.free_name(task)?;
+        place.path.push(name.clone());
+        self.execute(
+            "INSERT INTO tasks (worker, parent, parent_id, parent_turn, root, root_id, controller, depth, name, folded, path,
+                                agent, description, prompt, mode, terms, metadata, max_active, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            params![
+                id.0,
+                task.parent.map(|parent| parent.0),
+                place.parent_id,
+                place.parent_turn,
+                place.root,
+                place.root_id,
+                task.controller.0,
+                place.depth,
+                name,
+                folded(&name),
+                json!(place.path).to_string(),
+                task.agent,
+                task.description,
+                task.prompt,
+                task.mode.as_str(),
+                task.terms,
+                task.metadata.to_string(),
+                task.limits.max_active,
+                now.0,
+            ],
+        )?;
+        self.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
+        let data = json!({
+            "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
+        });
+        let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
+        self.store_facts(id, &[event], None, now)?;
+        Ok(name)
+    }
+
+    fn place(&self, parent: Option<RowId>) -> Result<Place> {
+        let Some(parent) = parent else {
+            return Ok(Place {
+                parent_id: None,
+                parent_turn: None,
+                root: None,
+                root_id: None,
+                depth: 1,
+                path: Vec::new(),
+            });
+        };
+        let sql = "SELECT w.worker_id, w.label, (SELECT no FROM turns u WHERE u.worker = w.id AND u.status = 'accepted'),
+                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path
+                   FROM workers w LEFT JOIN tasks t ON t.worker = w.id WHERE w.id = ?1";
+        let found = self.connection.query_row(sql, [parent.0], |row| {
+            let worker_id: String = row.get(0)?;
+            let parent_turn = row.get(2)?;
+            if row.get(3)? {
+                let path: String = row.get(7)?;
+                return Ok(Place {
+                    parent_id: Some(worker_id),
+                    parent_turn,
+                    root: row.get(4)?,
+                    root_id: row.get(5)?,
+                    depth: row.get::<_, u32>(6)?.saturating_add(1),
+                    path: serde_json::from_str(&path).unwrap_or_default(),
+                });
+            }
+            let label: String = row.get(1)?;
+            Ok(Place {
+                root: Some(parent.0),
+                root_id: Some(worker_id.clone()),
+                path: vec![if label.is_empty() { worker_id.clone() } else { label }],
+                parent_id: Some(worker_id),
+                parent_turn,
+                depth: 1,
+            })
+        });
+        Ok(found.map_err(StoreError::from)?)
+    }
+
+    fn free_name(&self, task: &NewTask) -> Result<String> {
+        let family = task.parent.map_or(-task.controller.0, |parent| parent.0);
+        let sql = "SELECT folded FROM tasks WHERE coalesce(parent, -controller) = ?1 AND archived_at IS NULL";
+        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let taken: std::collections::HashSet<String> = statement
+            .query_map([family], |row| row.get(0))
+            .and_then(Iterator::collect)
+            .map_err(StoreError::from)?;
+        match &task.name {
+            Some(name) if taken.contains(&folded(name)) => {
+                let message = format!(
+                    "another task is called {name:?}; choose another name, or send that one a message"
+                );
+                Err(Error::new(Code::TaskNameTaken, message).with("name", name.as_str()))
+            }
+            Some(name) => Ok(name.clone()),
+            None => Ok(made_name(&task.description, |name| taken.contains(&folded(name)))),
+        }
+    }
+
+    /// What a step means to the task of its worker, if it has one.
+    pub(super) fn store_task_fact(&self, id: RowId, fact: &Fact, now: Timestamp) -> Result<()> {
+        match fact {
+            Fact::TaskEnding(ending) => {
+                self.execute(
+                    "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
+                    params![id.0, ending.status().as_str()],
+                )?;
+            }
+            Fact::TurnQueued { .. } => self.go_on(id)?,
+            Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
+                self.go_on(id)?;
+                self.execute(
+                    "UPDATE tasks SET started_at = ?2 WHERE worker = ?1 AND started_at IS NULL",
+                    params![id.0, now.0],
+                )?;
+            }
+            // Nobody hears it any more; what came of the tasks can still be read.
+            Fact::DesiredStop => {
+                self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [id.0])?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A task that has ended has something to do again: another run of it begins.
+    fn go_on(&self, id: RowId) -> Result<()> {
+        self.execute(
+            "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
+                    wanted = NULL, why = NULL, started_at = NULL, completed_at = NULL,
+                    first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
+             WHERE worker = ?1 AND outcome IS NOT NULL",
+            [id.0],
+        )?;
+        Ok(())
+    }
+
+    /// Has a task be one of the parent's present turn, and says whether somebody waits for it.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>) -> Result<()> {
+        self.execute(
+            "UPDATE tasks SET mode = coalesce(?2, mode),
+                    parent_turn = (SELECT no FROM turns u WHERE u.worker = tasks.parent AND u.status = 'accepted')
+             WHERE worker = ?1",
+            params![id.0, mode.map(TaskMode::as_str)],
+        )?;
+        Ok(())
+    }
+}
+
+pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<i64> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params, |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// A task as it is stored, with what is looked up of its worker.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskRow {
+    pub(crate) task_id: WorkerId,
+    pub(crate) parent_id: Option<WorkerId>,
+    pub(crate) root_id: Option<WorkerId>,
+    pub(crate) depth: u32,
+    pub(crate) name: String,
+    pub(crate) path: Vec<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) description: String,
+    pub(crate) prompt: String,
+    pub(crate) mode: TaskMode,
+    pub(crate) terms: String,
+    pub(crate) metadata: Value,
+    pub(crate) runs: u64,
+    pub(crate) steps: u64,
+    pub(crate) tool_calls: u64,
+    pub(crate) outcome: Option<TaskStatus>,
+    pub(crate) error: Option<Error>,
+    pub(crate) result: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) completed_at: Option<Timestamp>,
+    pub(crate) archived_at: Option<Timestamp>,
+    pub(crate) launcher: String,
+    /// Of an open turn: whether its prompt may have been written.
+    pub(crate) open: Option<bool>,
+    /// Whether somebody has to answer a question.
+    pub(crate) asks: bool,
+    pub(crate) details: Details,
+    /// The tokens that its worker has used, as far as they are known.
+    pub(crate) tokens: Option<u64>,
+    /// Whether its agent ever had a session.
+    pub(crate) had_session: bool,
+}
+
+impl TaskRow {
+    /// How far it is.
+    pub(crate) fn status(&self) -> TaskStatus {
+        match (self.outcome, self.open, self.asks) {
+            (Some(outcome), ..) => outcome,
+            (None, None, _) => TaskStatus::Queued,
+            (None, Some(_), true) => TaskStatus::WaitingApproval,
+            (None, Some(false), false) => TaskStatus::Spawning,
+            (None, Some(true), false) => TaskStatus::Running,
+        }
+    }
+
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let at = |index: usize| row.get::<_, Option<i64>>(index).map(|at| at.map(Timestamp));
+        let known = |index: usize| -> rusqlite::Result<Option<WorkerId>> {
+            Ok(row.get::<_, Option<String>>(index)?.and_then(|id| id.parse().ok()))
+        };
+        let json = |index: usize| row.get::<_, Option<String>>(index);
+        Ok(Self {
+            task_id: rows::parsed(row, 0)?,
+            parent_id: known(1)?,
+            root_id: known(2)?,
+            depth: row.get(3)?,
+            name: row.get(4)?,
+            path: json(5)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            agent: row.get(6)?,
+            description: row.get(7)?,
+            prompt: row.get(8)?,
+            mode: rows::word(row, 9, TaskMode::parse)?,
+            terms: row.get(10)?,
+            metadata: json(11)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            runs: rows::unsigned(row, 12)?,
+            steps: rows::unsigned(row, 13)?,
+            tool_calls: rows::unsigned(row, 14)?,
+            outcome: match json(15)? {
+                None => None,
+                Some(_) => Some(rows::word(row, 15, TaskStatus::parse)?),
+            },
+            error: json(16)?.and_then(|text| serde_json::from_str(&text).ok()),
+            result: row.get(17)?,
+            created_at: Timestamp(row.get(18)?),
+            started_at: at(19)?,
+            completed_at: at(20)?,
+            archived_at: at(21)?,
+            launcher: row.get(22)?,
+            open: json(23)?.map(|dispatched| dispatched != "no"),
+            asks: row.get(24)?,
+            details: json(25)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            tokens: row.get::<_, Option<i64>>(26)?.map(i64::unsigned_abs),
+            had_session: row.get(27)?,
+        })
+    }
+}
+
+const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
+        t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
+        t.started_at, t.completed_at, t.archived_at, w.launcher,
+        (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
+        EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending'),
+        w.details, (SELECT CASE WHEN account ->> '$.tokensKnown' > 0 THEN account ->> '$.tokens' END FROM accounts WHERE scope = 'worker' AND key = t.worker),
+        w.session_id IS NOT NULL
+     FROM tasks t JOIN workers w ON w.id = t.worker";
+
+/// Which tasks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TaskQuery {
+    /// Those of this parent.
+    pub(crate) parent: Option<String>,
+    /// Those below this root.
+    pub(crate) root: Option<String>,
+    /// Those that are archived, or those that are not.
+    pub(crate) archived: bool,
+}
+
+/// Tasks, the oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<TaskRow>> {
+    let sql = format!(
+        "{SELECT} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
+           AND (t.archived_at IS NOT NULL) = ?3 ORDER BY t.worker"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map(params![query.parent, query.root, query.archived], TaskRow::read)
+        .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The tasks that somebody may mean by this id or name: those of one parent, or of all.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn find(connection: &Connection, parent: Option<&WorkerId>, wanted: &str) -> Result<Vec<TaskRow>> {
+    let sql = format!(
+        "{SELECT} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1)
+           AND (w.worker_id = ?2 OR (t.folded = ?3 AND t.archived_at IS NULL)) ORDER BY w.worker_id = ?2 DESC, t.worker"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement
+        .query_map(params![parent.map(WorkerId::as_str), wanted, folded(wanted)], TaskRow::read)
+        .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The task of a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<TaskRow>> {
+    let sql = format!("{SELECT} WHERE w.worker_id = ?1 AND w.removed_at IS NULL");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([worker], TaskRow::read).optional().map_err(StoreError::from)?)
+}
+
+/// What is stored of a task that goes on.
+pub(super) struct OpenTask {
+    pub(super) task_id: WorkerId,
+    pub(super) parent: Option<RowId>,
+    pub(super) name: String,
+    pub(super) mode: TaskMode,
+    pub(super) run: u64,
+    pub(super) first_turn: u64,
+    pub(super) ending: Option<TaskEnding>,
+    pub(super) why: Option<String>,
+}
+
+/// The task of a worker, if it goes on.
+pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask>> {
+    let sql = "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why
+               FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row([id.0], |row| {
+        Ok(OpenTask {
+            task_id: rows::parsed(row, 0)?,
+            parent: row.get::<_, Option<i64>>(1)?.map(RowId),
+            name: row.get(2)?,
+            mode: rows::word(row, 3, TaskMode::parse)?,
+            run: rows::unsigned(row, 4)?,
+            first_turn: rows::unsigned(row, 5)?,
+            ending: row.get::<_, Option<String>>(6)?.and_then(|word| TaskEnding::parse(&word)),
+            why: row.get(7)?,
+        })
+    });
+    Ok(found.optional().map_err(StoreError::from)?)
+}
+
+/// Deletes what is stored of the task of a removed worker, and of what was told of it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn delete(connection: &Connection, id: RowId) -> Result<()> {
+    for sql in ["DELETE FROM task_deliveries WHERE task = ?1", "DELETE FROM tasks WHERE worker = ?1"] {
+        let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+        statement.execute([id.0]).map_err(StoreError::from)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Where things are looked up for a task: the config, the definitions, and the environment in which they count.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use subagent_config::agents::{Catalog, Definition};
+use subagent_config::environment::account_home;
+use subagent_config::start::agent::{given, usable};
+use subagent_config::{Environment, LoadedConfig, discovery};
+use subagent_protocol::api::TaskPlace;
+use subagent_protocol::delegation::DelegationSpec;
+use subagent_protocol::{Code, Error, Result};
+
+use super::is_subagent;
+use crate::supervisor::environment::Variables;
+
+/// What is read anew for each task.
+pub(super) struct Ground {
+    pub(super) loaded: LoadedConfig,
+    pub(super) env: Environment,
+    pub(super) workspace: PathBuf,
+    catalog: Catalog,
+}
+
+/// Variables as an environment.
+pub(super) fn environment(variables: &Variables, cwd: &Path) -> Environment {
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    Environment::new(variables.iter().map(|(name, value)| (text(&name.0), text(&value.0))), cwd)
+}
+
+impl Ground {
+    /// Of a worker that was started so that it delegates.
+    ///
+    /// # Errors
+    /// `CONFIG_PARSE_ERROR`, `INVALID_ARGUMENT{flag}`.
+    pub(super) fn of(delegation: &DelegationSpec, variables: &Variables, cwd: &Path) -> Result<Self> {
+        let mut env = environment(variables, cwd);
+        // A launcher may have given its agent another one.
+        env.home.clone_from(&delegation.home);
+        Self::found(env, delegation.config.as_deref(), delegation.agents.as_deref(), &delegation.workspace)
+    }
+
+    /// Of somebody who is no worker's agent.
+    ///
+    /// # Errors
+    /// The same; `INVALID_INPUT{field}` for a place that is none.
+    pub(super) fn of_manager(place: &TaskPlace) -> Result<Self> {
+        let paths = [Some(&place.workspace), Some(&place.cwd), place.config.as_ref()];
+        let is_text = |path: &&PathBuf| path.is_absolute() && path.to_str().is_some();
+        if !paths.into_iter().flatten().all(|path| is_text(&path)) {
+            let message = "workspace, cwd and config of a task are absolute paths";
+            return Err(Error::new(Code::InvalidInput, message).with("field", "manager"));
+        }
+        let env = environment(&place.env, &place.cwd).or_home(account_home);
+        Self::found(env, place.config.as_deref(), place.agents.as_deref(), &place.workspace)
+    }
+
+    fn found(
+        env: Environment,
+        config: Option<&Path>,
+        agents: Option<&str>,
+        workspace: &Path,
+    ) -> Result<Self> {
+        let loaded = discovery::load(config, None, &env)?;
+        let catalog = Catalog::find(&given(agents)?, workspace, &env);
+        Ok(Self { loaded, env, workspace: workspace.to_owned(), catalog })
+    }
+
+    /// Those to whom tasks can be given, by name.
+    pub(super) fn callable(&self) -> Vec<&Definition> {
+        let found = self.catalog.found.iter().filter(|found| found.behind.is_none());
+        let definitions = found.map(|found| &found.definition);
+        definitions.filter(|definition| is_subagent(definition) && definition.refusals.is_empty()).collect()
+    }
+
+    /// The definition of this name; `callable` are those that the caller may hear of.
+    ///
+    /// # Errors
+    /// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE`, `AGENT_NOT_A_SUBAGENT{agent,mode}`.
+    pub(super) fn definition(&self, name: &str, callable: &[&Definition]) -> Result<&Definition> {
+        let definition = usable(&self.catalog, name).map_err(|error| match error.code {
+            Code::AgentNotFound => {
+                let names: Vec<&str> = callable.iter().map(|definition| definition.name.as_str()).collect();
+                let message = match names.is_empty() {
+                    true => format!("there is no agent `{name}`, and none to whom tasks could be given"),
+                    false => format!("there is no agent `{name}`; there are: {}", names.join(", ")),
+                };
+                Error::new(Code::AgentNotFound, message).with("agent", name).with("available", names)
+            }
+            _ => error,
+        })?;
+        if is_subagent(definition) {
+            return Ok(definition);
+        }
+        let message = format!("the agent `{}` is for people alone (`mode: primary`)", definition.name);
+        Err(Error::new(Code::AgentNotASubagent, message)
+            .with("agent", definition.name.as_str())
+            .with("mode", definition.mode.as_str()))
+    }
+}

@@ -1,0 +1,276 @@
+//! What the worker of a task is made of: the definition that somebody named, and of the parent all that it does not say.
+//!
+//! Everything is looked up here, in the files that count for the parent, and nothing is taken from whoever calls but a name
+//! and what narrows it (M3). What comes out is fixed: later changes of files change nothing of it (M5).
+
+mod ground;
+mod launched;
+mod modes;
+mod narrow;
+mod parent;
+
+use serde_json::json;
+use subagent_config::agents::{Definition, Mode};
+use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
+use subagent_config::start::agent::{self, Resolved, Wish};
+use subagent_config::start::{self, Composition, Place, policy as rules, servers};
+use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskPlace};
+use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
+use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
+use subagent_protocol::task_terms::TaskTerms;
+use subagent_protocol::{Code, Error, Result};
+
+use ground::Ground;
+pub(super) use parent::Parent;
+
+/// The level of what no definition says, but the call alone.
+const CALLER: &str = "caller";
+/// What such an agent is called where it needs a name.
+const UNNAMED: &str = "task";
+
+/// A worker that can be started for a task.
+pub(super) struct Composed {
+    /// All of it. Its label is the name of the task, if it was given one.
+    pub(super) request: StartWorker,
+    /// What it has to keep to.
+    pub(super) terms: TaskTerms,
+    /// The definition, by the name that is written there.
+    pub(super) agent: Option<String>,
+    /// How many tasks there may be below its root.
+    pub(super) limits: TaskLimits,
+}
+
+/// A task of a worker.
+///
+/// # Errors
+/// `AGENT_NOT_FOUND{agent,available}`, `AGENT_NOT_USABLE{agent,reason,key}`, `AGENT_NOT_A_SUBAGENT{agent,mode}`,
+/// `TASK_NOT_PERMITTED{agent,rule}`, `INVALID_ARGUMENT{field}` for what would widen, and those of a launcher and a config.
+pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed> {
+    let ground = parent.ground()?;
+    let definition = match request.agent.as_deref() {
+        Some(name) => Some(ground.definition(name, &parent.callable(&ground))?),
+        None => None,
+    };
+    permitted(&parent.policy, definition.map(|definition| definition.name.as_str()))?;
+    let config = &ground.loaded.config;
+    let launched = parent.launched(definition, &ground)?;
+    let at = (launched.spec.name.as_str(), &launched.launcher);
+    let found =
+        definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
+    let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
+    // What the parent has is there already.
+    let own = parent.own_servers(definition, &launched.launcher, config, resolved.servers);
+    let own = servers::wired(own, &parent.cwd, &launched.env)?;
+    let mut mcp_servers = parent.kept.mcp_servers.clone();
+    mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
+    mcp_servers.0.extend(own.0);
+
+    let terms = narrow::terms(definition, request, parent.delegation.limits.task_ttl_hours)?;
+    narrow::prompt(&mut resolved.spec, &request.overrides);
+    narrow::model(&mut resolved.spec, &request.overrides, at);
+    let layer = narrow::layer(resolved.layer, &request.overrides)?;
+    let options = parent.options(&mut resolved.spec, &launched);
+    modes::no_wider(definition, &options, &parent.spec.options, launched.is_parents)?;
+    let layers = match definition {
+        Some(_) => {
+            [layer.clone()].into_iter().chain(rules::of_config(&ground.loaded).map(rules::wire)).collect()
+        }
+        // It has the parent's, which hold for all below it.
+        None => vec![layer.clone()],
+    };
+    let delegation = delegation(definition, &layer, &parent.delegation);
+    let spec = &parent.spec;
+    Ok(Composed {
+        request: StartWorker {
+            choice: ControllerChoice {
+                controller_id: Some(parent.row.controller_id.to_string()),
+                hinted_controller_id: None,
+                workspace_key: parent.delegation.workspace.to_string_lossy().into_owned(),
+            },
+            launcher: launched.spec,
+            role: parent.row.role.clone(),
+            cwd: parent.cwd.clone(),
+            label: label(request, definition),
+            env: launched.variables,
+            umask: spec.umask,
+            nofile: spec.nofile,
+            debug_mode: false,
+            mcp_servers,
+            additional_directories: spec.additional_directories.clone(),
+            options,
+            resume: None,
+            idle_timeout_ms: None,
+            queue_limit: launched.launcher.queue_limit,
+            tags: subagent_protocol::tags::Tags::default(),
+            policy: Some(PolicySpec {
+                workspace: parent.delegation.workspace.clone(),
+                home: parent.delegation.home.clone(),
+                layers,
+                ancestors: PolicySpec::lineage(
+                    spec.policy.as_ref(),
+                    parent.row.label.clone(),
+                    parent.row.worker_id.clone(),
+                ),
+                pre_approved: pre_approved(&terms),
+            }),
+            answer_time: spec.answer_time,
+            budget: start::budgets::of_config(&config.budgets.worker),
+            agent: told(definition, resolved.spec),
+            delegation,
+        },
+        terms,
+        agent: definition.map(|definition| definition.name.clone()),
+        limits: parent.delegation.limits,
+    })
+}
+
+/// A task of somebody who is no worker's agent: as a worker that he starts, but for what tasks have.
+///
+/// # Errors
+/// As [`for_parent`], without a parent's rules.
+pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Composed> {
+    let ground = Ground::of_manager(place)?;
+    let definition = match request.agent.as_deref() {
+        Some(name) => Some(ground.definition(name, &ground.callable())?),
+        None => None,
+    };
+    let config = &ground.loaded.config;
+    let named =
+        definition.and_then(|definition| definition.launcher.as_deref()).or(place.launcher.as_deref());
+    let role = subagent_config::role::choose_role(config, None);
+    let found = start::launcher::choose(config, named, role, &ground.env.cwd, &ground.env)?;
+    let (launcher, resolved_launcher) = start::launcher::runnable(found)?;
+    let at = (resolved_launcher.name.as_str(), launcher);
+    let found =
+        definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
+    let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
+    let limits = config.delegation.unwrap_or_default();
+    let terms = narrow::terms(definition, request, limits.task_ttl_hours)?;
+    narrow::prompt(&mut resolved.spec, &request.overrides);
+    narrow::model(&mut resolved.spec, &request.overrides, at);
+    let layer = narrow::layer(resolved.layer.take(), &request.overrides)?;
+    let own = DelegationSpec {
+        workspace: ground.workspace.clone(),
+        home: rules::home(&ground.env),
+        config: ground.loaded.loaded.then(|| ground.loaded.path.clone()),
+        agents: place.agents.clone().filter(|text| !text.trim().is_empty()),
+        limits,
+        token_hash: None,
+    };
+    let delegation = delegation(definition, &layer, &own);
+    let wanted = start::Wanted {
+        launcher: Some(resolved_launcher.name.clone()),
+        label: label(request, definition),
+        agent: Wish::Kept(Box::new(Resolved { layer: Some(layer), ..resolved })),
+        delegate: Some(false),
+        ..start::Wanted::default()
+    };
+    let place = Place {
+        loaded: &ground.loaded,
+        workspace: &ground.workspace,
+        cwd: ground.env.cwd.clone(),
+        env: &ground.env,
+        choice: place.choice.clone(),
+        umask: place.umask,
+        nofile: place.nofile,
+    };
+    let mut request = Composition::of(wanted, place)?.request()?;
+    request.agent = request.agent.and_then(|spec| told(definition, spec));
+    if let Some(policy) = &mut request.policy {
+        policy.pre_approved = pre_approved(&terms);
+    }
+    request.delegation = delegation;
+    let agent = definition.map(|definition| definition.name.clone());
+    Ok(Composed { request, terms, agent, limits })
+}
+
+/// The agents to which the rules of a worker let it give tasks, by name.
+///
+/// # Errors
+/// Those of a config that cannot be read.
+pub(super) fn callable(parent: &Parent) -> Result<Vec<CallableAgent>> {
+    let ground = parent.ground()?;
+    let found = parent.callable(&ground).into_iter().map(|definition| CallableAgent {
+        name: definition.name.clone(),
+        description: definition.description.clone(),
+        background: definition.background,
+    });
+    Ok(found.collect())
+}
+
+/// Whether the rules of a whole chain let its last node give a task to this agent; `ask` is for its agent to ask.
+fn permitted(policy: &Policy, agent: Option<&str>) -> Result<()> {
+    let call = Call::of(&json!({"name": "Task", "rawInput": {"agent": agent}}));
+    let verdict = policy.decide(&call, &real_path);
+    if verdict.action != Action::Deny {
+        return Ok(());
+    }
+    let by = verdict.decisive();
+    let rule = by.and_then(|part| part.by.as_ref()).map(|by| format!("{}: {}", by.rule, by.action));
+    let whom = agent
+        .map_or_else(|| "an agent without a definition".to_owned(), |name| format!("the agent `{name}`"));
+    let why =
+        rule.clone().map_or_else(|| "no rule allows it".to_owned(), |rule| format!("by the rule `{rule}`"));
+    Err(Error::new(Code::TaskNotPermitted, format!("no task may be given to {whom}: {why}"))
+        .with("agent", agent.map(str::to_owned))
+        .with("rule", rule))
+}
+
+/// Whether tasks may be given to it at all.
+fn is_subagent(definition: &Definition) -> bool {
+    definition.mode != Mode::Primary
+}
+
+/// What no definition says.
+fn unnamed() -> Resolved {
+    let deny = PolicyRule {
+        rule: "task".to_owned(),
+        action: Action::Deny.as_str().to_owned(),
+        line: None,
+        column: None,
+    };
+    Resolved {
+        spec: AgentSpec {
+            name: UNNAMED.to_owned(),
+            level: CALLER.to_owned(),
+            source: None,
+            prompt: String::new(),
+            model: None,
+            mode: None,
+            not_honoured: Vec::new(),
+        },
+        layer: Some(PolicyLayer {
+            layer: LayerKind::Definition.as_str().to_owned(),
+            source: None,
+            rules: vec![deny],
+            tools: Vec::new(),
+        }),
+        servers: std::collections::BTreeMap::new(),
+    }
+}
+
+/// What an agent is told of what it is: without a definition, only if there is something to tell.
+fn told(definition: Option<&Definition>, spec: AgentSpec) -> Option<AgentSpec> {
+    let says = !spec.prompt.is_empty() || spec.model.is_some() || !spec.not_honoured.is_empty();
+    (definition.is_some() || says).then_some(spec)
+}
+
+/// Whether a task may give tasks itself: only if its definition says so (M4).
+fn delegation(
+    definition: Option<&Definition>,
+    layer: &PolicyLayer,
+    parent: &DelegationSpec,
+) -> Option<DelegationSpec> {
+    definition.filter(|_| rules::lets_tasks(layer))?;
+    Some(DelegationSpec { token_hash: None, ..parent.clone() })
+}
+
+fn pre_approved(terms: &TaskTerms) -> Option<Vec<PolicyRule>> {
+    Some(terms.pre_approved.clone()).filter(|rules| !rules.is_empty())
+}
+
+fn label(request: &RunTask, definition: Option<&Definition>) -> String {
+    let given = request.name.as_ref().or(request.description.as_ref()).filter(|text| !text.trim().is_empty());
+    given.cloned().or_else(|| Some(definition?.name.clone())).unwrap_or_else(|| UNNAMED.to_owned())
+}

@@ -1,0 +1,124 @@
+//! Modes of sessions by how much an agent asks in them: a task's is never one in which it asks less than its parent (M3).
+//!
+//! What an agent does in a mode is known to the agent alone. So only names are compared that agents are known to use, and
+//! what cannot be compared is refused.
+
+use subagent_config::agents::Definition;
+use subagent_config::start::agent::lacks;
+use subagent_protocol::options::Options;
+use subagent_protocol::{Code, Error, Result};
+
+use super::parent::mode_of;
+
+/// Modes without their `-` and `_` and in small letters, from those in which most is asked.
+const MODES: [&[&str]; 5] = [
+    // Nothing is changed, or everything is asked.
+    &["plan", "readonly", "architect", "ask"],
+    // What agents do in whose session nobody has chosen a mode.
+    &["default", "manual", "normal", "build", "code"],
+    // Files of the workspace are changed without asking.
+    &["acceptedits", "autoedit", "workspacewrite"],
+    // The agent, or another model, decides what is asked.
+    &["auto", "agent"],
+    &["bypasspermissions", "yolo", "fullaccess", "agentfullaccess", "dangerfullaccess"],
+];
+/// The row of a session in which no mode was chosen.
+const UNCHOSEN: usize = 1;
+
+fn rank(mode: Option<&str>) -> Option<usize> {
+    let Some(mode) = mode else { return Some(UNCHOSEN) };
+    let folded: String =
+        mode.chars().filter(|char| !matches!(char, '-' | '_')).flat_map(char::to_lowercase).collect();
+    MODES.iter().position(|names| names.contains(&folded.as_str()))
+}
+
+/// Whether a session in the mode `wanted` asks at least as much as one in `parents`, of the same agent or not.
+///
+/// # Errors
+/// Why that is not so, or not known.
+fn compare(wanted: Option<&str>, parents: Option<&str>, same_agent: bool) -> Result<(), String> {
+    if wanted == parents && (same_agent || wanted.is_none()) {
+        return Ok(());
+    }
+    let shown = |mode: Option<&str>| {
+        mode.map_or_else(|| "none that was chosen".to_owned(), |mode| format!("`{mode}`"))
+    };
+    let (its, that) = (shown(wanted), shown(parents));
+    match (rank(wanted), rank(parents)) {
+        // There is nothing that asks more.
+        (Some(0), _) => Ok(()),
+        (Some(own), Some(parent)) if own <= parent => Ok(()),
+        (Some(_), Some(_)) => Err(format!(
+            "its session's mode is {its}, in which it would ask less than its parent, whose mode is {that}"
+        )),
+        _ => Err(format!(
+            "its session's mode is {its}, and its parent's is {that}; which of them asks less is not known"
+        )),
+    }
+}
+
+/// Whether the session of a task asks at least as much as that of its parent.
+///
+/// # Errors
+/// `AGENT_NOT_USABLE{agent,key,reason,mode,parentMode}`.
+pub(super) fn no_wider(
+    definition: Option<&Definition>,
+    options: &Options,
+    parents: &Options,
+    same_agent: bool,
+) -> Result<()> {
+    let (wanted, parents) = (mode_of(options), mode_of(parents));
+    compare(wanted.as_deref(), parents.as_deref(), same_agent).map_err(|reason| {
+        let error = match definition {
+            Some(definition) => lacks(definition, "permissionMode", reason),
+            None => Error::new(Code::AgentNotUsable, reason.clone()).with("reason", reason),
+        };
+        error
+            .with("mode", wanted)
+            .with("parentMode", parents)
+            .recommend("give the definition a permissionMode in which it asks as much, for example plan")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m3_a_mode_in_which_less_is_asked_or_that_cannot_be_compared_is_refused() {
+        for (wanted, parents, same, fits) in [
+            (None, None, true, true),
+            (None, None, false, true),
+            (Some("plan"), None, true, true),
+            (Some("plan"), Some("bold"), false, true),
+            (Some("acceptEdits"), None, true, false),
+            (Some("acceptEdits"), Some("acceptEdits"), true, true),
+            (Some("auto_edit"), Some("acceptEdits"), false, true),
+            (Some("default"), Some("acceptEdits"), true, true),
+            (Some("bypassPermissions"), Some("auto"), true, false),
+            (Some("read-only"), Some("plan"), false, true),
+            (None, Some("plan"), false, false),
+            (None, Some("yolo"), false, true),
+            (Some("bold"), Some("bold"), true, true),
+            (Some("bold"), Some("bold"), false, false),
+            (Some("bold"), Some("yolo"), true, false),
+            (None, Some("bold"), false, false),
+        ] {
+            assert_eq!(compare(wanted, parents, same).is_ok(), fits, "{wanted:?} below {parents:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_an_order() {
+        let all = MODES.concat();
+        for one in &all {
+            assert_eq!(compare(Some(one), Some(one), false), Ok(()));
+            assert_eq!(all.iter().filter(|other| *other == one).count(), 1);
+            for other in &all {
+                let both =
+                    [(one, other), (other, one)].map(|(a, b)| compare(Some(a), Some(b), false).is_ok());
+                assert!(both.contains(&true), "one of them asks less: {one}, {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is said to a task: more for one that waits, another turn for one that runs, another run for one that has ended, and
+//! its end.
+
+use serde_json::{Value, json};
+use subagent_protocol::api::{CancelTask, MessageTask, TaskMessage, TaskMessaged, TaskStatus, TaskView};
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::{Code, Error, Result};
+
+use super::super::orders::{Reached, read_response};
+use super::super::worker::Also;
+use super::super::{Supervisor, entropy, spec, turns};
+use super::{Guarded, TaskCaller, shown};
+use crate::core::queue::{Queued, Urgency};
+use crate::core::task::TaskEnding;
+use crate::core::worker::CANCELED_BY_MANAGER;
+use crate::core::{Input, Worker};
+use crate::store::tasks::TaskRow;
+use crate::store::{RowId, Tx};
+
+impl Supervisor {
+    /// Says something to a task.
+    ///
+    /// # Errors
+    /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`, `WORKER_STOPPED`, `IDEMPOTENCY_CONFLICT`,
+    /// `INVALID_CONTROLLER_HANDLE`.
+    pub async fn message_task(
+        &self,
+        caller: TaskCaller,
+        task: &str,
+        request: MessageTask,
+    ) -> Result<TaskMessaged> {
+        if request.message.trim().is_empty() && !request.cancel {
+            let message = "the message is empty";
+            return Err(Error::new(Code::InvalidArgument, message).with("field", "message"));
+        }
+        turns::check_text(&request.message)?;
+        let row = self.task(&caller, task).await?;
+        let guarded = self.guarded_task(caller, &format!("message {}", row.task_id), &request)?;
+        let earlier = self.recall(&guarded.1).await?;
+        let message = match earlier {
+            Some(earlier) => read_response(earlier)?,
+            None => self.say(&row, &guarded, &request).await?,
+        };
+        let row = self.task_row(row.task_id.as_str()).await?;
+        Ok(TaskMessaged { task: shown::view(&row, false), message })
+    }
+
+    async fn say(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {
+        match (row.status(), request.cancel) {
+            (TaskStatus::Queued, true) => {
+                self.end_task(row, guarded, None, TaskMessage::Cancelled).await?;
+                return Ok(TaskMessage::Cancelled);
+            }
+            (TaskStatus::Queued, false) => match self.append(row, guarded, request).await {
+                // It has begun meanwhile.
+                Err(error) if error.code == Code::TurnNotQueued => {}
+                appended => return appended,
+            },
+            (status, true) if status.is_end() => return Ok(TaskMessage::AlreadyEnded),
+            (status, false) if status.is_end() => self.may_resume(row, request)?,
+            _ => {}
+        }
+        self.next_turn(row, guarded, request).await
+    }
+
+    /// Whether a task that has ended still knows what it did, or need not.
+    fn may_resume(&self, row: &TaskRow, request: &MessageTask) -> Result<()> {
+        let lost = row.had_session && row.details.restores != Some(true);
+        if row.archived_at.is_some() {
+            let message = "the task is archived: it does not go on";
+            return Err(Error::new(Code::TaskNotFound, message).with("task", row.task_id.as_str()));
+        }
+        if !lost || request.allow_fresh {
+            return Ok(());
+        }
+        let message = "the agent of the task cannot take up its session again: it would know nothing of what it has done";
+        Err(Error::new(Code::ContextLost, message)
+            .with("task", row.task_id.as_str())
+            .recommend("say all that it needs to know and allow it to begin afresh, or give another task"))
+    }
+
+    async fn append(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {
+        let (worker, reached) = self.reach_task(row, guarded).await?;
+        let handle = match reached {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        let first = crate::store::workers::load;
+        let known = self.shared.store.read(move |connection| first(connection, &worker)).await?;
+        let Some(turn_id) = known.queue.turns.front().cloned() else {
+            return Err(Error::new(Code::TurnNotQueued, "the task has begun"));
+        };
+        let input = Input::AppendQueued { turn_id, text: request.message.clone() };
+        let (owner, key) = guarded.clone();
+        let response = self.order(&handle, owner, key, input, answer(TaskMessage::Appended)).await?;
+        read_response(response)
+    }
+
+    async fn next_turn(
+        &self,
+        row: &TaskRow,
+        guarded: &Guarded,
+        request: &MessageTask,
+    ) -> Result<TaskMessage> {
+        let (worker, reached) = self.reach_task(row, guarded).await?;
+        let handle = match reached {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        let (message, input) = turns::plain(&request.message);
+        let turn_id = TurnId::from_random(entropy::random()?);
+        let queued = Queued { turn_id, message, input, sender: None };
+        let most = spec::queue_limit(&worker);
+        let input = Input::Enqueue { queued, urgency: Urgency::Resumed, most };
+        let did = match (row.status().is_end(), request.cancel) {
+            (true, _) => TaskMessage::Resumed,
+            (false, true) => TaskMessage::Last,
+            (false, false) => TaskMessage::Queued,
+        };
+        let mode = request.mode;
+        let also: Option<Also> = (did == TaskMessage::Resumed)
+            .then(|| Box::new(move |tx: &mut Tx<'_>, id: RowId| tx.take_up_task(id, mode)) as Also);
+        let (owner, key) = guarded.clone();
+        let response = self.order_also(&handle, owner, key, input, answer(did), None, also).await?;
+        read_response(response)
+    }
+
+    /// Ends a task: what waits for it is dropped, its turn is canceled.
+    ///
+    /// # Errors
+    /// `TASK_NOT_FOUND`, `IDEMPOTENCY_CONFLICT`, `INVALID_CONTROLLER_HANDLE`.
+    pub async fn cancel_task(&self, caller: TaskCaller, task: &str, request: CancelTask) -> Result<TaskView> {
+        let row = self.task(&caller, task).await?;
+        let guarded = self.guarded_task(caller, &format!("cancel {}", row.task_id), &request)?;
+        if !row.status().is_end() && self.recall(&guarded.1).await?.is_none() {
+            self.end_task(&row, &guarded, request.reason, TaskMessage::Cancelled).await?;
+        }
+        Ok(shown::view(&self.task_row(row.task_id.as_str()).await?, false))
+    }
+
+    async fn end_task(
+        &self,
+        row: &TaskRow,
+        guarded: &Guarded,
+        reason: Option<String>,
+        did: TaskMessage,
+    ) -> Result<()> {
+        let (_, reached) = self.reach_task(row, guarded).await?;
+        let Reached::Actor(handle) = reached else { return Ok(()) };
+        let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
+        let input = Input::EndTask { ending: TaskEnding::Cancelled, reason };
+        let (owner, key) = guarded.clone();
+        self.order(&handle, owner, key, input, answer(did)).await.map(drop)
+    }
+}
+
+fn answer(did: TaskMessage) -> super::super::worker::Respond {
+    Box::new(move |_: &Worker, _: &[(EventType, i64)]| -> Value { json!(did) })
+}

@@ -1,0 +1,107 @@
+//! Tasks as they are shown.
+
+use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskView};
+use subagent_protocol::task_terms::TaskTerms;
+use subagent_protocol::{Code, Error, Result};
+
+use super::super::Supervisor;
+use super::TaskCaller;
+use crate::core::task::beginning;
+use crate::store::tasks::{self, TaskQuery, TaskRow};
+
+/// Of a prompt so much is shown in a list, in characters.
+const PREVIEW_CHARS: usize = 200;
+
+/// Which tasks are listed.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// Those of this worker.
+    pub parent: Option<String>,
+    /// Those below this worker.
+    pub root: Option<String>,
+    /// Those with one of these, separated by commas.
+    pub status: Option<String>,
+    /// Those that are archived, and not those that are not.
+    pub archived: bool,
+}
+
+impl Supervisor {
+    /// The tasks that the caller can see, the oldest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{status}`, `STORAGE_ERROR`.
+    pub async fn list_tasks(&self, caller: TaskCaller, filter: TaskFilter) -> Result<TaskList> {
+        let wanted = filter.status.as_deref().map(statuses).transpose()?;
+        let parent = match caller.parent() {
+            Some(parent) => Some(parent.as_str().to_owned()),
+            None => filter.parent,
+        };
+        let query = TaskQuery { parent, root: filter.root, archived: filter.archived };
+        let rows = self.shared.store.read(move |connection| tasks::list(connection, &query)).await?;
+        let fits = |row: &&TaskRow| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status()));
+        let items: Vec<TaskView> = rows.iter().filter(fits).map(|row| view(row, true)).collect();
+        Ok(TaskList { count: items.len(), items })
+    }
+
+    /// One task, with its result.
+    ///
+    /// # Errors
+    /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
+    pub async fn show_task(&self, caller: TaskCaller, task: &str) -> Result<TaskShown> {
+        Ok(shown(&self.task(&caller, task).await?))
+    }
+}
+
+fn statuses(text: &str) -> Result<Vec<TaskStatus>> {
+    let status = |word: &str| {
+        TaskStatus::parse(word).ok_or_else(|| {
+            let known: Vec<&str> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
+            let message = format!("{word:?} is no status of a task; these are: {}", known.join(", "));
+            Error::new(Code::InvalidArgument, message).with("status", word)
+        })
+    };
+    text.split(',').map(|word| status(word.trim())).collect()
+}
+
+/// A task; in a list with the beginning of its prompt alone.
+pub(super) fn view(row: &TaskRow, short: bool) -> TaskView {
+    let model = row.details.model.clone();
+    let prompt = if short { beginning(&row.prompt, PREVIEW_CHARS) } else { &row.prompt };
+    TaskView {
+        task_id: row.task_id.clone(),
+        name: row.name.clone(),
+        path: row.path.clone(),
+        agent: row.agent.clone(),
+        description: row.description.clone(),
+        prompt: prompt.to_owned(),
+        mode: row.mode,
+        status: row.status(),
+        parent: row.parent_id.clone(),
+        root: row.root_id.clone(),
+        depth: row.depth,
+        launcher: row.launcher.clone(),
+        model,
+        steps: row.steps,
+        tool_calls: row.tool_calls,
+        cost: row.details.session.cost.clone(),
+        tokens: row.tokens,
+        runs: row.runs,
+        error: row.error.clone(),
+        metadata: row.metadata.as_object().cloned().unwrap_or_default(),
+        created_at: row.created_at,
+        started_at: row.started_at,
+        completed_at: row.completed_at,
+        archived_at: row.archived_at,
+    }
+}
+
+/// A task with its result, whole.
+pub(super) fn shown(row: &TaskRow) -> TaskShown {
+    let terms: TaskTerms = serde_json::from_str(&row.terms).unwrap_or_default();
+    TaskShown {
+        task: view(row, false),
+        result: row.result.clone(),
+        result_schema: terms.result_schema,
+        result_max_tokens: terms.result_max_tokens,
+    }
+}

@@ -1,0 +1,237 @@
+//! Giving a task: its worker, its row and its prompt are stored at once; its actor has the prompt begun when its turn comes.
+
+use subagent_protocol::api::{RunTask, TaskView};
+use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::super::environment::{self, Kept};
+use super::super::spec::{self, Spec};
+use super::super::{Supervisor, controllers, entropy, start, turns};
+use super::composed::{self, Composed};
+use super::{TaskCaller, shown};
+use crate::core::queue::{Queue, Queued, Urgency};
+use crate::core::task::check_name;
+use crate::core::worker::State;
+use crate::core::{Input, Worker};
+use crate::store::tasks::{self, NewTask};
+use crate::store::{Cursor, Durability, NewWorker, Once, OwnerCheck, RowId, Tx, WorkerRow, task_places};
+
+/// The longest description, in characters.
+const MOST_DESCRIPTION_CHARS: usize = 200;
+/// Of a prompt so many words describe a task that nobody has described.
+const DESCRIBING_WORDS: usize = 5;
+/// The longest metadata, in bytes as JSON.
+const MOST_METADATA_BYTES: usize = 16 * 1024;
+
+/// What is stored at once.
+struct Spawn {
+    composed: Composed,
+    parent: Option<WorkerRow>,
+    owner: Option<OwnerCheck>,
+    worker_id: WorkerId,
+    placeholder: PlaceholderSessionId,
+    turn_id: TurnId,
+    spec: String,
+    task: RunTask,
+    description: String,
+    state_db: String,
+}
+
+impl Supervisor {
+    /// Gives a task. It returns as soon as that is stored.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
+    /// worker, `WORKER_STOPPED` for a parent that is being stopped, `ENV_REQUIRED` if the parent's environment is gone.
+    pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
+        check(&request)?;
+        // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
+        let this = self.clone();
+        tokio::spawn(async move { this.spawn_task(caller, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn spawn_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
+        let parent = match caller.parent() {
+            Some(worker) => Some(self.row(worker.as_str()).await?),
+            None => None,
+        };
+        let (owner, key) = self.guarded_task(caller, "task", &request)?;
+        if let Some(earlier) = self.recall(&key).await? {
+            let task_id: String = super::super::orders::read_response(earlier)?;
+            return self.spawned(&task_id).await;
+        }
+        let composed = self.compose(parent.as_ref(), &request)?;
+        start::check(&composed.request)?;
+        let stored_spec = serde_json::to_string(&Spec::of(&composed.request))
+            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let worker_id = WorkerId::from_random(entropy::random()?);
+        let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
+        let kept = Kept {
+            variables: composed.request.env.clone(),
+            mcp_servers: composed.request.mcp_servers.clone(),
+        };
+        environment::write(&file, &kept)?;
+        let spawn = Spawn {
+            worker_id,
+            parent,
+            owner,
+            placeholder: PlaceholderSessionId::from_random(entropy::random()?),
+            turn_id: TurnId::from_random(entropy::random()?),
+            spec: stored_spec,
+            description: description(&request),
+            state_db: self.shared.store.path().display().to_string(),
+            composed,
+            task: request,
+        };
+        let (now, parent) = (entropy::now(), spawn.parent.as_ref().map(|parent| parent.id));
+        let stored = self
+            .shared
+            .store
+            .write(Durability::Full, 4, move |tx| tx.once(key.as_ref(), now, |tx| spawn.store(tx, now)))
+            .await;
+        subagent_failpoint::hit("task_spawn.after_commit");
+        if !matches!(stored, Ok((_, Once::Now))) {
+            // Of a repetition the worker of the first request counts.
+            environment::remove(&file);
+        }
+        let task_id = stored?.0;
+        // A parent that waits for it holds no place any more.
+        self.shared.bells.ring(parent);
+        self.spawned(task_id.as_str()).await
+    }
+
+    fn compose(&self, parent: Option<&WorkerRow>, request: &RunTask) -> Result<Composed> {
+        let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
+        match (parent, &request.manager) {
+            (Some(row), None) => {
+                let kept = environment::read(
+                    &self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str()),
+                )?;
+                let spec = spec::stored(row).ok_or_else(|| {
+                    Error::new(Code::Internal, "what the worker was started with cannot be read")
+                })?;
+                composed::for_parent(row, &spec, &kept, request)
+            }
+            (None, Some(place)) => composed::for_manager(place, request),
+            (Some(_), Some(_)) => Err(wrong("a task of an agent has the place of the agent")),
+            (None, None) => Err(wrong("a manager's task needs to be told where it is run")),
+        }
+    }
+
+    /// The task as it is shown, with its actor begun.
+    async fn spawned(&self, task_id: &str) -> Result<TaskView> {
+        let row = self.row(task_id).await?;
+        if row.state != "stopped" {
+            let _ = self.roster.adopted(&self.shared, &row).await?;
+        }
+        let (id, wanted) = (row.id, task_id.to_owned());
+        let read = self.shared.store.read(move |connection| {
+            Ok((tasks::of_worker(connection, &wanted)?, task_places::next(connection, id)?))
+        });
+        let (task, next) = read.await?;
+        self.shared.bells.ring(next);
+        let task = task.ok_or_else(|| self.roster.not_found(task_id))?;
+        Ok(shown::view(&task, false))
+    }
+}
+
+impl Spawn {
+    /// The worker, its task, and the prompt as the first message that waits for it.
+    fn store(self, tx: &mut Tx<'_>, now: Timestamp) -> Result<String> {
+        let Self { composed, parent, owner, worker_id, task, .. } = self;
+        let worker = composed.request;
+        let controller = match (&parent, &owner) {
+            (Some(parent), _) => still_runs(tx, parent)?,
+            (None, Some(owner)) => {
+                controllers::of_new_worker(tx.connection(), &worker.choice, owner, &self.state_db)?.id
+            }
+            (None, None) => return Err(Error::new(Code::Internal, "a task of nobody")),
+        };
+        let begins = Worker { queue: Queue { gated: true, ..Queue::default() }, ..Worker::without_runtime() };
+        let id = tx.insert_worker(
+            &NewWorker {
+                worker_id: worker_id.clone(),
+                controller,
+                label: worker.label,
+                launcher: worker.launcher.name,
+                role: worker.role,
+                cwd: worker.cwd.display().to_string(),
+                spec: self.spec,
+                placeholder: self.placeholder.as_str().to_owned(),
+                state: State::Idle,
+            },
+            now,
+        )?;
+        tx.open_account(id, controller, worker.budget)?;
+        let terms = serde_json::to_string(&composed.terms)
+            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let new = NewTask {
+            parent: parent.as_ref().map(|parent| parent.id),
+            controller,
+            limits: composed.limits,
+            name: task.name,
+            agent: composed.agent,
+            description: self.description,
+            prompt: task.prompt.clone(),
+            mode: composed.terms.mode(),
+            terms,
+            metadata: task.metadata.into(),
+        };
+        tx.insert_task(id, &worker_id, &new, now)?;
+        let (message, input) = turns::plain(&task.prompt);
+        let queued = Queued { turn_id: self.turn_id, message, input, sender: None };
+        let step = begins.step(Input::Enqueue { queued, urgency: Urgency::Delivered, most: usize::MAX })?;
+        tx.store_facts(id, &step.facts, None, now)?;
+        tx.update_worker(id, &step.worker, Cursor::default(), now)?;
+        Ok(worker_id.as_str().to_owned())
+    }
+}
+
+/// The controller of a parent that has not been stopped meanwhile.
+fn still_runs(tx: &Tx<'_>, parent: &WorkerRow) -> Result<RowId> {
+    let now = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
+    match now {
+        Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => Ok(row.controller),
+        _ => {
+            let message = "the worker is stopped: it gives no tasks";
+            Err(Error::new(Code::WorkerStopped, message).with("workerId", parent.worker_id.as_str()))
+        }
+    }
+}
+
+fn check(request: &RunTask) -> Result<()> {
+    let wrong =
+        |field: &str, message: String| Err(Error::new(Code::InvalidArgument, message).with("field", field));
+    if request.prompt.trim().is_empty() {
+        return wrong("prompt", "the prompt of a task is empty".to_owned());
+    }
+    turns::check_text(&request.prompt)?;
+    if let Some(name) = &request.name {
+        check_name(name)?;
+    }
+    let described = request.description.as_deref().unwrap_or_default();
+    if described.chars().count() > MOST_DESCRIPTION_CHARS {
+        return wrong(
+            "description",
+            format!("a description has at most {MOST_DESCRIPTION_CHARS} characters"),
+        );
+    }
+    let metadata = serde_json::to_string(&request.metadata).map_or(usize::MAX, |text| text.len());
+    if metadata > MOST_METADATA_BYTES {
+        return wrong("metadata", format!("the metadata have at most {MOST_METADATA_BYTES} bytes as JSON"));
+    }
+    Ok(())
+}
+
+fn description(request: &RunTask) -> String {
+    match request.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) => text.to_owned(),
+        None => {
+            let words: Vec<&str> = request.prompt.split_whitespace().take(DESCRIBING_WORDS).collect();
+            crate::core::task::beginning(&words.join(" "), MOST_DESCRIPTION_CHARS).to_owned()
+        }
+    }
+}

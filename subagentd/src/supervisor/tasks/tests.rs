@@ -1,0 +1,218 @@
+//! Tasks of a worker whose agents cannot be started: what is stored, refused, told and ended all the same.
+
+use serde_json::json;
+use subagent_protocol::Code;
+use subagent_protocol::api::{
+    CancelTask, MessageTask, RunTask, StartWorker, TaskMessage, TaskMode, TaskStatus, TaskView, WaitTask,
+};
+use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
+use subagent_protocol::ids::WorkerId;
+
+use super::super::start::tests::{request, supervisor};
+use super::super::testing::{caller, folder};
+use super::*;
+use crate::store::{Durability, queue};
+use crate::supervisor::TaskFilter;
+
+struct World {
+    dir: tempfile::TempDir,
+    supervisor: Supervisor,
+    parent: WorkerId,
+}
+
+/// A worker without an agent that may give tasks.
+async fn world(limits: TaskLimits) -> World {
+    let dir = folder();
+    let supervisor = supervisor(dir.path()).await;
+    let delegation = DelegationSpec {
+        workspace: dir.path().into(),
+        home: None,
+        config: None,
+        agents: None,
+        limits,
+        token_hash: None,
+    };
+    let start = StartWorker { debug_mode: true, delegation: Some(delegation), ..request(dir.path()) };
+    let parent = supervisor.start_worker(caller(None), start).await.unwrap().worker_id;
+    World { dir, supervisor, parent }
+}
+
+fn given(name: &str, mode: TaskMode) -> RunTask {
+    RunTask {
+        agent: None,
+        prompt: "look around".to_owned(),
+        description: Some("Look around".to_owned()),
+        name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+        mode: Some(mode),
+        metadata: serde_json::Map::new(),
+        overrides: Default::default(),
+        manager: None,
+    }
+}
+
+impl World {
+    fn caller(&self, key: Option<&str>) -> TaskCaller {
+        TaskCaller::Parent { worker: self.parent.clone(), idempotency_key: key.map(str::to_owned) }
+    }
+
+    async fn run(&self, request: RunTask) -> Result<TaskView> {
+        self.supervisor.run_task(self.caller(None), request).await
+    }
+
+    async fn end(&self, task: &str) -> TaskStatus {
+        let waited = self.supervisor.wait_task(self.caller(None), task, WaitTask::default()).await.unwrap();
+        waited.task.status
+    }
+
+    /// The texts of what was told to the parent.
+    async fn told(&self) -> Vec<String> {
+        let row = self.supervisor.row(self.parent.as_str()).await.unwrap();
+        let read = self.supervisor.shared.store.read(move |connection| {
+            let mut texts = Vec::new();
+            queue::begun(connection, row.id, 100, &mut |turn| texts.extend(turn.message))?;
+            queue::queued(connection, row.id, &mut |turn| texts.push(turn.message))?;
+            Ok(texts)
+        });
+        read.await.unwrap()
+    }
+
+    /// What is told once the actor of the parent has looked at everything.
+    async fn told_at_last(&self, count: usize) -> Vec<String> {
+        let handle = self.supervisor.roster.live(self.parent.as_str()).unwrap();
+        let mut snapshots = handle.snapshot.clone();
+        loop {
+            let told = self.told().await;
+            if told.len() >= count {
+                return told;
+            }
+            snapshots.changed().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn m6_names_depth_and_number_are_limited_and_a_refusal_leaves_nothing() {
+    let world = world(TaskLimits { max_depth: 2, max_tasks: 3, ..TaskLimits::default() }).await;
+    let first = world.run(given("Scout", TaskMode::Foreground)).await.unwrap();
+    assert_eq!((first.depth, &first.parent), (1, &Some(world.parent.clone())));
+    assert_eq!((&*first.name, first.mode), ("Scout", TaskMode::Foreground));
+    let error = world.run(given("SCOUT", TaskMode::Foreground)).await.unwrap_err();
+    assert_eq!((error.code, &error.details["name"]), (Code::TaskNameTaken, &json!("SCOUT")));
+    let made = world.run(given("", TaskMode::Foreground)).await.unwrap();
+    let again = world.run(given("", TaskMode::Foreground)).await.unwrap();
+    assert_eq!((&*made.name, &*again.name), ("Look around", "Look around-2"));
+    let error = world.run(given("one more", TaskMode::Foreground)).await.unwrap_err();
+    assert_eq!((error.code, &error.details["limit"]), (Code::TaskLimit, &json!(3)));
+    let files = world.supervisor.shared.setup.runtime_dir.worker_files().unwrap();
+    let kept = files.iter().filter(|(_, path)| path.extension().is_some_and(|end| end == "env")).count();
+    assert_eq!(kept, 4, "the environments of the parent and its tasks: {files:?}");
+    for name in ["", " x", "a\nb", &"x".repeat(65)] {
+        let error =
+            world.run(RunTask { name: Some(name.to_owned()), ..given("", TaskMode::Foreground) }).await;
+        assert_eq!(error.unwrap_err().code, Code::InvalidArgument, "{name:?}");
+    }
+    drop(world.dir);
+}
+
+#[tokio::test]
+async fn m6_a_task_below_the_last_level_is_refused() {
+    let world = world(TaskLimits { max_depth: 1, ..TaskLimits::default() }).await;
+    let child = world.run(given("child", TaskMode::Background)).await.unwrap();
+    let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
+    let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
+    assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
+    drop(world.dir);
+}
+
+#[tokio::test]
+async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() {
+    let world = world(TaskLimits::default()).await;
+    let request = given("Scout", TaskMode::Background);
+    let task = world.supervisor.run_task(world.caller(Some("k")), request.clone()).await.unwrap();
+    let again = world.supervisor.run_task(world.caller(Some("k")), request).await.unwrap();
+    assert_eq!(task.task_id, again.task_id, "a key stands for one task");
+    assert_eq!(world.end("scout").await, TaskStatus::Failed);
+    let told = world.told_at_last(1).await;
+    let message: serde_json::Value = serde_json::from_str(&told[0]).unwrap();
+    assert_eq!(message["subagent"], json!({"subagentId": task.task_id, "name": "Scout", "status": "failed"}));
+    let text = message["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("[Subagent 'Scout' ({}) failed: ", task.task_id)), "{text}");
+    world.supervisor.shutdown(false).await.unwrap();
+    let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
+    let world = World { supervisor: next, ..world };
+    world.supervisor.shared.bells.ring([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
+    let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str()).await.unwrap();
+    assert_eq!(shown.task.status, TaskStatus::Failed);
+    assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");
+    assert_eq!(world.told().await.len(), 1);
+    drop(world.dir);
+}
+
+#[tokio::test]
+async fn a_caller_sees_its_own_tasks_alone() {
+    let world = world(TaskLimits::default()).await;
+    let task = world.run(given("mine", TaskMode::Foreground)).await.unwrap();
+    let stranger = TaskCaller::Parent { worker: task.task_id.clone(), idempotency_key: None };
+    for wanted in ["mine", task.task_id.as_str()] {
+        let error = world.supervisor.show_task(stranger.clone(), wanted).await.unwrap_err();
+        assert_eq!(error.code, Code::TaskNotFound);
+    }
+    let filter = TaskFilter { parent: Some(world.parent.to_string()), ..TaskFilter::default() };
+    assert_eq!(world.supervisor.list_tasks(stranger, filter.clone()).await.unwrap().count, 0);
+    let manager = TaskCaller::Manager(caller(None));
+    assert_eq!(world.supervisor.list_tasks(manager.clone(), filter.clone()).await.unwrap().count, 1);
+    let none = TaskFilter { status: Some("completed,lost".to_owned()), ..filter.clone() };
+    world.end("mine").await;
+    assert_eq!(world.supervisor.list_tasks(manager.clone(), none).await.unwrap().count, 0);
+    let wrong = TaskFilter { status: Some("done".to_owned()), ..filter };
+    let error = world.supervisor.list_tasks(manager, wrong).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    drop(world.dir);
+}
+
+/// Has a task wait: so many places there are, and none of them is free.
+async fn waiting(world: &World) -> TaskView {
+    // One that is open, as its row says, and no actor that would end it.
+    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    world.run(given("waits", TaskMode::Foreground)).await.unwrap()
+}
+
+#[tokio::test]
+async fn m7_without_a_place_a_task_is_queued_takes_more_to_do_and_can_be_canceled() {
+    let world = world(TaskLimits { max_active: 1, ..TaskLimits::default() }).await;
+    let blocker = world.run(given("blocks", TaskMode::Foreground)).await.unwrap();
+    assert_eq!(world.end("blocks").await, TaskStatus::Failed);
+    let _ = blocker;
+    let task = waiting(&world).await;
+    let message =
+        |text: &str, cancel| MessageTask { message: text.to_owned(), cancel, allow_fresh: false, mode: None };
+    let timeout = WaitTask { timeout_ms: Some(20), known: None };
+    let waited = world.supervisor.wait_task(world.caller(None), "waits", timeout).await.unwrap();
+    assert_eq!(waited.task.status, TaskStatus::Queued);
+    let more = world.supervisor.message_task(world.caller(None), "waits", message("and there", false));
+    assert_eq!(more.await.unwrap().message, TaskMessage::Appended);
+    let row = world.supervisor.row(task.task_id.as_str()).await.unwrap();
+    let read = world.supervisor.shared.store.read(move |connection| {
+        let mut texts = Vec::new();
+        queue::queued(connection, row.id, &mut |turn| texts.push(turn.message))?;
+        Ok(texts)
+    });
+    let waits = read.await.unwrap();
+    assert_eq!(waits.len(), 1);
+    assert!(waits[0].contains("look around\\n\\nand there"), "{waits:?}");
+    let canceled =
+        world.supervisor.message_task(world.caller(None), "waits", message("", true)).await.unwrap();
+    assert_eq!((canceled.message, canceled.task.status), (TaskMessage::Cancelled, TaskStatus::Cancelled));
+    let over = world.supervisor.message_task(world.caller(None), "waits", message("x", true)).await.unwrap();
+    assert_eq!(over.message, TaskMessage::AlreadyEnded);
+    let canceled = world.supervisor.cancel_task(world.caller(None), "waits", CancelTask::default()).await;
+    assert_eq!(canceled.unwrap().runs, 1, "what has ended is not canceled");
+    let resumed =
+        world.supervisor.message_task(world.caller(None), "waits", message("again", false)).await.unwrap();
+    assert_eq!((resumed.message, resumed.task.runs), (TaskMessage::Resumed, 2));
+    assert_eq!(resumed.task.status, TaskStatus::Queued);
+    let stopped = world.supervisor.stop_worker(caller(None), task.task_id.as_str()).await.unwrap();
+    assert_eq!(stopped.worker_id, task.task_id);
+    assert_eq!(world.end("waits").await, TaskStatus::Cancelled, "its worker was stopped");
+    drop(world.dir);
+}

@@ -1,0 +1,83 @@
+//! Waiting for a task.
+
+use std::time::Duration;
+
+use subagent_protocol::api::{KnownTask, TaskShown, WaitTask};
+use subagent_protocol::{Code, Error, Result};
+use tokio::time::Instant;
+
+use super::super::shared::is_ending;
+use super::super::{Supervisor, worker};
+use super::{TaskCaller, shown};
+use crate::store::tasks::{self, TaskRow};
+
+impl Supervisor {
+    /// Waits until a task has ended, until it is not as far any more as the caller knows, or until the time is over; says how far
+    /// it is then.
+    ///
+    /// # Errors
+    /// `TASK_NOT_FOUND`, `STORAGE_ERROR` for a worker that is set aside, `DAEMON_NOT_RUNNING` when the daemon is ending.
+    pub async fn wait_task(&self, caller: TaskCaller, task: &str, request: WaitTask) -> Result<TaskShown> {
+        // One that lies beyond all time never comes.
+        let deadline =
+            request.timeout_ms.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let mut row = self.task(&caller, task).await?;
+        let task_id = row.task_id.clone();
+        let mut news = match self.roster.live(task_id.as_str()) {
+            Ok(handle) => Some(handle.snapshot.clone()),
+            Err(_) if row.outcome.is_some() => None,
+            Err(_) => {
+                let worker = self.row(task_id.as_str()).await?;
+                Some(self.roster.adopted(&self.shared, &worker).await?.snapshot.clone())
+            }
+        };
+        let mut ending = self.shared.ending.subscribe();
+        loop {
+            if let Some(news) = &mut news {
+                news.mark_unchanged();
+            }
+            row = self.task_row(task_id.as_str()).await?;
+            if is_found(&row, request.known) || news.is_none() {
+                return Ok(shown::shown(&row));
+            }
+            let changed = async {
+                match &mut news {
+                    Some(news) => news.changed().await.is_ok(),
+                    None => false,
+                }
+            };
+            tokio::select! {
+                goes_on = changed => if !goes_on {
+                    // The worker is stopped, and so is the task.
+                    news = None;
+                },
+                () = is_ending(&mut ending) => return Err(worker::ending()),
+                () = over(deadline) => return Ok(shown::shown(&row)),
+            }
+            if *ending.borrow() {
+                return Err(worker::ending());
+            }
+        }
+    }
+
+    pub(super) async fn task_row(&self, task_id: &str) -> Result<TaskRow> {
+        let id = task_id.to_owned();
+        let row = self.shared.store.read(move |connection| tasks::of_worker(connection, &id)).await?;
+        row.ok_or_else(|| {
+            Error::new(Code::TaskNotFound, "the task was removed while it was waited for")
+                .with("task", task_id)
+        })
+    }
+}
+
+fn is_found(row: &TaskRow, known: Option<KnownTask>) -> bool {
+    let now = KnownTask { status: row.status(), steps: row.steps };
+    now.status.is_end() || known.is_some_and(|known| known != now)
+}
+
+async fn over(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
