@@ -96,6 +96,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/workers/{worker}/approvals/{request}", post(approvals::decide))
         .route("/v1/workers/{worker}/elicitations/{request}", post(approvals::answer))
         .route("/v1/tasks", get(tasks::list).post(tasks::run))
+        .route("/v1/tasks/agents", get(tasks::agents))
         .route("/v1/tasks/{task}", get(tasks::show))
         .route("/v1/tasks/{task}/wait", post(tasks::wait))
         .route("/v1/tasks/{task}/messages", post(tasks::message))

@@ -9,8 +9,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, inbox, queue, removal, turns, waits,
-    workers,
+    approvals, backups, budgets, controllers, daemon, events, handoffs, inbox, queue, removal, tasks, turns,
+    waits, workers,
 };
 
 #[derive(OpenApi)]
@@ -72,6 +72,13 @@ use super::{
         inbox::decide_all,
         inbox::rules,
         inbox::remove_rule,
+        tasks::run,
+        tasks::list,
+        tasks::agents,
+        tasks::show,
+        tasks::wait,
+        tasks::message,
+        tasks::cancel,
     )
 )]
 struct Document;

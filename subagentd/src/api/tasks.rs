@@ -4,7 +4,7 @@
 use axum::extract::State;
 use serde::Deserialize;
 use subagent_protocol::api::{
-    CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskShown, TaskView, WaitTask,
+    CallableAgents, CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskShown, TaskView, WaitTask,
 };
 
 #[cfg(test)]
@@ -50,6 +50,12 @@ pub(super) async fn list(
     let Filter { parent, root, status, archived } = filter;
     let filter = TaskFilter { parent, root, status, archived: archived.unwrap_or(false) };
     Ok(Reply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
+}
+
+/// `GET /v1/tasks/agents`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/agents", responses((status = 200, description = "`task.agents`, from below a worker", body = Envelope<CallableAgents>))))]
+pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> Outcome<CallableAgents> {
+    Ok(Reply("task.agents", api.supervisor.callable_agents(caller).await?))
 }
 
 /// `GET /v1/tasks/{task}`

@@ -3,7 +3,6 @@
 //! Must not decide what ends a task, or whose turn it is: that is `core::task` and the store, carried out by the actors.
 
 mod bells;
-mod composed;
 mod messages;
 mod shown;
 mod spawn;
@@ -17,6 +16,7 @@ pub use shown::TaskFilter;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
+use super::delegation::TaskToken;
 use super::orders::Reached;
 use super::{Caller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
@@ -100,14 +100,12 @@ impl Supervisor {
     /// # Errors
     /// `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
     pub async fn is_task_token(&self, worker: &WorkerId, token: &str) -> Result<bool> {
-        use sha2::{Digest as _, Sha256};
         if token.is_empty() {
             return Ok(false);
         }
         let row = self.row(worker.as_str()).await?;
         let known = spec::stored(&row).and_then(|spec| spec.delegation).and_then(|spec| spec.token_hash);
-        let hash: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(known == Some(hash))
+        Ok(known == Some(TaskToken::hash(token)))
     }
 
     /// The actor of a task's worker.

@@ -1,14 +1,12 @@
 //! Giving a task: its worker, its row and its prompt are stored at once; its actor has the prompt begun when its turn comes.
 
-use subagent_protocol::api::{RunTask, TaskView};
+use subagent_protocol::api::{CallableAgents, RunTask, TaskView};
 use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
-use super::super::environment::{self, Kept};
-use super::super::spec::{self, Spec};
-use super::super::{Supervisor, controllers, entropy, start, turns};
-use super::composed::{self, Composed};
+use super::super::compose::{self, Composed};
+use super::super::{Supervisor, controllers, delegation, entropy, environment, start, turns};
 use super::{TaskCaller, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
@@ -63,16 +61,13 @@ impl Supervisor {
             let task_id: String = super::super::orders::read_response(earlier)?;
             return self.spawned(&task_id).await;
         }
-        let composed = self.compose(parent.as_ref(), &request)?;
+        let composed = self.composed(parent.as_ref(), &request).await?;
         start::check(&composed.request)?;
-        let stored_spec = serde_json::to_string(&Spec::of(&composed.request))
-            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+        let (spec, kept) = delegation::parts(&composed.request)?;
+        let stored_spec =
+            serde_json::to_string(&spec).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let worker_id = WorkerId::from_random(entropy::random()?);
         let file = self.shared.setup.runtime_dir.worker_environment(worker_id.as_str());
-        let kept = Kept {
-            variables: composed.request.env.clone(),
-            mcp_servers: composed.request.mcp_servers.clone(),
-        };
         environment::write(&file, &kept)?;
         let spawn = Spawn {
             worker_id,
@@ -103,22 +98,28 @@ impl Supervisor {
         self.spawned(task_id.as_str()).await
     }
 
-    fn compose(&self, parent: Option<&WorkerRow>, request: &RunTask) -> Result<Composed> {
+    /// What its worker is made of.
+    async fn composed(&self, parent: Option<&WorkerRow>, request: &RunTask) -> Result<Composed> {
         let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
         match (parent, &request.manager) {
-            (Some(row), None) => {
-                let kept = environment::read(
-                    &self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str()),
-                )?;
-                let spec = spec::stored(row).ok_or_else(|| {
-                    Error::new(Code::Internal, "what the worker was started with cannot be read")
-                })?;
-                composed::for_parent(row, &spec, &kept, request)
-            }
-            (None, Some(place)) => composed::for_manager(place, request),
+            (Some(row), None) => compose::for_parent(&self.parent(row.clone()).await?, request),
+            (None, Some(place)) => compose::for_manager(place, request),
             (Some(_), Some(_)) => Err(wrong("a task of an agent has the place of the agent")),
             (None, None) => Err(wrong("a manager's task needs to be told where it is run")),
         }
+    }
+
+    /// The agents to which the rules of the caller, which is a worker's agent, let it give tasks.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for somebody else, `FORBIDDEN_FROM_WORKER` for a worker that does not delegate, those of its config.
+    pub async fn callable_agents(&self, caller: TaskCaller) -> Result<CallableAgents> {
+        let Some(worker) = caller.parent() else {
+            let message = "this says to whom the agent of a worker may give tasks; whoever is none looks into the definitions";
+            return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
+        };
+        let parent = self.parent(self.row(worker.as_str()).await?).await?;
+        Ok(CallableAgents { worker_id: worker.clone(), agents: compose::callable(&parent)? })
     }
 
     /// The task as it is shown, with its actor begun.

@@ -7,6 +7,7 @@ use subagent_protocol::api::{
 };
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
 use subagent_protocol::ids::WorkerId;
+use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
 use super::super::start::tests::{request, supervisor};
 use super::super::testing::{caller, folder};
@@ -32,7 +33,21 @@ async fn world(limits: TaskLimits) -> World {
         limits,
         token_hash: None,
     };
-    let start = StartWorker { debug_mode: true, delegation: Some(delegation), ..request(dir.path()) };
+    let rule = PolicyRule { rule: "task".to_owned(), action: "allow".to_owned(), line: None, column: None };
+    let layer = PolicyLayer { layer: "owner".to_owned(), source: None, rules: vec![rule], tools: Vec::new() };
+    let policy = PolicySpec {
+        workspace: dir.path().into(),
+        home: None,
+        layers: vec![layer],
+        ancestors: Vec::new(),
+        pre_approved: None,
+    };
+    let start = StartWorker {
+        debug_mode: true,
+        delegation: Some(delegation),
+        policy: Some(policy),
+        ..request(dir.path())
+    };
     let parent = supervisor.start_worker(caller(None), start).await.unwrap().worker_id;
     World { dir, supervisor, parent }
 }
@@ -117,7 +132,12 @@ async fn m6_names_depth_and_number_are_limited_and_a_refusal_leaves_nothing() {
 #[tokio::test]
 async fn m6_a_task_below_the_last_level_is_refused() {
     let world = world(TaskLimits { max_depth: 1, ..TaskLimits::default() }).await;
-    let child = world.run(given("child", TaskMode::Background)).await.unwrap();
+    let folder = world.dir.path().join(".agents/agents");
+    std::fs::create_dir_all(&folder).unwrap();
+    let definition = "---\ndescription: gives tasks\npermission: {task: allow}\n---\nGive tasks.\n";
+    std::fs::write(folder.join("nested.md"), definition).unwrap();
+    let agent = Some("nested".to_owned());
+    let child = world.run(RunTask { agent, ..given("child", TaskMode::Background) }).await.unwrap();
     let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
     let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
     assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
