@@ -105,6 +105,8 @@ words! {
         WaitTimeout = "WAIT_TIMEOUT",
         /// A wait ended because nothing happened.
         WaitNoProgress = "WAIT_NO_PROGRESS",
+        /// The result of a task is larger than its caller may get, and has to meet a schema.
+        ResultTooLarge = "RESULT_TOO_LARGE",
         /// The launcher cannot be run.
         BackendLauncher = "BACKEND_LAUNCHER",
         /// The agent ended or its pipe broke.

@@ -38,6 +38,7 @@ pub mod start;
 pub mod state;
 pub mod surrogates;
 pub mod tags;
+pub mod task_result;
 pub mod task_terms;
 pub mod time;
 pub mod tool_calls;

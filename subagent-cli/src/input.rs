@@ -120,6 +120,33 @@ pub const WORKER_START: &[Field] = &[
     field("delegate", &["delegate"], Shape::Bool),
 ];
 
+/// The keys of `task run`.
+pub const TASK_RUN: &[Field] = &[
+    field("agent", &["agent"], Shape::Text),
+    field("text", &["text"], Shape::AnyText),
+    field("description", &["description"], Shape::Text),
+    field("name", &["name"], Shape::Text),
+    field("background", &["background"], Shape::Bool),
+    field("launcher", &["launcher"], Shape::Text),
+    field("model", &["model"], Shape::Text),
+    field("systemPrompt", &["system_prompt"], Shape::Text),
+    field("allowedTools", &["allowed_tool"], Shape::Texts),
+    field("disallowedTools", &["disallowed_tool"], Shape::Texts),
+    field("maxSteps", &["max_steps"], Shape::Seconds),
+    field("timeoutSeconds", &["timeout"], Shape::Seconds),
+    field("metadata", &[], Shape::Object),
+    field("controllerId", &["controller_id"], Shape::Text),
+    field("cwd", &["cwd"], Shape::Text),
+];
+
+/// The keys of `task message`.
+pub const TASK_MESSAGE: &[Field] = &[
+    field("task", &["task"], Shape::Text),
+    field("text", &["text"], Shape::AnyText),
+    field("cancel", &["cancel"], Shape::Bool),
+    field("allowFresh", &["allow_fresh"], Shape::Bool),
+];
+
 /// The keys of `worker set`.
 pub const WORKER_SET: &[Field] = &[
     field("workerId", &["worker_id"], Shape::Text),

@@ -14,8 +14,10 @@ pub mod demo_agent;
 pub mod doctor;
 pub mod failure;
 pub mod input;
+mod mcp;
 pub mod output;
 pub mod prompt;
+mod tasks;
 mod usage;
 
 use std::ffi::OsString;

@@ -81,6 +81,11 @@ fn the_definitions() {
 }
 
 #[test]
+fn the_tasks() {
+    run("docs/delegation.md", "tasks");
+}
+
+#[test]
 fn the_config() {
     run("docs/config.md", "");
 }

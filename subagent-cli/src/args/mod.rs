@@ -24,6 +24,7 @@ pub mod removal;
 pub mod roles;
 pub mod run;
 pub mod state;
+pub mod tasks;
 pub mod turns;
 pub mod workers;
 
@@ -53,6 +54,7 @@ use removal::{Prune, WorkerRm};
 use roles::RoleCommand;
 use run::Run;
 use state::{Backup, Restore};
+use tasks::{Mcp, TaskCommand, Tree};
 use turns::{Approve, Cancel, Send, Wait, Watch};
 use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, WorkerStart, WorkerStop};
 
@@ -147,6 +149,11 @@ pub enum Command {
     /// The messages that wait for a worker
     #[command(subcommand)]
     Queue(QueueCommand),
+    /// Tasks: work that agents do for a manager, or for other agents
+    #[command(subcommand)]
+    Task(TaskCommand),
+    Tree(Tree),
+    Mcp(Mcp),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]
     Daemon(DaemonCommand),

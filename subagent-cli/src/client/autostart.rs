@@ -15,7 +15,7 @@ use super::connect::{Link, attempt, in_the_way, read_info, unresponsive};
 use super::losses::Losses;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
-use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
+use super::{Place, START_LIMIT, StartPolicy, lock};
 use crate::failure::{Failure, Result};
 
 /// How often a daemon that ends at once is started again.
@@ -84,7 +84,7 @@ pub(super) async fn gone(old: &DaemonInfo, deadline: Instant) -> Result<()> {
 
 /// Waits for a daemon that somebody else starts.
 async fn appear(place: &Place, why: &str) -> Result<Link> {
-    let deadline = Instant::now() + APPEAR_LIMIT;
+    let deadline = Instant::now() + place.patience;
     let Ok(mut watch) = StateWatch::new(&place.state_dir) else { return Err(not_running(why)) };
     loop {
         if let Some(link) = attempt(&place.state_dir, deadline).await? {

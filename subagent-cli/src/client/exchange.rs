@@ -25,6 +25,7 @@ pub struct Ask {
     path: String,
     body: Option<Bytes>,
     key: Option<String>,
+    task_token: Option<String>,
     pub(super) limit: Option<Duration>,
 }
 
@@ -32,7 +33,14 @@ impl Ask {
     /// A question, with the ordinary time limit.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::GET, path: path.into(), body: None, key: None, limit: Some(REQUEST_LIMIT) }
+        Self {
+            method: Method::GET,
+            path: path.into(),
+            body: None,
+            key: None,
+            task_token: None,
+            limit: Some(REQUEST_LIMIT),
+        }
     }
 
     /// A request that changes nothing but needs a body (a wait).
@@ -61,13 +69,21 @@ impl Ask {
     /// # Errors
     /// `INTERNAL_ERROR` if the body cannot be written as JSON.
     pub fn once_more(&self, body: &impl Serialize) -> Result<Self> {
-        Ok(Self { key: self.key.clone(), limit: self.limit, ..Self::post(self.path.as_str(), body)? })
+        let new = Self::post(self.path.as_str(), body)?;
+        Ok(Self { key: self.key.clone(), task_token: self.task_token.clone(), limit: self.limit, ..new })
     }
 
     /// With this idempotency key.
     #[must_use]
     pub fn keyed(mut self, key: String) -> Self {
         self.key = Some(key);
+        self
+    }
+
+    /// In the name of the agent that was given this token for its tasks.
+    #[must_use]
+    pub fn with_task_token(mut self, token: Option<&str>) -> Self {
+        self.task_token = token.map(str::to_owned);
         self
     }
 
@@ -90,6 +106,9 @@ impl Ask {
         }
         if let Some(key) = &self.key {
             request = request.header(header::IDEMPOTENCY_KEY, key);
+        }
+        if let Some(token) = &self.task_token {
+            request = request.header(header::TASK_TOKEN, token);
         }
         if let Some(handle) = handle {
             request = request

@@ -42,6 +42,9 @@ impl Seen {
     }
 }
 
+/// What is done with each request.
+type Script = Box<dyn FnMut(&Seen) -> Act + Send>;
+
 /// The daemon. It ends when it is dropped.
 pub(crate) struct Fake {
     pub(crate) dir: tempfile::TempDir,
@@ -58,16 +61,22 @@ impl Drop for Fake {
 impl Fake {
     /// Listens and does one act for each request; after the last it closes every connection.
     pub(crate) fn new(acts: Vec<Act>) -> Self {
+        let mut acts = VecDeque::from(acts);
+        Self::playing(move |_| acts.pop_front().unwrap_or(Act::Close))
+    }
+
+    /// Listens and does with each request what it is told.
+    pub(crate) fn playing(script: impl FnMut(&Seen) -> Act + Send + 'static) -> Self {
+        let script: Script = Box::new(script);
         let dir = tempfile::tempdir().unwrap();
         write_info(dir.path(), 1);
         let listener = UnixListener::bind(dir.path().join("s.sock")).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (place, notes, acts) =
-            (dir.path().to_owned(), seen.clone(), Arc::new(Mutex::new(VecDeque::from(acts))));
+        let (place, notes, script) = (dir.path().to_owned(), seen.clone(), Arc::new(Mutex::new(script)));
         let task = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
-                tokio::spawn(serve(stream, place.clone(), acts.clone(), notes.clone()));
+                tokio::spawn(serve(stream, place.clone(), script.clone(), notes.clone()));
             }
         });
         Self { dir, seen, task }
@@ -93,12 +102,12 @@ fn write_info(dir: &Path, generation: u64) {
 async fn serve(
     mut stream: UnixStream,
     dir: std::path::PathBuf,
-    acts: Arc<Mutex<VecDeque<Act>>>,
+    script: Arc<Mutex<Script>>,
     notes: Arc<Mutex<Vec<Seen>>>,
 ) {
     while let Some(seen) = request(&mut stream).await {
+        let act = (script.lock().unwrap())(&seen);
         notes.lock().unwrap().push(seen);
-        let act = acts.lock().unwrap().pop_front().unwrap_or(Act::Close);
         match act {
             Act::Answer(status, body) => answer(&mut stream, status, &body).await,
             Act::Stream(pieces, well) => {

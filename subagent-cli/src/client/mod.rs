@@ -16,6 +16,7 @@ mod running;
 mod spawn;
 mod state_watch;
 mod stream;
+mod tasks;
 mod wait;
 mod wait_many;
 mod waited;
@@ -38,6 +39,7 @@ pub use query::{Query, segment};
 pub use running::{ended, running, running_soon, shown};
 pub use spawn::log_path;
 pub use stream::{Batch, Events};
+pub use tasks::{TaskWait, read};
 pub use wait::{Cursor, Waiting};
 
 /// How long an ordinary request may take.
@@ -66,6 +68,8 @@ pub struct Client {
 struct Place {
     state_dir: PathBuf,
     start: StartPolicy,
+    /// How long a daemon that somebody else has to start is waited for.
+    patience: Duration,
     /// The environment for a daemon that is started.
     vars: Vec<(OsString, OsString)>,
 }
@@ -101,6 +105,7 @@ impl Client {
             place: Place {
                 state_dir: workspace.state_dir.clone(),
                 start,
+                patience: APPEAR_LIMIT,
                 vars: autostart::daemon_environment(&context.env),
             },
             handle: context.handle(),
@@ -111,8 +116,16 @@ impl Client {
     /// A client that asks a running daemon and never starts one.
     #[must_use]
     pub fn of_running(state_dir: PathBuf) -> Self {
-        let place = Place { state_dir, start: StartPolicy::OnlyRunning, vars: Vec::new() };
+        let start = StartPolicy::OnlyRunning;
+        let place = Place { state_dir, start, patience: APPEAR_LIMIT, vars: Vec::new() };
         Self { place, handle: None, link: None }
+    }
+
+    /// The same, waiting for so long for a daemon that somebody else has to start.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.place.patience = patience;
+        self
     }
 
     /// The same, asking in the name of an owner.

@@ -39,7 +39,7 @@ impl Show {
 }
 
 /// The controller that was named, or the workspace's.
-pub(super) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerChoice {
+pub(crate) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerChoice {
     ControllerChoice {
         controller_id: named.filter(|id| !id.is_empty()).map(str::to_owned),
         hinted_controller_id: controller_hint::read_controller_id(&workspace.root),

@@ -33,6 +33,7 @@ mod launcher_login;
 mod launcher_probe;
 mod launcher_show;
 mod live_wait;
+mod mcp;
 mod policy;
 mod policy_rules;
 mod prompt_render;
@@ -46,8 +47,10 @@ mod selected;
 mod send;
 mod session_delete;
 mod session_list;
+mod task;
 mod text_risk;
 mod text_source;
+mod tree;
 mod turn;
 mod wait;
 mod wait_many;
@@ -65,6 +68,8 @@ pub(crate) mod worker_start;
 mod worker_stop;
 
 pub(crate) use approval::{path as path_of_task, rule as told_rule};
+pub(crate) use controller_grant::choice as manager_choice;
+pub(crate) use run::place::ensure as ensure_controller;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 
@@ -133,6 +138,9 @@ pub fn format(command: &Command) -> Format {
         Command::Cancel(args) => args.json.json,
         Command::Turn(command) => command.json(),
         Command::Queue(QueueCommand::Resume(args)) => args.json.json,
+        Command::Task(command) => command.json(),
+        Command::Tree(args) => args.json.json,
+        Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
         Command::Prune(args) => args.json.json,
@@ -192,6 +200,9 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Cancel(args) => cancel::run(&args, context),
         Command::Turn(command) => turn::run(&command, context),
         Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
+        Command::Task(command) => task::run(command, context),
+        Command::Tree(args) => tree::run(&args, context),
+        Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Prune(args) => prune::run(&args, context),

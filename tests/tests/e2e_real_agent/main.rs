@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
 
 mod choices;
+mod delegation;
 mod example;
 mod files;
 mod lives;

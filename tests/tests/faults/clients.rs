@@ -58,6 +58,19 @@ impl Scene<'_> {
         ["workerId", "requestId"].map(|key| waited[key].as_str().unwrap().to_owned())
     }
 
+    /// A task that has a while to go.
+    fn task(&self) -> String {
+        let text = "!sleep 60000";
+        let given = self.sandbox.run(&["task", "run", "--launcher", "demo", "--background", "--text", text]);
+        given.data_of("task.spawned")["taskId"].as_str().unwrap().to_owned()
+    }
+
+    /// One that has ended, with its result.
+    fn done(&self) -> String {
+        let ended = self.sandbox.run(&["task", "run", "--launcher", "demo", "--text", "hello"]);
+        ended.data_of("task.waited")["taskId"].as_str().unwrap().to_owned()
+    }
+
     fn backup(&self) -> String {
         let file = self.sandbox.file_name(&format!("backup-{}", self.number));
         self.sandbox.run(&["backup", &file]).data_of("state.backed_up");
@@ -141,8 +154,15 @@ impl Scene<'_> {
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent agent show" => (words(&["explore"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
+            "subagent task run" => (words(&["--launcher", "demo", "--background", "--text", &touch]), &[]),
+            "subagent task show" | "subagent task cancel" => (vec![self.task()], &[]),
+            "subagent task message" => (vec![self.task(), "--text".to_owned(), touch], &[]),
+            "subagent task wait" | "subagent task result" => (vec![self.done()], &[]),
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
+            | "subagent task list"
+            | "subagent tree"
+            | "subagent mcp"
             | "subagent approval list"
             | "subagent policy rules list"
             | "subagent budget show"

@@ -36,7 +36,7 @@ async fn start(text: &str) -> (Result<Spawned>, tempfile::TempDir) {
 
 fn place(dir: &Path) -> Place {
     let vars = vec![("PATH".into(), "/usr/bin:/bin".into()), ("ONLY".into(), "this".into())];
-    Place { state_dir: dir.join("state"), start: StartPolicy::Start, vars }
+    Place { state_dir: dir.join("state"), start: StartPolicy::Start, patience: far() - Instant::now(), vars }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! its exit code how it went.
 
 mod drive;
-mod place;
+pub(super) mod place;
 mod questions;
 mod result;
 mod schema;

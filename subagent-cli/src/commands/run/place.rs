@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 ///
 /// # Errors
 /// `CONTROLLER_NOT_FOUND` for one that was named, `INVALID_CONTROLLER_HANDLE`, and those of [`Client::ask`].
-pub(super) async fn ensure(
+pub(crate) async fn ensure(
     client: &mut Client,
     state_dir: &std::path::Path,
     named: Option<&str>,

@@ -1,0 +1,289 @@
+//! Flags of `task`, `tree` and `mcp`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::numbers::{age, count, seconds};
+use super::{ConfigFlag, CwdFlag, JsonFlag, path};
+
+/// `subagent task ...`
+#[allow(missing_docs)]
+#[derive(Debug, Subcommand)]
+pub enum TaskCommand {
+    Run(Box<TaskRun>),
+    List(TaskList),
+    Show(TaskShow),
+    Wait(TaskWait),
+    Message(TaskMessage),
+    Result(TaskResult),
+    Cancel(TaskCancel),
+}
+
+impl TaskCommand {
+    /// Whether `--json` was given.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json.json,
+            Self::List(args) => args.json.json,
+            Self::Show(args) => args.one.json.json,
+            Self::Wait(args) => args.one.json.json,
+            Self::Message(args) => args.json.json,
+            Self::Result(args) => args.one.json.json,
+            Self::Cancel(args) => args.one.json.json,
+        }
+    }
+}
+
+/// One task, and where it is.
+#[derive(Debug, Args)]
+pub struct OneTask {
+    /// Its name or id
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Give a task to an agent and wait for its result
+///
+/// The agent gets the text and nothing else, and works on its own. The result is the last that it says; a long one is cut
+/// (task result --full has all of it). The exit code is 1 if the task ends in another way than completed.
+///
+/// With --background the command returns at once; task wait and task result come back to it. A task goes on whatever
+/// becomes of this command, but for Ctrl-C of one that waits, which cancels it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task run --agent explore --text 'Where is the config read?'
+  subagent task run --agent reviewer --text-file task.md --name Review --background
+  echo '{\"agent\": \"explore\", \"text\": \"Which tests are slow?\"}' |
+      subagent task run --input - --json")]
+pub struct TaskRun {
+    /// The agent that does it, by the name of its definition (see agent list)
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    #[arg(long, value_name = "JSON")]
+    pub agents: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub text_stdin: bool,
+    /// The same in three to five words
+    #[arg(long, value_name = "WORDS")]
+    pub description: Option<String>,
+    /// A name for the task [default: made of the description]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Do not wait for the result
+    #[arg(long)]
+    pub background: bool,
+    /// The launcher of an agent that names none [default: the config's]
+    #[arg(long, value_name = "NAME")]
+    pub launcher: Option<String>,
+    /// The model in place of the definition's
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Added to the agent's own prompt
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+    /// A tool that is not denied, of those that the agent has; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub allowed_tool: Vec<String>,
+    /// A tool that is denied; can be repeated
+    #[arg(long, value_name = "TOOL")]
+    pub disallowed_tool: Vec<String>,
+    /// At most so many tool calls
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub max_steps: Option<u64>,
+    /// At most so long may it run, as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub timeout: Option<u64>,
+    /// Whose task it will be [default: the workspace's controller]
+    #[arg(long, value_name = "ID")]
+    pub controller_id: Option<String>,
+    /// Read agent, text, name, ... from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub input: Option<PathBuf>,
+    /// Where the agent works, and whose workspace it belongs to [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub cwd: Option<PathBuf>,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// List tasks, the oldest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task list
+  subagent task list --parent w_0123456789 --status running --json")]
+pub struct TaskList {
+    /// Only those of this worker
+    #[arg(long, value_name = "WORKER")]
+    pub parent: Option<String>,
+    /// Only those below this worker, however far
+    #[arg(long, value_name = "WORKER")]
+    pub root: Option<String>,
+    /// Only those that are as far as one of these, separated by commas, as running,queued or completed
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<String>,
+    /// Those that are kept but hidden
+    #[arg(long)]
+    pub archived: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Show one task
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent task show 'Test Runner' --json")]
+pub struct TaskShow {
+    /// Which task.
+    #[command(flatten)]
+    pub one: OneTask,
+}
+
+/// Wait for the end of a task
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task wait 'Test Runner'
+  subagent task wait w_0123456789 --timeout-seconds 600 --json")]
+pub struct TaskWait {
+    /// How long to wait, in seconds; 0 for no timeout
+    #[arg(long, alias = "timeout", value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    pub timeout_seconds: f64,
+    /// Which task.
+    #[command(flatten)]
+    pub one: OneTask,
+}
+
+/// Tell the agent of a task something
+///
+/// A task that has not begun gets it as a part of its prompt, one that runs as its next turn, one that has ended goes on
+/// with it and knows what it did before.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task message 'Test Runner' --text 'Also run the slow tests.'
+  subagent task message 'Test Runner' --text 'Sum up what you have.' --cancel")]
+pub struct TaskMessage {
+    /// Its name or id
+    #[arg(value_name = "TASK", required_unless_present = "input")]
+    pub task: Option<String>,
+    /// The text (for complex text use --text-file or --text-stdin)
+    #[arg(long)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub text_file: Option<PathBuf>,
+    /// Read the text from stdin
+    #[arg(long)]
+    pub text_stdin: bool,
+    /// Stop it after that; one that has not begun is canceled at once
+    #[arg(long)]
+    pub cancel: bool,
+    /// Let it go on without what it knew, if its agent cannot restore that
+    #[arg(long)]
+    pub allow_fresh: bool,
+    /// Read task, text, cancel, allowFresh from a JSON file, - for stdin
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub input: Option<PathBuf>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Print the result of a task
+///
+/// A long one is cut to what its caller gets. The exit code is 1 if there is none.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task result 'Test Runner'
+  subagent task result 'Test Runner' --full > result.md")]
+pub struct TaskResult {
+    /// All of it, however long it is
+    #[arg(long)]
+    pub full: bool,
+    /// Which task.
+    #[command(flatten)]
+    pub one: OneTask,
+}
+
+/// Cancel a task, and those below it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  subagent task cancel 'Test Runner' --reason 'not needed any more'")]
+pub struct TaskCancel {
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Which task.
+    #[command(flatten)]
+    pub one: OneTask,
+}
+
+/// Show workers and the tasks below them as a tree
+///
+/// Without a WORKER all that have tasks, and the tasks that a manager has given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent tree
+  subagent tree w_0123456789 --json")]
+pub struct Tree {
+    /// Only what is below this worker or task, and itself
+    #[arg(value_name = "WORKER")]
+    pub worker: Option<String>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Serve tasks to an MCP client, on stdin and stdout
+///
+/// For programs that speak the Model Context Protocol, as Claude Code or Codex: their agent gets the tools task,
+/// spawn_subagent, get_subagents and message_subagent, and may call the agents whose definitions are found from its
+/// folder (see agent list). A worker that may delegate has this server without being asked.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  claude mcp add subagent -- subagent mcp")]
+pub struct Mcp {
+    /// The workspace in which tasks are run [default: .]
+    #[arg(long, value_name = "PATH", value_parser = path())]
+    pub cwd: Option<PathBuf>,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+}

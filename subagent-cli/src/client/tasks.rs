@@ -1,0 +1,98 @@
+//! Waiting for a task over any number of lost connections, change by change.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use subagent_protocol::Code;
+use subagent_protocol::api::{KnownTask, TaskShown, TaskView, WaitTask};
+use tokio::time::Instant;
+
+use super::wait::GRACE;
+use super::{Ask, Client, segment};
+use crate::failure::{Failure, Result};
+
+/// How long one request waits. What was not heard of in this time has not changed.
+const ROUND: Duration = Duration::from_secs(20);
+
+/// A wait for one task.
+#[derive(Debug)]
+pub struct TaskWait {
+    task: String,
+    token: Option<String>,
+    known: Option<KnownTask>,
+    deadline: Option<Instant>,
+}
+
+impl TaskWait {
+    /// A wait for this task, by its name or id, in the name of whoever has this token, until then.
+    #[must_use]
+    pub fn new(task: &str, token: Option<&str>, deadline: Option<Instant>) -> Self {
+        Self { task: task.to_owned(), token: token.map(str::to_owned), known: None, deadline }
+    }
+
+    /// Of one that is known to be as far as this.
+    #[must_use]
+    pub fn knowing(mut self, task: &TaskView) -> Self {
+        self.known = Some(KnownTask { status: task.status, steps: task.steps });
+        self
+    }
+
+    /// How it is when it is not any more as it was when this was asked before, or nothing was heard for a while (`None`). The first
+    /// answer comes at once.
+    ///
+    /// # Errors
+    /// `WAIT_TIMEOUT` after the deadline, and those of [`Client::ask`].
+    pub async fn next(&mut self, client: &mut Client) -> Result<Option<TaskShown>> {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if self.known.is_some() && left.is_some_and(|left| left.is_zero()) {
+            let message = format!("the task {} has not ended in time", self.task);
+            return Err(Failure::new(Code::WaitTimeout, message)
+                .with("task", self.task.as_str())
+                .retryable());
+        }
+        let round = match self.known {
+            Some(_) => left.map_or(ROUND, |left| left.min(ROUND)),
+            None => Duration::ZERO,
+        };
+        let path = format!("/v1/tasks/{}", segment(&self.task));
+        let ask = match self.known {
+            None => Ask::get(path),
+            Some(known) => {
+                let millis = u64::try_from(round.as_millis()).unwrap_or(u64::MAX).max(1);
+                let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
+                Ask::post(format!("{path}/wait"), &request)?.within(Some(round + GRACE))
+            }
+        };
+        let shown: TaskShown = match client.ask(&ask.with_task_token(self.token.as_deref())).await {
+            Ok(shown) => read(shown)?,
+            Err(failure) if failure.is(Code::WaitTimeout) => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let known = KnownTask { status: shown.task.status, steps: shown.task.steps };
+        let changed = self.known.replace(known) != Some(known);
+        Ok((changed || shown.task.status.is_end()).then_some(shown))
+    }
+
+    /// The task at its end.
+    ///
+    /// # Errors
+    /// As [`TaskWait::next`].
+    pub async fn end(mut self, client: &mut Client) -> Result<TaskShown> {
+        loop {
+            match self.next(client).await? {
+                Some(shown) if shown.task.status.is_end() => return Ok(shown),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An answer as what it has to be.
+///
+/// # Errors
+/// `INTERNAL_ERROR` if it lacks something.
+pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
+}

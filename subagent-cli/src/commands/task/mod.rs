@@ -1,0 +1,196 @@
+//! `task`: gives tasks to agents, and looks at them, waits for them, tells them something, ends them.
+
+mod run;
+
+use serde_json::Value;
+use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};
+use subagent_protocol::{Code, task_result};
+use tokio::time::Instant;
+
+use super::has_state;
+use super::text_source::TextSources;
+use crate::args::CwdFlag;
+use crate::args::tasks::{OneTask, TaskCancel, TaskCommand, TaskList, TaskMessage, TaskResult, TaskWait};
+use crate::client::{Ask, Client, Query, TaskWait as Wait, block_on, read, segment};
+use crate::context::{Context, present, present_path};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::{Outcome, text};
+use crate::tasks::{Giver, Wish};
+
+/// The lines of one task.
+const KEYS: &[&str] = &[
+    "taskId",
+    "name",
+    "path",
+    "agent",
+    "description",
+    "mode",
+    "status",
+    "parent",
+    "root",
+    "depth",
+    "launcher",
+    "model",
+    "steps",
+    "toolCalls",
+    "tokens",
+    "cost",
+    "runs",
+    "createdAt",
+    "startedAt",
+    "completedAt",
+    "archivedAt",
+    "error",
+    "metadata",
+];
+
+pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
+    match command {
+        TaskCommand::Run(args) => run::run(*args, context),
+        TaskCommand::List(args) => list(args, context),
+        TaskCommand::Show(args) => {
+            let (data, _) = shown(&args.one, context)?;
+            let lines = text::fields(&data, KEYS);
+            Ok(Outcome::report("task.shown", data, lines))
+        }
+        TaskCommand::Wait(args) => wait(&args, context),
+        TaskCommand::Message(args) => message(args, context),
+        TaskCommand::Result(args) => result(&args, context),
+        TaskCommand::Cancel(args) => cancel(args, context),
+    }
+}
+
+fn list(args: TaskList, context: &Context) -> Result<Outcome> {
+    let unknown = |word: &&str| TaskStatus::parse(word.trim()).is_none();
+    if let Some(status) = args.status.as_deref().and_then(|words| words.split(',').find(unknown)) {
+        let known: Vec<_> = TaskStatus::ALL.iter().map(|known| known.as_str()).collect();
+        let known = known.join(", ");
+        let message = format!("--status {status} is none of {known}");
+        return Err(Failure::argument(message).with("flag", "--status").with("status", status));
+    }
+    let giver = giver(args.cwd, context);
+    let workspace = giver.workspace()?;
+    let data = if has_state(&workspace) {
+        let query = Query::new("/v1/tasks")
+            .with("parent", present(args.parent).as_deref())
+            .with("root", present(args.root).as_deref())
+            .with("status", args.status.as_deref())
+            .with("archived", args.archived.then_some("true"));
+        asked(&giver, Ask::get(query))?
+    } else {
+        serde_json::json!({"items": [], "count": 0})
+    };
+    let lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "(no tasks)");
+    Ok(Outcome::report("task.listed", data, lines))
+}
+
+fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
+    let giver = giver(args.one.cwd.clone(), context);
+    let task = named(&args.one.task, &giver)?;
+    // What is too long to be added to a point in time is no limit.
+    let time =
+        std::time::Duration::try_from_secs_f64(args.timeout_seconds).ok().filter(|time| !time.is_zero());
+    let deadline = time.and_then(|time| Instant::now().checked_add(time));
+    let mut client = giver.client()?;
+    let shown = block_on(async { Wait::new(task, giver.token(), deadline).end(&mut client).await });
+    let shown = shown.map_err(|failure| match failure.is(Code::WaitTimeout) {
+        true => failure.with("timeoutSeconds", args.timeout_seconds),
+        false => failure,
+    })?;
+    let data = value(&shown)?;
+    let lines = text::fields(&data, &["taskId", "name", "status"]);
+    Ok(Outcome::report("task.waited", data, lines))
+}
+
+fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
+    let input = Input::load(args.input.as_deref(), input::TASK_MESSAGE, &context.typed)?;
+    let Some(task) = present(args.task).or_else(|| input.text("task")) else {
+        return Err(Failure::input("no task: give its name or id, or task in --input"));
+    };
+    let sources = TextSources {
+        input: input.text("text"),
+        flag: args.text,
+        file: present_path(args.text_file),
+        stdin: args.text_stdin,
+    };
+    let request = MessageTask {
+        message: sources.read()?.text,
+        cancel: input.flag("cancel").unwrap_or(args.cancel),
+        allow_fresh: input.flag("allowFresh").unwrap_or(args.allow_fresh),
+        mode: None,
+    };
+    let giver = giver(args.cwd, context);
+    let path = format!("/v1/tasks/{}/messages", segment(named(&task, &giver)?));
+    let data = asked(&giver, Ask::change(path, &request)?)?;
+    let lines = text::fields(&data, &["taskId", "name", "status", "message"]);
+    Ok(Outcome::report("task.messaged", data, lines))
+}
+
+fn result(args: &TaskResult, context: &Context) -> Result<Outcome> {
+    let (data, shown) = shown(&args.one, context)?;
+    let status = shown.task.status;
+    let Some(whole) = &shown.result else {
+        let why = if status.is_end() { "has ended without one" } else { "has not ended" };
+        let message = format!("the task {} has no result: it {why} ({})", shown.task.name, status.as_str());
+        let failure =
+            Failure::new(Code::InvalidWorkerState, message).with("taskId", shown.task.task_id.as_str());
+        let failure = failure.with("status", status.as_str());
+        return Err(if status.is_end() {
+            failure
+        } else {
+            failure.retryable().recommend("wait for its end with `subagent task wait`")
+        });
+    };
+    let text = match args.full {
+        true => whole.clone(),
+        false => task_result::short(&shown)?.into_owned(),
+    };
+    let mut data = data;
+    data["result"] = text.clone().into();
+    Ok(Outcome::report("task.result", data, text))
+}
+
+fn cancel(args: TaskCancel, context: &Context) -> Result<Outcome> {
+    let giver = giver(args.one.cwd, context);
+    let path = format!("/v1/tasks/{}/cancel", segment(named(&args.one.task, &giver)?));
+    let request = CancelTask { reason: present(args.reason) };
+    let data = asked(&giver, Ask::change(path, &request)?)?;
+    let lines = text::fields(&data, &["taskId", "name", "status"]);
+    Ok(Outcome::report("task.cancelled", data, lines))
+}
+
+fn giver(cwd: CwdFlag, context: &Context) -> Giver {
+    Giver::new(context, Wish { cwd: cwd.cwd, ..Wish::default() })
+}
+
+fn asked(giver: &Giver, ask: Ask) -> Result<Value> {
+    let mut client: Client = giver.client()?;
+    let ask = giver.named(ask);
+    block_on(async move { client.ask(&ask).await })
+}
+
+/// The task as data, and as what it is.
+fn shown(one: &OneTask, context: &Context) -> Result<(Value, TaskShown)> {
+    let giver = giver(one.cwd.clone(), context);
+    let path = format!("/v1/tasks/{}", segment(named(&one.task, &giver)?));
+    let data = asked(&giver, Ask::get(path))?;
+    let shown = read(data.clone())?;
+    Ok((data, shown))
+}
+
+fn value(shown: &TaskShown) -> Result<Value> {
+    serde_json::to_value(shown).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
+}
+
+/// The name or id, unless there can be no such task.
+fn named<'a>(task: &'a str, giver: &Giver) -> Result<&'a str> {
+    let message = match task.trim() {
+        "" => "an empty text names no task; `subagent task list` shows them".to_owned(),
+        _ if has_state(&giver.workspace()?) => return Ok(task),
+        _ => format!("there is no task {task}: nothing was started in this workspace so far"),
+    };
+    Err(Failure::new(Code::TaskNotFound, message)
+        .with("task", task)
+        .recommend("list the tasks with `subagent task list`; check --cwd and SUBAGENT_STATE_DIR"))
+}

@@ -1,0 +1,136 @@
+//! `task run`: gives a task, and waits for its result unless it is to run in the background.
+
+use std::path::PathBuf;
+
+use subagent_protocol::api::{CancelTask, RunTask, TaskMode, TaskOverrides, TaskShown, TaskStatus};
+use subagent_protocol::task_result;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use super::super::text_source::TextSources;
+use crate::args::tasks::TaskRun;
+use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
+use crate::context::{Context, present, present_path};
+use crate::failure::{Failure, Result};
+use crate::input::{self, Input};
+use crate::output::{Outcome, text};
+use crate::tasks::{Giver, Wish};
+
+pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
+    let input = Input::load(args.input.as_deref(), input::TASK_RUN, &context.typed)?;
+    let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
+    let sources = TextSources {
+        input: input.text("text"),
+        flag: args.text,
+        file: present_path(args.text_file),
+        stdin: args.text_stdin,
+    };
+    let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
+    let background = input.flag("background").unwrap_or(args.background);
+    let task = RunTask {
+        agent: either(args.agent, "agent"),
+        prompt: sources.read()?.text,
+        description: either(args.description, "description"),
+        name: either(args.name, "name"),
+        mode: background.then_some(TaskMode::Background),
+        metadata: input.object("metadata").unwrap_or_default(),
+        overrides: TaskOverrides {
+            system_prompt: either(args.system_prompt, "systemPrompt"),
+            allowed_tools: texts(args.allowed_tool, "allowedTools"),
+            disallowed_tools: texts(args.disallowed_tool, "disallowedTools"),
+            model: either(args.model, "model"),
+            max_steps: match args.max_steps {
+                Some(steps) => Some(steps),
+                None => whole(&input, "maxSteps")?,
+            },
+            timeout_ms: match args.timeout {
+                Some(seconds) => Some(seconds.saturating_mul(1000)),
+                None => whole(&input, "timeoutSeconds")?.map(|seconds| seconds.saturating_mul(1000)),
+            },
+        },
+        manager: None,
+    };
+    let wish = Wish {
+        cwd: present_path(args.cwd).or_else(|| input.text("cwd").map(PathBuf::from)),
+        config: args.config.config,
+        launcher: either(args.launcher, "launcher"),
+        agents: args.agents,
+        controller_id: either(args.controller_id, "controllerId"),
+    };
+    let giver = Giver::new(context, wish);
+    let mut client = giver.client()?;
+    let (spawned, ended) = block_on(async {
+        let task = giver.run(&mut client, task).await?;
+        let ended = match task.mode {
+            TaskMode::Background => None,
+            TaskMode::Foreground => Some(wait(&giver, &mut client, task.task_id.as_str()).await?),
+        };
+        Ok((task, ended))
+    })?;
+    match ended {
+        None => {
+            let data = serde_json::to_value(&spawned).map_err(unwritable)?;
+            let lines = text::fields(&data, &["taskId", "name", "status"]);
+            Ok(Outcome::report("task.spawned", data, lines))
+        }
+        Some(shown) => outcome(&shown),
+    }
+}
+
+/// The task at its end. An interrupted wait is nobody's: the task is canceled.
+async fn wait(giver: &Giver, client: &mut Client, task: &str) -> Result<TaskShown> {
+    let unheard = |error: std::io::Error| Failure::internal(format!("cannot hear signals: {error}"));
+    let mut int = signal(SignalKind::interrupt()).map_err(unheard)?;
+    let mut term = signal(SignalKind::terminate()).map_err(unheard)?;
+    let end = TaskWait::new(task, giver.token(), None);
+    tokio::select! {
+        biased;
+        ended = end.end(client) => return ended,
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+    let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
+    let ask = giver.named(Ask::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);
+    giver.client()?.ask(&ask).await?;
+    // What it had said by then is told, if it ends soon.
+    let mut client = giver.client()?;
+    match timeout(REQUEST_LIMIT, TaskWait::new(task, giver.token(), None).end(&mut client)).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            Err(Failure::internal("the task was canceled and does not come to its end").with("taskId", task))
+        }
+    }
+}
+
+/// The result, or why there is none.
+fn outcome(shown: &TaskShown) -> Result<Outcome> {
+    let data = serde_json::to_value(shown).map_err(unwritable)?;
+    let status = shown.task.status;
+    let result = task_result::short(shown)?.into_owned();
+    let text = match (&shown.task.error, status) {
+        (_, TaskStatus::Completed) => result,
+        (Some(error), _) => format!("{result}\n[{}: {}: {}]", status.as_str(), error.code, error.message),
+        (None, _) => format!("{result}\n[{}]", status.as_str()),
+    };
+    let code = u8::from(status != TaskStatus::Completed);
+    Ok(Outcome::Judged { kind: "task.waited", data, text: text.trim_start_matches('\n').to_owned(), code })
+}
+
+fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::internal(format!("cannot write a task: {error}"))
+}
+
+/// A whole number of `--input`, at least 1.
+fn whole(input: &Input, key: &str) -> Result<Option<u64>> {
+    match input.seconds(key) {
+        None => Ok(None),
+        Some(number) if number >= 1.0 && number.fract() == 0.0 && number <= u32::MAX.into() => {
+            // It was just checked to be one.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let number = number as u64;
+            Ok(Some(number))
+        }
+        Some(_) => Err(Failure::input(format!("\"{key}\" in --input must be a whole number, 1 or more"))
+            .with("field", key)),
+    }
+}

@@ -1,0 +1,206 @@
+//! `tree`: workers and the tasks below them.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::clean::one_line;
+use subagent_protocol::time::Timestamp;
+
+use super::has_state;
+use crate::args::tasks::Tree;
+use crate::client::{Ask, Client, block_on, segment};
+use crate::context::{Context, present};
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+
+/// Deeper than any tree may be: what is stored cannot make this command go on for ever.
+const DEEPEST: usize = 64;
+
+pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
+    let workspace = context.workspace(args.cwd.cwd.as_deref())?;
+    let wanted = present(args.worker.clone());
+    let items = if has_state(&workspace) {
+        let mut client = Client::new(context, &workspace);
+        block_on(async { nodes(&mut client, wanted.as_deref()).await })?
+    } else if let Some(worker) = wanted {
+        let message = format!("there is no worker {worker}: nothing was started in this workspace so far");
+        return Err(Failure::new(Code::WorkerNotFound, message).with("workerId", worker));
+    } else {
+        Vec::new()
+    };
+    let text = match items.is_empty() {
+        true => "(no tasks)".to_owned(),
+        false => text(&items, now()),
+    };
+    let data = json!({"count": items.len(), "items": items});
+    Ok(Outcome::report("tree.shown", data, text))
+}
+
+/// The roots, each with all that is below it.
+async fn nodes(client: &mut Client, wanted: Option<&str>) -> Result<Vec<Value>> {
+    let tasks = items(client.ask(&Ask::get("/v1/tasks")).await?);
+    if let Some(wanted) = wanted {
+        let is = |task: &&Value| task["taskId"] == wanted || task["name"] == wanted;
+        let root = match tasks.iter().find(is) {
+            Some(task) => task.clone(),
+            None => client.ask(&Ask::get(format!("/v1/workers/{}", segment(wanted)))).await?,
+        };
+        return Ok(vec![grown(root, &below(&tasks), DEEPEST)]);
+    }
+    let workers = items(client.ask(&Ask::get("/v1/workers")).await?);
+    Ok(forest(workers, &tasks))
+}
+
+fn items(mut listed: Value) -> Vec<Value> {
+    match listed["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// The tasks by the worker whose they are.
+fn below(tasks: &[Value]) -> BTreeMap<&str, Vec<&Value>> {
+    let mut below: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for task in tasks {
+        if let Some(parent) = task["parent"].as_str() {
+            below.entry(parent).or_default().push(task);
+        }
+    }
+    below
+}
+
+/// Workers with tasks, and the tasks that are nobody's: a manager's, and those of a worker that is gone.
+fn forest(workers: Vec<Value>, tasks: &[Value]) -> Vec<Value> {
+    let below = below(tasks);
+    let is_task = |id: &Value| tasks.iter().any(|task| task["taskId"] == *id);
+    let known: Vec<Value> = workers.iter().map(|worker| worker["workerId"].clone()).collect();
+    let has_tasks = |worker: &Value| worker["workerId"].as_str().is_some_and(|id| below.contains_key(id));
+    let roots = workers.into_iter().filter(|worker| has_tasks(worker) && !is_task(&worker["workerId"]));
+    let orphans = tasks.iter().filter(|task| {
+        let parent = &task["parent"];
+        parent.is_null() || !(known.contains(parent) || is_task(parent))
+    });
+    roots.chain(orphans.cloned()).map(|root| grown(root, &below, DEEPEST)).collect()
+}
+
+fn grown(mut node: Value, below: &BTreeMap<&str, Vec<&Value>>, levels: usize) -> Value {
+    let tasks = id(&node).and_then(|id| below.get(id)).filter(|_| levels > 0);
+    let tasks = tasks.into_iter().flatten().map(|task| grown((*task).clone(), below, levels - 1));
+    node["tasks"] = tasks.collect();
+    node
+}
+
+fn id(node: &Value) -> Option<&str> {
+    node["taskId"].as_str().or_else(|| node["workerId"].as_str())
+}
+
+fn text(roots: &[Value], now: Timestamp) -> String {
+    let mut lines = Vec::new();
+    for root in roots {
+        lines.push(line(root, now));
+        branches(root, "", now, &mut lines);
+    }
+    lines.join("\n")
+}
+
+fn branches(node: &Value, indent: &str, now: Timestamp, lines: &mut Vec<String>) {
+    let tasks = node["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, task) in tasks.iter().enumerate() {
+        let (branch, further) = if at + 1 == tasks.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        lines.push(format!("{indent}{branch}{}", line(task, now)));
+        branches(task, &format!("{indent}{further}"), now, lines);
+    }
+}
+
+/// One worker or task: its name, how it is, who does it, how long, how much.
+fn line(node: &Value, now: Timestamp) -> String {
+    let word = |key: &str| node[key].as_str().map(one_line).filter(|word| !word.is_empty());
+    let mut parts = Vec::new();
+    parts.extend(word("name").or_else(|| word("label")));
+    parts.extend(word("status").or_else(|| word("state")));
+    parts.extend(word("agent").or_else(|| word("launcher")));
+    let time = |key: &str| serde_json::from_value::<Timestamp>(node[key].clone()).ok();
+    if let Some(begun) = time("startedAt").filter(|_| node["taskId"].is_string()) {
+        parts.push(lasted(begun, time("completedAt").unwrap_or(now)));
+    }
+    match node["toolCalls"].as_u64() {
+        None | Some(0) => {}
+        Some(1) => parts.push("1 tool call".to_owned()),
+        Some(calls) => parts.push(format!("{calls} tool calls")),
+    }
+    if let (Some(amount), Some(currency)) =
+        (node["cost"]["amount"].as_f64(), node["cost"]["currency"].as_str())
+    {
+        parts.push(format!("{amount:.2} {}", one_line(currency)));
+    }
+    parts.extend(id(node).map(str::to_owned));
+    parts.join("  ")
+}
+
+fn lasted(begun: Timestamp, ended: Timestamp) -> String {
+    let seconds = ended.0.saturating_sub(begun.0).max(0) / 1000;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
+        (hours, minutes, _) => format!("{hours}h {minutes}m"),
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(id: &str, parent: Option<&str>) -> Value {
+        json!({
+            "taskId": id, "name": format!("Task {id}"), "parent": parent, "status": "running", "agent": "explore",
+            "startedAt": "2026-11-21T20:29:42+00:00", "completedAt": null, "toolCalls": 2,
+            "cost": {"amount": 0.125, "currency": "USD"},
+        })
+    }
+
+    fn shown(items: &[Value]) -> String {
+        text(items, serde_json::from_value(json!("2026-11-21T20:31:45+00:00")).unwrap())
+    }
+
+    #[test]
+    fn tasks_stand_below_whose_they_are() {
+        let workers = ["w_root", "w_other", "w_1", "w_2", "w_3"];
+        let workers =
+            workers.map(|id| json!({"workerId": id, "label": "lead", "state": "idle", "launcher": "demo"}));
+        let tasks = [
+            task("w_1", Some("w_root")),
+            task("w_2", Some("w_1")),
+            task("w_3", Some("w_root")),
+            task("w_4", None),
+            task("w_5", Some("w_gone")),
+        ];
+        let items = forest(workers.to_vec(), &tasks);
+        let rest = "running  explore  2m 3s  2 tool calls  0.12 USD";
+        assert_eq!(
+            shown(&items),
+            format!(
+                "lead  idle  demo  w_root\n\
+                 ├─ Task w_1  {rest}  w_1\n\
+                 │  └─ Task w_2  {rest}  w_2\n\
+                 └─ Task w_3  {rest}  w_3\n\
+                 Task w_4  {rest}  w_4\n\
+                 Task w_5  {rest}  w_5"
+            )
+        );
+        assert_eq!(items[0]["tasks"][0]["tasks"][0]["taskId"], "w_2");
+    }
+
+    #[test]
+    fn a_circle_in_what_is_stored_has_an_end() {
+        let tasks = [task("w_1", Some("w_2")), task("w_2", Some("w_1"))];
+        let node = grown(tasks[0].clone(), &below(&tasks), 3);
+        assert_eq!(shown(std::slice::from_ref(&node)).lines().count(), 4);
+    }
+}

@@ -1,0 +1,109 @@
+//! What a tool says: answers of the daemon as text for an agent. Pure.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+use subagent_protocol::api::{TaskMessage, TaskMessaged, TaskShown, TaskView};
+use subagent_protocol::task_result::{self, About, Answer};
+
+use super::arguments::Style;
+use crate::failure::Failure;
+
+/// A text that is no error.
+fn said(text: String) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+/// As JSON, in the order in which it is put together.
+fn data(data: &Value) -> CallToolResult {
+    said(data.to_string())
+}
+
+fn answered(answer: Answer) -> CallToolResult {
+    let content = vec![ContentBlock::text(answer.text)];
+    if answer.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+}
+
+/// The result of a task that has ended.
+pub(super) fn ended(task: &TaskShown) -> CallToolResult {
+    answered(task_result::answer(task))
+}
+
+/// A task in the background.
+pub(super) fn begun(task: &TaskView, style: Style) -> CallToolResult {
+    data(&match style {
+        Style::Task => json!({"id": task.task_id, "name": task.name, "status": task.status}),
+        Style::Spawn => json!({"name": task.name, "subagent_id": task.task_id, "status": task.status}),
+    })
+}
+
+/// An error, and what to do about it.
+pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
+    let advice = failure.details.get("recommendedAction").and_then(Value::as_str);
+    let message = match advice {
+        Some(advice) => format!("{}\n{advice}", failure.message),
+        None => failure.message.clone(),
+    };
+    answered(task_result::error_answer(about, &failure.code, &message))
+}
+
+/// What an error about a task is about.
+pub(super) fn about(task: &TaskView) -> About<'_> {
+    let (name, id) = (Some(task.name.as_str()), Some(task.task_id.as_str()));
+    About { agent: task.agent.as_deref(), name, id, status: None }
+}
+
+/// One task, with its result.
+pub(super) fn one(shown: &TaskShown) -> CallToolResult {
+    let task = &shown.task;
+    let (result, error) = match (task_result::short(shown), &task.error) {
+        (Ok(result), error) => (shown.result.is_some().then_some(result), error.clone()),
+        (Err(too_large), _) => (None, Some(too_large)),
+    };
+    data(&json!({
+        "id": task.task_id,
+        "name": task.name,
+        "task": task.prompt,
+        "status": task.status,
+        "result": result,
+        "error": error.map(|error| json!({"code": error.code, "message": error.message})),
+        "iterations": task.steps,
+        "tools_used": task.tool_calls,
+    }))
+}
+
+/// Tasks in a list.
+pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
+    let item = |task: &TaskView| {
+        json!({
+            "id": task.task_id, "name": task.name, "task": task.prompt, "status": task.status,
+            "created_at": task.created_at, "model": task.model,
+        })
+    };
+    data(&tasks.iter().map(item).collect())
+}
+
+/// What became of a message.
+pub(super) fn messaged(answer: &TaskMessaged) -> CallToolResult {
+    let became = match answer.message {
+        TaskMessage::Appended => "it has not begun, and has the message as a part of its task",
+        TaskMessage::Queued => "it has the message as its next turn",
+        TaskMessage::Last => "it has the message as its last turn, and is stopped then",
+        TaskMessage::Resumed => "it had ended, and goes on with the message",
+        TaskMessage::Cancelled => "it had not begun, and is canceled; the message was not given to it",
+        TaskMessage::AlreadyEnded => "it had ended already; nothing was done",
+    };
+    data(&json!({
+        "id": answer.task.task_id, "name": answer.task.name, "status": answer.task.status,
+        "message": became,
+    }))
+}
+
+/// How far a task is, in a few words.
+pub(super) fn progress(task: &TaskView) -> String {
+    let status = task.status.as_str().replace('_', " ");
+    match task.steps {
+        0 => format!("{}: {status}", task.name),
+        1 => format!("{}: {status}, 1 tool call", task.name),
+        steps => format!("{}: {status}, {steps} tool calls", task.name),
+    }
+}

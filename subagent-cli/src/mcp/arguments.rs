@@ -1,0 +1,411 @@
+//! What a call says, read strictly: what means nothing is an error that says where it is, and is never left out. Pure.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use subagent_protocol::api::{MessageTask, RunTask, TaskMode, TaskOverrides, TaskStatus};
+
+use super::tools::{FILESYSTEM_MODES, FILTERS, KINDS, LONGEST_WAIT};
+
+/// A call that can be carried out.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// A new task.
+    Spawn(Box<RunTask>, Style),
+    /// A task that goes on: its name or id, the agent that it has to be, and what it is told.
+    Resume(String, Option<String>, MessageTask),
+    /// A look at tasks.
+    Get(Look),
+    /// A message to one.
+    Message(String, MessageTask),
+}
+
+/// How a background task is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `{id, name, status}`
+    Task,
+    /// `{name, subagent_id, status}`
+    Spawn,
+}
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) one: Option<String>,
+    pub(super) filter: Filter,
+    /// In milliseconds.
+    pub(super) wait: Option<u64>,
+}
+
+/// Which tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filter {
+    All,
+    Running,
+    Completed,
+    Failed,
+}
+
+impl Filter {
+    /// Whether a task that is as far as this is one of them.
+    pub(super) fn takes(self, status: TaskStatus) -> bool {
+        match self {
+            Self::All => true,
+            Self::Running => !status.is_end(),
+            Self::Completed => status == TaskStatus::Completed,
+            Self::Failed => status.is_end() && status != TaskStatus::Completed,
+        }
+    }
+}
+
+/// Why a call makes no sense: what is wrong, and where.
+pub(super) type Malformed = String;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    #[serde(default, alias = "subagent_type", alias = "agentType")]
+    agent: Option<String>,
+    prompt: String,
+    description: String,
+    name: Option<String>,
+    background: Option<bool>,
+    task_id: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    config: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spawn {
+    name: String,
+    task: String,
+    mode: Option<TaskMode>,
+    config: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    system_prompt: Option<String>,
+    allowed_tools: Option<Vec<String>>,
+    disallowed_tools: Option<Vec<String>>,
+    allowed_capabilities: Option<Vec<String>>,
+    model: Option<String>,
+    max_turns: Option<u64>,
+    filesystem_mode: Option<String>,
+    agent_id: Option<String>,
+    template: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Get {
+    name_or_id: Option<String>,
+    status_filter: Option<String>,
+    wait_seconds: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    name_or_id: String,
+    message: String,
+    cancel: Option<bool>,
+}
+
+impl Call {
+    /// What a call of this tool with these arguments asks for; `None` if there is no such tool.
+    pub(super) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, Malformed>> {
+        Some(match tool {
+            "task" => read(tool, arguments).and_then(task),
+            "spawn_subagent" => read(tool, arguments).and_then(spawn),
+            "get_subagents" => read(tool, arguments).and_then(get),
+            "message_subagent" => read(tool, arguments).and_then(message),
+            _ => return None,
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(place: &str, value: impl Into<Value>) -> Result<T, Malformed> {
+    serde_json::from_value(value.into()).map_err(|error| format!("{place}: {error}"))
+}
+
+fn task(task: Task) -> Result<Call, Malformed> {
+    let (overrides, chosen) = overrides("task", task.config)?;
+    if chosen.is_some() {
+        return Err(
+            "task: config.agent_id and config.template are of spawn_subagent; give `agent`".to_owned()
+        );
+    }
+    let mode = mode(task.background);
+    if let Some(resumed) = filled(task.task_id) {
+        let alone = filled(task.name).is_none() && task.metadata.is_none() && overrides.is_empty();
+        if !alone {
+            return Err(
+                "task: `name`, `metadata` and `config` are those of the task that task_id names; leave them out"
+                    .to_owned(),
+            );
+        }
+        // Without a word about it somebody waits, as for a new one.
+        let mode = Some(mode.unwrap_or(TaskMode::Foreground));
+        let message = MessageTask { message: task.prompt, cancel: false, allow_fresh: false, mode };
+        return Ok(Call::Resume(resumed, filled(task.agent), message));
+    }
+    let Some(agent) = filled(task.agent) else {
+        return Err("task: missing field `agent`".to_owned());
+    };
+    let run = RunTask {
+        agent: Some(agent),
+        prompt: task.prompt,
+        description: filled(Some(task.description)),
+        name: filled(task.name),
+        mode,
+        metadata: task.metadata.unwrap_or_default(),
+        overrides,
+        manager: None,
+    };
+    Ok(Call::Spawn(Box::new(run), Style::Task))
+}
+
+fn spawn(spawn: Spawn) -> Result<Call, Malformed> {
+    let (overrides, agent) = overrides("spawn_subagent", spawn.config)?;
+    let run = RunTask {
+        agent,
+        prompt: spawn.task,
+        description: None,
+        name: Some(spawn.name),
+        mode: spawn.mode,
+        metadata: Map::new(),
+        overrides,
+        manager: None,
+    };
+    Ok(Call::Spawn(Box::new(run), Style::Spawn))
+}
+
+fn get(get: Get) -> Result<Call, Malformed> {
+    let filter = match get.status_filter.as_deref().unwrap_or("all") {
+        "all" => Filter::All,
+        "running" => Filter::Running,
+        "completed" => Filter::Completed,
+        "failed" => Filter::Failed,
+        other => return Err(none_of("get_subagents: status_filter", other, &FILTERS)),
+    };
+    let wait = match get.wait_seconds {
+        None => None,
+        Some(seconds) if (0.0..=LONGEST_WAIT as f64).contains(&seconds) => {
+            Some(std::time::Duration::from_secs_f64(seconds))
+        }
+        Some(seconds) => {
+            return Err(format!("get_subagents: wait_seconds is {seconds}, and must be 0 to {LONGEST_WAIT}"));
+        }
+    };
+    let wait = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)).filter(|wait| *wait > 0);
+    Ok(Call::Get(Look { one: filled(get.name_or_id), filter, wait }))
+}
+
+fn message(message: Message) -> Result<Call, Malformed> {
+    let Some(task) = filled(Some(message.name_or_id)) else {
+        return Err("message_subagent: name_or_id is empty".to_owned());
+    };
+    let cancel = message.cancel.unwrap_or_default();
+    let told = MessageTask { message: message.message, cancel, allow_fresh: false, mode: None };
+    Ok(Call::Message(task, told))
+}
+
+/// What is narrower, and which definition is named there.
+fn overrides(tool: &str, config: Option<Value>) -> Result<(TaskOverrides, Option<String>), Malformed> {
+    let place = format!("{tool}: config");
+    let Config {
+        system_prompt,
+        allowed_tools,
+        disallowed_tools,
+        allowed_capabilities,
+        model,
+        max_turns,
+        filesystem_mode,
+        agent_id,
+        template,
+    } = match config {
+        None | Some(Value::Null) => Config::default(),
+        Some(value) => read(&place, value)?,
+    };
+    let allowed_tools = match (allowed_tools, allowed_capabilities) {
+        (Some(_), Some(_)) => {
+            return Err(format!("{place}: give one of allowed_tools and allowed_capabilities"));
+        }
+        (None, Some(kinds)) => match kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+            Some(other) => return Err(none_of(&format!("{place}.allowed_capabilities"), other, &KINDS)),
+            None => kinds,
+        },
+        (tools, None) => tools.unwrap_or_default(),
+    };
+    if max_turns == Some(0) {
+        return Err(format!("{place}.max_turns is 0, and must be 1 or more"));
+    }
+    match filesystem_mode.as_deref() {
+        None | Some("shared_rw") => {}
+        // It must not run with less protection than was asked for.
+        Some(known) if FILESYSTEM_MODES.contains(&known) => {
+            return Err(format!("{place}.filesystem_mode: {known} cannot be had yet; only shared_rw can"));
+        }
+        Some(other) => {
+            return Err(none_of(&format!("{place}.filesystem_mode"), other, &FILESYSTEM_MODES));
+        }
+    }
+    let agent = match (filled(agent_id), filled(template)) {
+        (Some(one), Some(other)) if one != other => {
+            return Err(format!("{place}: agent_id is {one} and template is {other}; give one of them"));
+        }
+        (one, other) => one.or(other),
+    };
+    let overrides = TaskOverrides {
+        system_prompt: filled(system_prompt),
+        allowed_tools,
+        disallowed_tools: disallowed_tools.unwrap_or_default(),
+        model: filled(model),
+        max_steps: max_turns,
+        timeout_ms: None,
+    };
+    Ok((overrides, agent))
+}
+
+fn mode(background: Option<bool>) -> Option<TaskMode> {
+    match background {
+        Some(true) => Some(TaskMode::Background),
+        // It is the default: a definition that always runs in the background is not argued with.
+        Some(false) | None => None,
+    }
+}
+
+fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+fn none_of(place: &str, found: &str, known: &[&str]) -> String {
+    format!("{place} is {found:?}, and must be one of {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(tool: &str, arguments: Value) -> Result<Call, Malformed> {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        Call::parse(tool, arguments).expect("a tool")
+    }
+
+    fn spawned(tool: &str, arguments: Value) -> RunTask {
+        match parse(tool, arguments).unwrap() {
+            Call::Spawn(run, _) => *run,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_agent_of_a_task_is_taken_under_the_names_that_others_give_it() {
+        for key in ["agent", "subagent_type", "agentType"] {
+            let run = spawned("task", json!({key: "explore", "prompt": "p", "description": "d"}));
+            assert_eq!((run.agent.as_deref(), run.mode), (Some("explore"), None));
+        }
+        let two = json!({"agent": "a", "subagent_type": "b", "prompt": "p", "description": "d"});
+        assert!(parse("task", two).unwrap_err().contains("duplicate field `agent`"));
+        let none = parse("task", json!({"prompt": "p", "description": "d"})).unwrap_err();
+        assert_eq!(none, "task: missing field `agent`");
+    }
+
+    #[test]
+    fn all_that_a_call_says_is_sent() {
+        let run = spawned(
+            "task",
+            json!({
+                "agent": "a", "prompt": "p", "description": "d", "name": "N", "background": true,
+                "metadata": {"k": 1},
+                "config": {
+                    "system_prompt": "s", "disallowed_tools": ["Bash"], "allowed_capabilities": ["read"],
+                    "model": "m", "max_turns": 3, "filesystem_mode": "shared_rw",
+                },
+            }),
+        );
+        assert_eq!(
+            serde_json::to_value(run).unwrap(),
+            json!({
+                "agent": "a", "prompt": "p", "description": "d", "name": "N", "mode": "background",
+                "metadata": {"k": 1},
+                "overrides": {
+                    "systemPrompt": "s", "allowedTools": ["read"], "disallowedTools": ["Bash"],
+                    "model": "m", "maxSteps": 3,
+                },
+            })
+        );
+        let config = json!({"template": "a", "agent_id": "a"});
+        let run = spawned(
+            "spawn_subagent",
+            json!({"name": "N", "task": "t", "mode": "background", "config": config}),
+        );
+        assert_eq!(
+            serde_json::to_value(run).unwrap(),
+            json!({"agent": "a", "prompt": "t", "name": "N", "mode": "background"})
+        );
+    }
+
+    #[test]
+    fn a_task_that_goes_on_needs_no_agent_and_takes_nothing_that_is_new() {
+        let again = json!({"task_id": "N", "prompt": "p", "description": "d"});
+        let Ok(Call::Resume(task, None, message)) = parse("task", again) else { panic!("it goes on") };
+        assert_eq!((task.as_str(), message.mode), ("N", Some(TaskMode::Foreground)));
+        let named = json!({"task_id": "N", "prompt": "p", "description": "d", "config": {"model": "m"}});
+        assert!(parse("task", named).unwrap_err().contains("leave them out"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (tool, arguments, told) in [
+            (
+                "task",
+                json!({"agent": "a", "prompt": 7, "description": "d"}),
+                "task: invalid type: integer `7`",
+            ),
+            (
+                "task",
+                json!({"agent": "a", "prompt": "p", "description": "d", "x": 1}),
+                "task: unknown field `x`",
+            ),
+            ("spawn_subagent", json!({"name": "n"}), "spawn_subagent: missing field `task`"),
+            (
+                "spawn_subagent",
+                json!({"name": "n", "task": "t", "config": {"max_turns": 0}}),
+                "spawn_subagent: config.max_turns is 0",
+            ),
+            (
+                "spawn_subagent",
+                json!({"name": "n", "task": "t", "config": {"filesystem_mode": "isolated"}}),
+                "spawn_subagent: config.filesystem_mode: isolated cannot be had yet",
+            ),
+            (
+                "spawn_subagent",
+                json!({"name": "n", "task": "t", "config": {"agent_id": "a", "template": "b"}}),
+                "spawn_subagent: config: agent_id is a and template is b",
+            ),
+            (
+                "spawn_subagent",
+                json!({"name": "n", "task": "t", "config": {"allowed_tools": [], "allowed_capabilities": []}}),
+                "spawn_subagent: config: give one of",
+            ),
+            ("get_subagents", json!({"wait_seconds": -1}), "get_subagents: wait_seconds is -1"),
+            ("get_subagents", json!({"status_filter": "odd"}), "get_subagents: status_filter is \"odd\""),
+            (
+                "message_subagent",
+                json!({"name_or_id": " ", "message": "m"}),
+                "message_subagent: name_or_id is empty",
+            ),
+        ] {
+            let error = parse(tool, arguments).unwrap_err();
+            assert!(error.starts_with(told), "{error}");
+        }
+        assert!(Call::parse("other", Map::new()).is_none());
+    }
+}

@@ -1,0 +1,265 @@
+//! Carries calls out: each on a connection of its own, so that those of one turn run at the same time.
+//!
+//! A request is never given up in the middle when the client cancels: whether a task was begun would not be known then.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{CallToolResult, ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use subagent_protocol::Code;
+use subagent_protocol::api::{
+    CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskMode, TaskShown, TaskView,
+};
+use subagent_protocol::task_result::About;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::answers;
+use super::arguments::{Call, Filter, Look, Style};
+use super::server::Shared;
+use crate::client::{Ask, Client, TaskWait, read, segment};
+use crate::failure::{Failure, Result};
+
+/// How long a call whose client has given it up may take to come to its end.
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+/// One call.
+pub(super) struct Caller {
+    shared: Arc<Shared>,
+    context: RequestContext<RoleServer>,
+}
+
+impl Caller {
+    pub(super) fn new(shared: Arc<Shared>, context: RequestContext<RoleServer>) -> Self {
+        Self { shared, context }
+    }
+
+    /// Does it. What goes wrong is an answer too.
+    pub(super) async fn carry_out(self, call: Call) -> CallToolResult {
+        match call {
+            Call::Spawn(run, style) => {
+                let (agent, name) = (run.agent.clone(), run.name.clone());
+                let about = About { agent: agent.as_deref(), name: name.as_deref(), ..About::default() };
+                match self.spawn(*run).await {
+                    Ok((mut client, task)) => self.follow(&mut client, task, style).await,
+                    Err(failure) => answers::failed(about, &failure),
+                }
+            }
+            Call::Resume(task, agent, message) => {
+                let about = About { agent: agent.as_deref(), name: Some(&task), ..About::default() };
+                match self.resume(&task, agent.as_deref(), message).await {
+                    Ok((mut client, task)) => self.follow(&mut client, task, Style::Task).await,
+                    Err(failure) => answers::failed(about, &failure),
+                }
+            }
+            Call::Get(look) => {
+                let about = About { name: look.one.as_deref(), ..About::default() };
+                self.get(&look).await.unwrap_or_else(|failure| answers::failed(about, &failure))
+            }
+            Call::Message(task, message) => {
+                let about = About { name: Some(&task), ..About::default() };
+                let sent = async { self.message(&mut self.shared.giver.client()?, &task, &message).await };
+                match self.whole(sent).await {
+                    Ok(answer) => answers::messaged(&answer),
+                    Err(failure) => answers::failed(about, &failure),
+                }
+            }
+        }
+    }
+
+    async fn spawn(&self, run: RunTask) -> Result<(Client, TaskView)> {
+        let mut client = self.shared.giver.client()?;
+        let task = self.whole(self.shared.giver.run(&mut client, run)).await?;
+        Ok((client, task))
+    }
+
+    /// Has a task that has ended go on; one of another agent than was named is left alone.
+    async fn resume(
+        &self,
+        task: &str,
+        agent: Option<&str>,
+        message: MessageTask,
+    ) -> Result<(Client, TaskView)> {
+        let mut client = self.shared.giver.client()?;
+        let resumed = async {
+            let shown = self.show(&mut client, task).await?.task;
+            if let (Some(wanted), Some(is)) = (agent, &shown.agent)
+                && !wanted.eq_ignore_ascii_case(is)
+            {
+                let message = format!("the task {} is one of the agent {is}, not of {wanted}", shown.name);
+                let failure = Failure::argument(message).with("agent", is.as_str());
+                return Err(failure.recommend("name its own agent, or leave task_id out for a new task"));
+            }
+            self.message(&mut client, shown.task_id.as_str(), &message).await
+        };
+        let task = self.whole(resumed).await?.task;
+        Ok((client, task))
+    }
+
+    /// Waits for the end of a task that somebody waits for.
+    async fn follow(&self, client: &mut Client, task: TaskView, style: Style) -> CallToolResult {
+        if task.mode == TaskMode::Background {
+            return answers::begun(&task, style);
+        }
+        let id = task.task_id.as_str();
+        let ended = tokio::select! {
+            biased;
+            ended = self.end(client, &task) => ended,
+            () = self.given_up() => {
+                self.cancel(id).await;
+                let failure = Failure::argument("nobody waits for the task any more: it is canceled");
+                return answers::failed(answers::about(&task), &failure);
+            }
+        };
+        match ended {
+            Ok(shown) => answers::ended(&shown),
+            Err(failure) => {
+                let advice = format!("the task may go on: ask for it with get_subagents and name_or_id {id}");
+                answers::failed(answers::about(&task), &failure.recommend(advice))
+            }
+        }
+    }
+
+    /// The task at its end. What changes until then is told.
+    async fn end(&self, client: &mut Client, task: &TaskView) -> Result<TaskShown> {
+        let giver = &self.shared.giver;
+        if task.status.is_end() {
+            return self.show(client, task.task_id.as_str()).await;
+        }
+        let mut progress = Progress::of(&self.context);
+        progress.tell(task).await;
+        let mut wait = TaskWait::new(task.task_id.as_str(), giver.token(), None).knowing(task);
+        let mut known = task.clone();
+        loop {
+            if let Some(shown) = wait.next(client).await? {
+                if shown.task.status.is_end() {
+                    return Ok(shown);
+                }
+                known = shown.task;
+            }
+            // Also where nothing is new: clients give a call up of which they hear nothing.
+            progress.tell(&known).await;
+        }
+    }
+
+    async fn get(&self, look: &Look) -> Result<CallToolResult> {
+        let mut client = self.shared.giver.client()?;
+        let deadline = look.wait.map(|wait| Instant::now() + Duration::from_millis(wait));
+        let Some(one) = &look.one else {
+            let mut tasks = self.list(&mut client).await?;
+            if let Some(deadline) = deadline {
+                self.first_end(&tasks, deadline).await;
+                tasks = self.list(&mut client).await?;
+            }
+            tasks.retain(|task| look.filter.takes(task.status));
+            return Ok(answers::list(&tasks));
+        };
+        let mut shown = self.show(&mut client, one).await?;
+        if let Some(deadline) = deadline.filter(|_| !shown.task.status.is_end()) {
+            self.first_end(std::slice::from_ref(&shown.task), deadline).await;
+            shown = self.show(&mut client, one).await?;
+        }
+        Ok(answers::one(&shown))
+    }
+
+    /// Waits until one of those that run has ended, the time is over or the call is given up.
+    async fn first_end(&self, tasks: &[TaskView], deadline: Instant) {
+        let mut ends = JoinSet::new();
+        for task in tasks.iter().filter(|task| Filter::Running.takes(task.status)) {
+            let (shared, task) = (self.shared.clone(), task.clone());
+            ends.spawn(async move {
+                let wait = TaskWait::new(task.task_id.as_str(), shared.giver.token(), Some(deadline));
+                let mut client = shared.giver.client()?;
+                wait.knowing(&task).end(&mut client).await.map(drop)
+            });
+        }
+        let first = async {
+            loop {
+                match ends.join_next().await {
+                    // One that cannot be waited for is no end; the list says what is wrong with it.
+                    Some(Ok(Err(failure))) if !failure.is(Code::WaitTimeout) => {}
+                    _ => break,
+                }
+            }
+        };
+        tokio::select! {
+            () = first => {}
+            () = self.given_up() => {}
+        }
+    }
+
+    async fn show(&self, client: &mut Client, task: &str) -> Result<TaskShown> {
+        let ask = self.shared.giver.named(Ask::get(format!("/v1/tasks/{}", segment(task))));
+        read(client.ask(&ask).await?)
+    }
+
+    /// The caller's own tasks.
+    async fn list(&self, client: &mut Client) -> Result<Vec<TaskView>> {
+        let list: TaskList = read(client.ask(&self.shared.giver.named(Ask::get("/v1/tasks"))).await?)?;
+        let mut tasks = list.items;
+        if self.shared.giver.token().is_none() {
+            tasks.retain(|task| task.parent.is_none());
+        }
+        Ok(tasks)
+    }
+
+    async fn message(&self, client: &mut Client, task: &str, message: &MessageTask) -> Result<TaskMessaged> {
+        let ask = Ask::change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
+        read(client.ask(&self.shared.giver.named(ask)).await?)
+    }
+
+    /// Cancels a task that nobody waits for any more. Where no daemon comes in time, one that is an agent's ends with its turn.
+    async fn cancel(&self, task: &str) {
+        let canceled = async {
+            let request = CancelTask { reason: Some("nobody waits for it any more".to_owned()) };
+            let ask = Ask::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?;
+            self.shared.giver.client()?.ask(&self.shared.giver.named(ask)).await
+        };
+        let _: std::result::Result<Result<_>, _> = timeout(END_LIMIT, canceled).await;
+    }
+
+    /// What changes something is not left before its answer has come, but for a daemon that does not come back.
+    async fn whole<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut change = pin!(change);
+        tokio::select! {
+            biased;
+            done = &mut change => done,
+            () = self.given_up() => timeout(END_LIMIT, change).await.unwrap_or_else(|_| {
+                Err(Failure::new(Code::DaemonUnresponsive, "the call was given up before the daemon answered"))
+            }),
+        }
+    }
+
+    /// Waits until the client has canceled the call, or has gone.
+    async fn given_up(&self) {
+        let mut closed = self.shared.closed.clone();
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            _ = closed.wait_for(|closed| *closed) => {}
+        }
+    }
+}
+
+/// What the client hears while it waits, if it wants to.
+struct Progress<'a> {
+    peer: &'a Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    told: u32,
+}
+
+impl<'a> Progress<'a> {
+    fn of(context: &'a RequestContext<RoleServer>) -> Self {
+        Self { peer: &context.peer, token: context.meta.get_progress_token(), told: 0 }
+    }
+
+    async fn tell(&mut self, task: &TaskView) {
+        let Some(token) = &self.token else { return };
+        self.told += 1;
+        let told = ProgressNotificationParam::new(token.clone(), f64::from(self.told));
+        // A client that does not hear it hears the answer, or has gone.
+        let _ = self.peer.notify_progress(told.with_message(answers::progress(task))).await;
+    }
+}

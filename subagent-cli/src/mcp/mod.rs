@@ -1,0 +1,120 @@
+//! `subagent mcp`: an MCP server on stdin and stdout, with which an agent or a manager gives tasks. Thin over the
+//! daemon's API: it holds no state that would be missed after its end.
+//!
+//! It ends with its stdin. What somebody waited for then is canceled, what runs in the background goes on.
+
+mod answers;
+mod arguments;
+mod calls;
+mod changes;
+mod server;
+mod tools;
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::process::ExitCode;
+use std::task::{Context as Poller, Poll};
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::stdio_pipes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::client::block_on;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::output::Outcome;
+use crate::tasks::{Giver, Wish};
+use server::Server;
+
+/// Serves until stdin ends, or a signal asks for the end.
+///
+/// # Errors
+/// `INVALID_INPUT` if what comes first is not how MCP begins.
+pub(crate) fn run(wish: Wish, context: &Context) -> Result<Outcome> {
+    let giver = Giver::new(context, wish);
+    block_on(async move {
+        let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
+        let signals: io::Result<Vec<Signal>> = kinds.into_iter().map(signal).collect();
+        let mut signals =
+            signals.map_err(|error| Failure::internal(format!("cannot hear signals: {error}")))?;
+        let asked = std::future::poll_fn(|poller| {
+            match signals.iter_mut().any(|signal| signal.poll_recv(poller).is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        });
+        let (read, write) = stdio_pipes();
+        serve(giver, read, write, asked).await?;
+        Ok(Outcome::Printed(ExitCode::SUCCESS))
+    })
+}
+
+/// Serves on these two until the first one ends, or the end is asked for.
+async fn serve<R, W>(giver: Giver, read: R, write: W, asked: impl Future<Output = ()>) -> Result<()>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (closing, closed) = watch::channel(false);
+    let server = Server::new(giver, closed);
+    let read = Watched { inner: read, closing: closing.clone() };
+    let mut asked = pin!(asked);
+    let begun = tokio::select! {
+        begun = server.serve((read, write)) => begun,
+        () = &mut asked => return Ok(()),
+    };
+    let running = match begun {
+        Ok(running) => running,
+        // Nobody has said anything.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        Err(error) => {
+            let message =
+                format!("this is a server for MCP, and its client does not begin as MCP does: {error}");
+            return Err(Failure::input(message));
+        }
+    };
+    let stop = running.cancellation_token();
+    let mut ended = pin!(running.waiting());
+    let quit = tokio::select! {
+        quit = &mut ended => quit,
+        () = &mut asked => {
+            closing.send_replace(true);
+            stop.cancel();
+            ended.await
+        }
+    };
+    quit.map(drop).map_err(|error| Failure::internal(format!("the server has failed: {error}")))
+}
+
+/// Tells at once that there is no more to read: the calls that wait end before their answers are waited for.
+struct Watched<R> {
+    inner: R,
+    closing: watch::Sender<bool>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, room) = (buffer.filled().len(), buffer.remaining());
+        let read = Pin::new(&mut self.inner).poll_read(poller, buffer);
+        let over = match &read {
+            Poll::Ready(Ok(())) => room > 0 && buffer.filled().len() == before,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        if over {
+            self.closing.send_replace(true);
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What MCP asks of a server: what it is, its tools, calls. Carries nothing out itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::arguments::Call;
+use super::calls::Caller;
+use super::changes::Changes;
+use super::tools::{INSTRUCTIONS, tools};
+use crate::tasks::Giver;
+
+/// How long the list of tools may be waited for. Clients leave a server that does not come up.
+const LIST_LIMIT: Duration = Duration::from_secs(8);
+
+/// One server, for one client.
+#[derive(Debug, Clone)]
+pub(super) struct Server(Arc<Shared>);
+
+/// What all calls have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) giver: Giver,
+    pub(super) changes: Changes,
+    /// Whether the client has gone.
+    pub(super) closed: watch::Receiver<bool>,
+    /// The tools as they were listed last.
+    listed: Mutex<Vec<Tool>>,
+}
+
+impl Server {
+    pub(super) fn new(giver: Giver, closed: watch::Receiver<bool>) -> Self {
+        let listed = Mutex::default();
+        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, listed }))
+    }
+
+    /// The tools of now; those that were listed last where that is not known.
+    async fn tools(&self, context: &RequestContext<RoleServer>) -> Vec<Tool> {
+        let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
+        if let Ok(Ok(agents)) = found {
+            *listed() = tools(&agents);
+        } else if listed().is_empty() {
+            // An answer with an error would be the end of this server for most clients.
+            *listed() = tools(&[]);
+        }
+        listed().clone()
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools(&context).await))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.0.changes.called(&self.0, &context.peer).await;
+        let arguments = request.arguments.unwrap_or_default();
+        match Call::parse(&request.name, arguments) {
+            None => {
+                let message =
+                    format!("there is no tool {:?}; tools/list has those that there are", request.name);
+                Err(ErrorData::invalid_params(message, None))
+            }
+            Some(Err(malformed)) => Err(ErrorData::invalid_params(malformed, None)),
+            Some(Ok(call)) => Ok(Caller::new(self.0.clone(), context).carry_out(call).await.into()),
+        }
+    }
+
+    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut closed = self.0.closed.clone();
+        tokio::select! {
+            () = context.cancelled() => {}
+            _ = closed.wait_for(|closed| *closed) => {}
+            () = self.0.changes.tell(context.sink()) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! The tools, as they are listed: their names, what they are for, what they take. Pure.
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+use subagent_protocol::api::{CallableAgent, MOST_TASK_NAME_CHARS};
+
+/// Kinds of tools, which `allowed_capabilities` may name.
+pub(super) const KINDS: [&str; 8] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch"];
+/// How the files of a task may be kept apart from its parent's.
+pub(super) const FILESYSTEM_MODES: [&str; 3] = ["shared_rw", "shared_ro", "isolated"];
+/// Which tasks a list may be of.
+pub(super) const FILTERS: [&str; 4] = ["all", "running", "completed", "failed"];
+/// How many tool calls a task makes where nothing is said.
+const STEPS: u64 = 20;
+/// The longest wait for a task that one call may ask for, in seconds.
+pub(super) const LONGEST_WAIT: u64 = 3_600;
+/// So much of an agent's description is told.
+const MOST_DESCRIPTION_CHARS: usize = 1_000;
+
+/// What somebody can do who may call these agents. Without any the tools that give tasks are left out.
+pub(super) fn tools(agents: &[CallableAgent]) -> Vec<Tool> {
+    let mut tools = Vec::new();
+    if !agents.is_empty() {
+        tools.push(task(agents));
+        tools.push(spawn_subagent(agents));
+    }
+    tools.push(get_subagents());
+    tools.push(message_subagent());
+    tools
+}
+
+/// What is to be known before any tool is called.
+pub(super) const INSTRUCTIONS: &str = "Gives work to other agents, which run on their own, each with a session of its own. \
+`task` has an agent do something and returns what it found; several calls in one turn run at the same time. \
+`get_subagents` and `message_subagent` look at the tasks that you have given, and talk to their agents.";
+
+/// What everybody has to know who gives a task.
+const HOW: &str = "The agent sees nothing of this conversation: not what was said, not what you have read, not other tasks. \
+Put everything into the prompt that it needs (the goal, paths, what you know already, what it must not do, and in what form it is to answer). \
+Calls in one turn run at the same time: for work that does not depend on each other make the calls together. \
+In the foreground the call returns the agent's last message. Use the background for long work whose result you do not need for your next step: \
+the call returns at once, and you are told when the task has ended; do not wait for it by asking again and again. \
+It works on the same files as you do, and never may do more than you may.";
+
+fn task(agents: &[CallableAgent]) -> Tool {
+    let text = format!("Have an agent carry out a task, and get its result. {HOW}\n\n{}", list(agents));
+    let properties = json!({
+        "agent": {
+            "type": "string", "enum": names(agents),
+            "description": "Which agent. Also taken as subagent_type or agentType",
+        },
+        "prompt": {"type": "string", "description": "The whole task: the agent knows nothing else"},
+        "description": {"type": "string", "description": "The task in three to five words, for people"},
+        "name": name("A name to refer to the task by; without one it is made of the description"),
+        "background": {
+            "type": "boolean", "default": false,
+            "description": "Return at once. You are told when the task has ended",
+        },
+        "task_id": {
+            "type": "string",
+            "description": "Go on with this task of yours, which has ended, by its name or id: its agent knows what it did before",
+        },
+        "metadata": {"type": "object", "description": "Whatever you want to find again with the task"},
+        "config": config(json!({})),
+    });
+    new("task", text, properties, &["agent", "prompt", "description"]).annotate(changes("Give a task"))
+}
+
+fn spawn_subagent(agents: &[CallableAgent]) -> Tool {
+    let text = format!(
+        "Start a subagent with a name, and with less than what you have where its config says so. {HOW}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
+        list(agents)
+    );
+    let which = |what: &str| json!({"type": "string", "enum": names(agents), "description": what});
+    let own = json!({
+        "agent_id": which("Which agent it is"),
+        "template": which("The same as agent_id"),
+    });
+    let properties = json!({
+        "name": name("A name for it, which no other of your subagents has"),
+        "task": {"type": "string", "description": "The whole task: it knows nothing else"},
+        "mode": {
+            "type": "string", "enum": ["foreground", "background"], "default": "foreground",
+            "description": "Whether the call returns the result, or at once",
+        },
+        "config": config(own),
+    });
+    new("spawn_subagent", text, properties, &["name", "task"]).annotate(changes("Start a subagent"))
+}
+
+fn get_subagents() -> Tool {
+    let text = "Look at the subagents that you have given tasks to. With name_or_id one of them with its result, without it a list. \
+You are told when a background task ends, so there is no need to ask for that.";
+    let properties = json!({
+        "name_or_id": {"type": "string", "description": "One of them, by its name or id"},
+        "status_filter": {
+            "type": "string", "enum": FILTERS, "default": "all",
+            "description": "Which ones are listed: running ones have not ended, failed ones have ended in any way but completed",
+        },
+        "wait_seconds": {
+            "type": "number", "minimum": 0, "maximum": LONGEST_WAIT,
+            "description": "Wait for so long for the end of the one, or of the first that ends of those that run",
+        },
+    });
+    new("get_subagents", text.to_owned(), properties, &[])
+        .annotate(ToolAnnotations::with_title("Look at subagents").read_only(true))
+}
+
+fn message_subagent() -> Tool {
+    let text = "Tell a subagent of yours something. One that has not begun gets it as a part of its task, one that runs as its next turn, \
+one that has ended goes on with it and knows what it did before. With cancel it is stopped after that, or at once if it has not begun.";
+    let properties = json!({
+        "name_or_id": {"type": "string", "description": "Which one, by its name or id"},
+        "message": {"type": "string", "description": "What it is told"},
+        "cancel": {"type": "boolean", "default": false, "description": "Whether that is the last that it does"},
+    });
+    new("message_subagent", text.to_owned(), properties, &["name_or_id", "message"])
+        .annotate(changes("Tell a subagent something"))
+}
+
+/// What can be narrower than in the definition.
+fn config(own: Value) -> Value {
+    let mut properties = json!({
+        "system_prompt": {"type": "string", "description": "Added to the agent's own prompt"},
+        "allowed_tools": {
+            "type": "array", "items": {"type": "string"},
+            "description": "The only tools that are not denied, of those that the agent has",
+        },
+        "disallowed_tools": {
+            "type": "array", "items": {"type": "string"}, "description": "Tools that are denied",
+        },
+        "allowed_capabilities": {
+            "type": "array", "items": {"type": "string", "enum": KINDS},
+            "description": "The same as allowed_tools, by kinds of tools; give one of the two",
+        },
+        "model": {"type": "string", "description": "A model of the agent, or fast, default or strong"},
+        "max_turns": {
+            "type": "integer", "minimum": 1, "default": STEPS,
+            "description": "So many tool calls it may make, at most as many as the agent may",
+        },
+        "filesystem_mode": {
+            "type": "string", "enum": FILESYSTEM_MODES, "default": FILESYSTEM_MODES[0],
+            "description": "shared_rw: the same files as yours. The others cannot be had yet, and are refused",
+        },
+    });
+    if let (Value::Object(all), Value::Object(own)) = (&mut properties, own) {
+        all.extend(own);
+    }
+    json!({
+        "type": "object", "properties": properties, "additionalProperties": false,
+        "description": "What is different for this task. It can only get less than the agent has",
+    })
+}
+
+fn name(text: &str) -> Value {
+    json!({"type": "string", "maxLength": MOST_TASK_NAME_CHARS, "description": text})
+}
+
+fn names(agents: &[CallableAgent]) -> Vec<&str> {
+    agents.iter().map(|agent| agent.name.as_str()).collect()
+}
+
+fn list(agents: &[CallableAgent]) -> String {
+    let mut text = "Agents:".to_owned();
+    for agent in agents {
+        let what: String = agent.description.chars().take(MOST_DESCRIPTION_CHARS).collect();
+        let always = if agent.background { " (always in the background)" } else { "" };
+        text.push_str(&format!("\n- {}{always}: {}", agent.name, what.replace('\n', " ").trim()));
+    }
+    text
+}
+
+fn changes(title: &str) -> ToolAnnotations {
+    ToolAnnotations::with_title(title).read_only(false)
+}
+
+fn new(name: &'static str, text: String, properties: Value, required: &[&str]) -> Tool {
+    let mut schema = JsonObject::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("properties".to_owned(), properties);
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), required.into());
+    }
+    Tool::new(name, text, schema)
+}

@@ -1,0 +1,156 @@
+//! Who gives tasks, and from where: an agent by the token that it was given, or a manager by its workspace.
+//!
+//! What an agent's tasks are run with is the daemon's to find out; nothing of it is sent from below a worker.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+use subagent_config::agents::{Catalog, Mode};
+use subagent_config::start::agent::given;
+use subagent_config::start::budgets::of_config;
+use subagent_config::{Workspace, workspace};
+use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskView};
+use subagent_protocol::bytes64::Bytes64;
+
+use crate::client::{Ask, Client, read};
+use crate::commands::worker_start::current_umask;
+use crate::commands::{ensure_controller, manager_choice};
+use crate::context::{Context, present, present_path};
+use crate::failure::{Failure, Result};
+
+/// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
+/// notice that it is gone. The tasks go on meanwhile.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Where a manager's tasks are run, as far as it is said.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) launcher: Option<String>,
+    pub(crate) agents: Option<String>,
+    pub(crate) controller_id: Option<String>,
+}
+
+/// Somebody who gives tasks.
+#[derive(Debug)]
+pub(crate) struct Giver {
+    context: Context,
+    wish: Wish,
+    /// An agent's.
+    token: Option<String>,
+}
+
+impl Giver {
+    /// Whoever runs this process.
+    pub(crate) fn new(context: &Context, wish: Wish) -> Self {
+        let (env, typed) = (context.env.clone(), context.typed.clone());
+        let context = Context { env, format: context.format, typed };
+        let token = context.env.var(TASK_TOKEN).map(|token| token.to_string_lossy().into_owned());
+        let visible = |token: &String| !token.is_empty() && token.chars().all(|char| char.is_ascii_graphic());
+        Self { context, wish, token: token.filter(visible) }
+    }
+
+    /// The token, of an agent.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// The workspace that it is about.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `WORKSPACE_ROOT_NOT_FOUND`.
+    pub(crate) fn workspace(&self) -> Result<Workspace> {
+        self.context.workspace(self.wish.cwd.as_deref())
+    }
+
+    /// A connection for one conversation.
+    ///
+    /// # Errors
+    /// Those of [`Giver::workspace`].
+    pub(crate) fn client(&self) -> Result<Client> {
+        let client = Client::new(&self.context, &self.workspace()?);
+        Ok(if self.token.is_some() { client.with_patience(PATIENCE) } else { client })
+    }
+
+    /// The same request in its name.
+    pub(crate) fn named(&self, ask: Ask) -> Ask {
+        ask.with_task_token(self.token())
+    }
+
+    /// The agents that it may call.
+    ///
+    /// # Errors
+    /// The daemon's for an agent; those of [`Giver::workspace`] and `INVALID_ARGUMENT` for a manager.
+    pub(crate) async fn agents(&self) -> Result<Callable> {
+        if self.token.is_some() {
+            let answer = self.client()?.ask(&self.named(Ask::get("/v1/tasks/agents"))).await?;
+            let found: CallableAgents = read(answer)?;
+            return Ok(Callable { agents: found.agents, worker: Some(found.worker_id.to_string()) });
+        }
+        let root = workspace::resolve_cwd(self.wish.cwd.as_deref(), &self.context.env)?;
+        let root = self.workspace().map_or(root, |workspace| workspace.root);
+        let given = given(self.wish.agents.as_deref())?;
+        let catalog = Catalog::find(&given, &root, &self.context.env);
+        let usable = catalog.found.into_iter().filter(|found| {
+            let definition = &found.definition;
+            definition.mode != Mode::Primary && definition.refusals.is_empty() && found.behind.is_none()
+        });
+        let agents = usable.map(|found| CallableAgent {
+            name: found.definition.name,
+            description: found.definition.description,
+            background: found.definition.background,
+        });
+        Ok(Callable { agents: agents.collect(), worker: None })
+    }
+
+    /// Gives a task.
+    ///
+    /// # Errors
+    /// The daemon's, and those of what it is run with.
+    pub(crate) async fn run(&self, client: &mut Client, mut task: RunTask) -> Result<TaskView> {
+        if self.token.is_none() {
+            task.manager = Some(Box::new(self.place(client).await?));
+        }
+        // Without a limit of its own: the daemon may be away when it is sent again.
+        read(client.ask(&self.named(Ask::change("/v1/tasks", &task)?)).await?)
+    }
+
+    /// Where a manager's task is run, as a worker that this process would start.
+    async fn place(&self, client: &mut Client) -> Result<TaskPlace> {
+        let workspace = self.workspace()?;
+        let cwd = workspace::resolve_cwd(self.wish.cwd.as_deref(), &self.context.env)?;
+        if cwd.to_str().is_none() {
+            let message = format!("{} is not UTF-8; rename the folder", cwd.display());
+            return Err(Failure::argument(message));
+        }
+        let config = present_path(self.wish.config.clone());
+        let loaded = self.context.config(config.as_deref(), self.wish.cwd.as_deref())?;
+        let named = present(self.wish.controller_id.clone());
+        let budget = of_config(&loaded.config.budgets.controller);
+        ensure_controller(client, &workspace.state_dir, named.as_deref(), &workspace, budget).await?;
+        let bytes = |text: &std::ffi::OsStr| Bytes64(text.as_bytes().to_vec());
+        Ok(TaskPlace {
+            choice: manager_choice(named.as_deref(), &workspace),
+            workspace: workspace.root,
+            cwd,
+            config: loaded.loaded.then_some(loaded.path),
+            launcher: present(self.wish.launcher.clone()),
+            agents: present(self.wish.agents.clone()),
+            env: self.context.env.vars.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            umask: current_umask().bits(),
+            nofile: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft),
+        })
+    }
+}
+
+/// Which agents may be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Callable {
+    /// By name.
+    pub(crate) agents: Vec<CallableAgent>,
+    /// The worker of the agent that calls.
+    pub(crate) worker: Option<String>,
+}

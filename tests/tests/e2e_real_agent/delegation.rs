@@ -1,0 +1,101 @@
+//! A real agent gives tasks to other real agents: through the tools that it is given, in the background, across the death of
+//! the daemon. It hears the end of each of them once.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Launcher, Sandbox, wait_until};
+use subagent_tests::model_server::ModelServer;
+use subagent_tests::real_agent::{AGENTS, RealAgent};
+
+use super::world::DEADLINE;
+
+/// Parents, and to whom each of them gives tasks: across vendors, in both directions.
+const FAMILIES: [(&str, [&str; 2]); 2] = [("claude", ["codex", "opencode"]), ("codex", ["claude", "gemini"])];
+
+/// A family in a sandbox of its own, with a definition for each child.
+fn family(parent: &str, children: [&'static str; 2], models: &ModelServer) -> (Sandbox, Vec<RealAgent>) {
+    let mut sandbox = Sandbox::new();
+    let mut agents = Vec::new();
+    for name in AGENTS.into_iter().filter(|name| *name == parent || children.contains(name)) {
+        let agent = RealAgent::new(name, models);
+        let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
+            .startup_seconds(120.0)
+            .cancel_grace_seconds(60.0);
+        for (name, value) in &agent.env {
+            launcher = launcher.env(name, value);
+        }
+        sandbox.launcher(name, launcher);
+        agents.push(agent);
+    }
+    for child in children {
+        let text = format!("---\ndescription: Does as it is told\nlauncher: {child}\n---\nDo as you are told.\n");
+        let folder = sandbox.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("by-{child}.md")), text).unwrap();
+    }
+    sandbox.init();
+    (sandbox, agents)
+}
+
+/// Has the parent call the tool once, and gives what the tool has returned.
+fn gives(sandbox: &Sandbox, worker: &str, child: &str, prompt: &str) -> Value {
+    let call = json!({
+        "agent": format!("by-{child}"), "prompt": prompt, "description": format!("Told {child}"), "background": true,
+    });
+    let sending = sandbox.sending(worker, &format!("MCP: subagent/task {call}"));
+    let mut waited = sending.args(["--wait-timeout-seconds", "120"]).deadline(DEADLINE).run().data_of("turn.waited");
+    while waited["matchedEvent"]["type"] == "approval.requested" {
+        panic!("what the rules allow is not asked: {waited}");
+    }
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+    waited["assistantText"].take()
+}
+
+fn delegates(parent: &str, children: [&'static str; 2]) {
+    let models = ModelServer::start().unwrap();
+    let (sandbox, agents) = family(parent, children, &models);
+    let start = ["worker", "start", "--launcher", parent, "--delegate"];
+    let started = sandbox.subagent(&start).deadline(DEADLINE).run().data_of("worker.started");
+    let worker = started["workerId"].as_str().unwrap();
+    let gate = sandbox.gate("both");
+    for child in children {
+        let said = gives(&sandbox, worker, child, &format!("GATE: {}", gate.path().display()));
+        assert!(said.as_str().unwrap().contains("DONE:"), "{said}");
+    }
+    let tasks = || sandbox.run(&["task", "list", "--parent", worker]).data_of("task.listed")["items"].take();
+    let all = |status: &'static str| {
+        move |items: &Value| items.as_array().unwrap().iter().filter(|task| task["status"] == status).count() == 2
+    };
+    wait_until("both tasks to run", DEADLINE, || Some(tasks()).filter(all("running")));
+    sandbox.kill_daemon();
+    gate.open();
+    wait_until("both tasks to have ended", DEADLINE, || Some(tasks()).filter(all("completed")));
+    // Each end is a prompt of its own; the model says it back.
+    let told = || {
+        let mut events = sandbox.events(worker);
+        events.retain(|event| event["type"] == "turn.completed");
+        (events.len() == 4).then_some(())
+    };
+    wait_until("the parent to have heard both", DEADLINE, told);
+    for task in tasks().as_array().unwrap() {
+        let told = format!("[Subagent '{}' ({}) completed:", task["name"].as_str().unwrap(), task["taskId"].as_str().unwrap());
+        let heard = sandbox.events(worker).iter().filter(|event| {
+            event["type"] == "message.sent" && event["data"]["text"].as_str().unwrap_or_default().starts_with(&told)
+        }).count();
+        assert_eq!(heard, 1, "{told}");
+        assert_eq!(models.prompts().iter().filter(|prompt| prompt.contains(&told)).count(), 1, "{told}");
+    }
+    sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
+    sandbox.finish();
+    drop(agents);
+}
+
+#[test]
+fn m8_a_parent_hears_of_two_tasks_of_other_agents_once_although_the_daemon_dies() {
+    for (parent, children) in FAMILIES {
+        if [parent].iter().chain(&children).all(|name| RealAgent::is_installed(name)) {
+            delegates(parent, children);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `subagent mcp` and `subagent task` through the executables: a manager gives tasks to scripted agents.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
+
+/// Longer than any answer may take.
+const FAR: Duration = Duration::from_secs(60);
+/// How long a client waits for the end of a server whose stdin it has closed.
+const END: Duration = Duration::from_secs(10);
+
+/// A workspace with definitions.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    let define = |name: &str, keys: &str| {
+        let text = format!("---\ndescription: Finds things\nlauncher: demo\n{keys}---\n");
+        fs::write(folder.join(format!("{name}.md")), text).unwrap();
+    };
+    define("scout", "");
+    define("counter", "resultMaxTokens: 60\nresultSchema: {type: array}\n");
+    define("teller", "resultMaxTokens: 60\n");
+    sandbox
+}
+
+/// A client of `subagent mcp`.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Value>,
+    heard: Vec<Value>,
+    last: u64,
+}
+
+impl Client {
+    fn new(sandbox: &Sandbox) -> Self {
+        let mut command = sandbox.command("subagent").args(["mcp"]).process();
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+        let (said, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let line = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+                if said.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut client = Self { child, stdin, lines, heard: Vec::new(), last: 0 };
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+        });
+        assert_eq!(client.ask("initialize", hello)["result"]["serverInfo"]["name"], "subagent");
+        client.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, message: Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn request(&mut self, method: &str, params: Value) -> u64 {
+        self.last += 1;
+        self.say(json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}));
+        self.last
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let next = self.lines.recv_timeout(FAR).expect("an answer in time");
+            match next["id"] == id {
+                true => return next,
+                false => self.heard.push(next),
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.request(method, params);
+        self.answer(id)
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> u64 {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "p"}});
+        self.request("tools/call", params)
+    }
+
+    /// The text of an answer, and whether it is an error.
+    fn text(&mut self, id: u64) -> (String, bool) {
+        let answer = self.answer(id);
+        let text = answer["result"]["content"][0]["text"].as_str();
+        let text = text.unwrap_or_else(|| panic!("a text: {answer}"));
+        (text.to_owned(), answer["result"]["isError"] == true)
+    }
+
+    fn called(&mut self, tool: &str, arguments: Value) -> (String, bool) {
+        let id = self.call(tool, arguments);
+        self.text(id)
+    }
+
+    /// Closes its stdin; it ends at once, and well.
+    fn end(mut self) {
+        self.stdin = None;
+        let status = wait_until("the server to end", END, || self.child.try_wait().unwrap());
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn scout(prompt: &str) -> Value {
+    json!({"agent": "scout", "description": "Look around", "prompt": prompt})
+}
+
+/// What is between the tags.
+#[track_caller]
+fn inside(text: &str) -> &str {
+    let (open, rest) = text.split_once('>').unwrap();
+    assert!(open.starts_with("<task_"), "{text}");
+    rest.rsplit_once("</task_").unwrap().0
+}
+
+#[test]
+fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let listed = client.ask("tools/list", json!({}));
+    let agents = &listed["result"]["tools"][0]["inputSchema"]["properties"]["agent"]["enum"];
+    assert!(agents.as_array().unwrap().contains(&json!("scout")), "{agents}");
+    let (text, is_error) = client.called("task", scout("!tool read config\nfound it"));
+    assert!(!is_error && inside(&text) == "found it", "{text}");
+    assert!(text.starts_with("<task_result agent=\"scout\" name=\""), "{text}");
+    assert!(client.heard.iter().any(|heard| heard["method"] == "notifications/progress"));
+    // Two at the same time: the first one ends after the second.
+    let gate = sandbox.gate("both");
+    let first = client.call("task", scout(&format!("!tool read a\n{}\nfirst", gate.directive())));
+    let (second, _) = client.called("task", scout("!tool read b\nsecond"));
+    assert_eq!(inside(&second), "second");
+    gate.open();
+    assert_eq!(inside(&client.text(first).0), "first");
+    let gate = sandbox.gate("background");
+    let prompt = format!("!tool read c\n{}\nlater", gate.directive());
+    let arguments = json!({"name": "Long", "task": prompt, "mode": "background", "config": {"agent_id": "scout"}});
+    let (begun, _) = client.called("spawn_subagent", arguments);
+    let begun: Value = serde_json::from_str(&begun).unwrap();
+    assert_eq!(begun["name"], "Long");
+    gate.open();
+    let look = json!({"name_or_id": begun["subagent_id"], "wait_seconds": 30});
+    let found: Value = serde_json::from_str(&client.called("get_subagents", look).0).unwrap();
+    assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &json!("later")));
+    let (error, is_error) = client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
+    assert!(is_error && inside(&error).starts_with("AGENT_NOT_FOUND: "), "{error}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let status = |name: &str| sandbox.run(&["task", "wait", name, "--timeout-seconds", "30"]).data()["status"].clone();
+    let begun = |client: &mut Client, name: &str| {
+        let gate = sandbox.gate(name);
+        let mut arguments = scout(&gate.directive());
+        arguments["name"] = name.into();
+        let id = client.call("task", arguments);
+        wait_until("the task to run", FAR, || {
+            let shown = sandbox.run(&["task", "list", "--status", "running"]).data();
+            shown["items"].as_array().unwrap().iter().any(|task| task["name"] == name).then_some(())
+        });
+        id
+    };
+    let id = begun(&mut client, "one");
+    client.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    assert_eq!(status("one"), "cancelled");
+    begun(&mut client, "two");
+    client.end();
+    assert_eq!(status("two"), "cancelled");
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is_given_once() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let gate = sandbox.gate("kill");
+    let id = client.call("task", scout(&format!("!tool read a\n{}\nstill here", gate.directive())));
+    wait_until("the task to run", FAR, || {
+        let shown = sandbox.run(&["task", "list", "--status", "running"]).data();
+        (shown["count"] == 1).then_some(())
+    });
+    sandbox.kill_daemon();
+    gate.open();
+    assert_eq!(inside(&client.text(id).0), "still here");
+    assert_eq!(sandbox.run(&["task", "list"]).data()["count"], 1);
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn m11_a_result_is_cut_for_its_caller_and_never_under_a_schema() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let long = format!("!tool read a\n[{}]", vec!["7"; 200].join(", "));
+    let ask = |agent: &str| json!({"agent": agent, "description": "Count", "prompt": long, "name": agent});
+    let (text, is_error) = client.called("task", ask("teller"));
+    assert!(!is_error && text.contains(" tokens total, showing first "), "{text}");
+    assert!(text.contains("Rest: subagent task result teller --full]</task_result>"), "{text}");
+    let (text, is_error) = client.called("task", ask("counter"));
+    assert!(is_error && inside(&text).starts_with("RESULT_TOO_LARGE: "), "{text}");
+    client.end();
+    let cut = sandbox.command("subagent").args(["task", "result", "teller"]).run();
+    assert!(cut.text().contains("[Output truncated: "), "{cut}");
+    let whole = sandbox.command("subagent").args(["task", "result", "teller", "--full"]).run();
+    assert!(whole.text().trim_end().ends_with(", 7]") && !whole.text().contains("truncated"), "{whole}");
+    sandbox.run(&["task", "result", "counter"]).error("RESULT_TOO_LARGE");
+    sandbox.run(&["task", "result", "counter", "--full"]).data_of("task.result");
+    sandbox.finish();
+}
+
+#[test]
+fn tasks_are_given_and_looked_at_on_the_command_line() {
+    let sandbox = sandbox();
+    sandbox.run(&["task", "show", "nothing"]).error("TASK_NOT_FOUND");
+    assert_eq!(sandbox.run(&["task", "list"]).data(), json!({"items": [], "count": 0}));
+    let ended = sandbox.run(&["task", "run", "--agent", "scout", "--name", "One", "--text", "!tool read a\nhello"]);
+    let shape = json!({
+        "taskId": "w", "name": "=One", "path": ["str"], "agent": "=scout", "description": "str", "prompt": "str",
+        "mode": "=foreground", "status": "=completed", "parent": null, "root": null, "depth": 1,
+        "launcher": "=demo", "model": "str?", "steps": "int", "toolCalls": "int", "cost": "any", "tokens": "any",
+        "runs": 1, "error": null, "metadata": {}, "createdAt": "ts", "startedAt": "ts", "completedAt": "ts",
+        "result": "=hello", "resultMaxTokens": 8192,
+    });
+    assert_shape(&ended.data_of("task.waited"), &shape);
+    let text = sandbox.command("subagent").args(["task", "result", "one"]).run();
+    assert_eq!(text.text().trim_end(), "hello", "a name is the same in small letters");
+    let gate = sandbox.gate("two");
+    let args = ["task", "run", "--agent", "scout", "--name", "Two", "--background", "--text", &gate.directive()];
+    let begun = sandbox.run(&args).data_of("task.spawned");
+    assert_eq!((&begun["name"], &begun["mode"]), (&json!("Two"), &json!("background")));
+    sandbox.run(&args).error("TASK_NAME_TAKEN");
+    let id = begun["taskId"].as_str().unwrap();
+    let told = sandbox.run(&["task", "message", id, "--text", "!tool read b\nand more"]).data_of("task.messaged");
+    assert!(["appended", "queued"].contains(&told["message"].as_str().unwrap()), "{told}");
+    let tree = sandbox.command("subagent").args(["tree"]).run();
+    assert!(tree.text().lines().any(|line| line.starts_with("Two  ")), "{tree}");
+    gate.open();
+    assert_eq!(sandbox.run(&["task", "wait", "Two"]).data_of("task.waited")["result"], "and more");
+    let shown = sandbox.run(&["tree", id]).data_of("tree.shown");
+    assert_eq!((&shown["count"], &shown["items"][0]["name"]), (&json!(1), &json!("Two")));
+    let gate = sandbox.gate("three");
+    let args = ["task", "run", "--agent", "scout", "--name", "Three", "--background", "--text", &gate.directive()];
+    sandbox.run(&args).data_of("task.spawned");
+    sandbox.run(&["task", "wait", "Three", "--timeout-seconds", "0.05"]).error("WAIT_TIMEOUT");
+    sandbox.run(&["task", "cancel", "Three", "--reason", "enough"]).data_of("task.cancelled");
+    assert_eq!(sandbox.run(&["task", "wait", "Three"]).data()["status"], "cancelled");
+    sandbox.finish();
+}
