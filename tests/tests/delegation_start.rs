@@ -77,7 +77,8 @@ fn only_who_may_give_tasks_gets_the_task_server() {
 #[test]
 fn a_server_of_that_name_keeps_a_worker_from_delegating() {
     let sandbox = telling(json!({"subagent": {"command": "sh"}}));
-    let error = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]).error("INVALID_ARGUMENT");
+    let error =
+        sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]).error("INVALID_ARGUMENT");
     assert_eq!(error["details"]["mcpServer"], "subagent");
     assert!(error["message"].as_str().unwrap().contains("gives tasks"), "{error}");
     assert!(!is_given(&sandbox, &[]), "without delegation it is an MCP server as any other");
@@ -113,7 +114,9 @@ fn the_token_is_where_the_environment_is_and_nowhere_else() {
     let token = token(&sandbox, &worker);
     sandbox.recorder().keep_secret(&token);
     assert!(has_server(&sandbox, &worker));
-    for args in [&["worker", "inspect", &worker][..], &["worker", "show", &worker], &["worker", "logs", &worker]] {
+    for args in
+        [&["worker", "inspect", &worker][..], &["worker", "show", &worker], &["worker", "logs", &worker]]
+    {
         let shown = sandbox.run(args);
         assert!(!shown.stdout.contains(&token), "{shown}");
     }

@@ -29,7 +29,8 @@ fn family(parent: &str, children: [&'static str; 2], models: &ModelServer) -> (S
         agents.push(agent);
     }
     for child in children {
-        let text = format!("---\ndescription: Does as it is told\nlauncher: {child}\n---\nDo as you are told.\n");
+        let text =
+            format!("---\ndescription: Does as it is told\nlauncher: {child}\n---\nDo as you are told.\n");
         let folder = sandbox.workspace().join(".agents/agents");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(format!("by-{child}.md")), text).unwrap();
@@ -44,7 +45,8 @@ fn gives(sandbox: &Sandbox, worker: &str, child: &str, prompt: &str) -> Value {
         "agent": format!("by-{child}"), "prompt": prompt, "description": format!("Told {child}"), "background": true,
     });
     let sending = sandbox.sending(worker, &format!("MCP: subagent/task {call}"));
-    let mut waited = sending.args(["--wait-timeout-seconds", "120"]).deadline(DEADLINE).run().data_of("turn.waited");
+    let mut waited =
+        sending.args(["--wait-timeout-seconds", "120"]).deadline(DEADLINE).run().data_of("turn.waited");
     while waited["matchedEvent"]["type"] == "approval.requested" {
         panic!("what the rules allow is not asked: {waited}");
     }
@@ -65,7 +67,9 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
     }
     let tasks = || sandbox.run(&["task", "list", "--parent", worker]).data_of("task.listed")["items"].take();
     let all = |status: &'static str| {
-        move |items: &Value| items.as_array().unwrap().iter().filter(|task| task["status"] == status).count() == 2
+        move |items: &Value| {
+            items.as_array().unwrap().iter().filter(|task| task["status"] == status).count() == 2
+        }
     };
     wait_until("both tasks to run", DEADLINE, || Some(tasks()).filter(all("running")));
     sandbox.kill_daemon();
@@ -79,10 +83,19 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
     };
     wait_until("the parent to have heard both", DEADLINE, told);
     for task in tasks().as_array().unwrap() {
-        let told = format!("[Subagent '{}' ({}) completed:", task["name"].as_str().unwrap(), task["taskId"].as_str().unwrap());
-        let heard = sandbox.events(worker).iter().filter(|event| {
-            event["type"] == "message.sent" && event["data"]["text"].as_str().unwrap_or_default().starts_with(&told)
-        }).count();
+        let told = format!(
+            "[Subagent '{}' ({}) completed:",
+            task["name"].as_str().unwrap(),
+            task["taskId"].as_str().unwrap()
+        );
+        let heard = sandbox
+            .events(worker)
+            .iter()
+            .filter(|event| {
+                event["type"] == "message.sent"
+                    && event["data"]["text"].as_str().unwrap_or_default().starts_with(&told)
+            })
+            .count();
         assert_eq!(heard, 1, "{told}");
         assert_eq!(models.prompts().iter().filter(|prompt| prompt.contains(&told)).count(), 1, "{told}");
     }
