@@ -80,7 +80,7 @@ impl World {
     }
 
     #[track_caller]
-    fn refused(&self, path: &str, body: &Value, code: &str) -> Value {
+    fn error(&self, path: &str, body: &Value, code: &str) -> Value {
         let answer = self.ask(&format!("POST {path}"), body).json();
         assert_eq!(answer["error"]["code"], code, "{answer}");
         answer["error"].clone()
@@ -122,6 +122,10 @@ impl World {
             (told.len() >= count && idle).then_some(told)
         })
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
 }
 
 /// As bytes travel in JSON.
@@ -169,8 +173,8 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     world.post("/v1/tasks/Scout/cancel", &json!({"reason": "enough"}));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!(waited["status"], "cancelled");
-    world.refused("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
-    world.refused("/v1/tasks/nobody/wait", &json!({}), "TASK_NOT_FOUND");
+    world.error("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
+    world.error("/v1/tasks/nobody/wait", &json!({}), "TASK_NOT_FOUND");
     world.sandbox.finish();
 }
 
@@ -189,8 +193,9 @@ fn m7_parents_that_wait_in_the_foreground_hold_no_place() {
     };
     let prompt = format!("{}\n{}", world.gives(&top("a")), world.gives(&top("b")));
     let waited = world.sandbox.send(&world.root, &prompt);
-    let text = waited["assistantText"].as_str().unwrap();
-    assert!(text.contains("a completed: top") && text.contains("b completed: top"), "{text}");
+    let said = text(&waited["assistantText"]);
+    assert!(said.contains("a completed") && said.contains("b completed"), "{said}");
+    assert_eq!((said.matches("deep").count(), said.matches("top").count()), (8, 2), "{said}");
     let all = world.get(&format!("/v1/tasks?root={}", world.root));
     assert_eq!(all["count"], 14);
     for task in all["items"].as_array().unwrap() {
@@ -204,9 +209,10 @@ fn m7_parents_that_wait_in_the_foreground_hold_no_place() {
         file = world.task(name, "foreground", &world.gives(&file));
     }
     let waited = world.sandbox.send(&world.root, &world.gives(&file));
-    assert!(waited["assistantText"].as_str().unwrap().contains("d1 completed"), "{waited}");
+    assert!(text(&waited["assistantText"]).contains("d1 completed"), "{waited}");
     let d3 = world.get("/v1/tasks/d3");
-    assert!(d3["result"].as_str().unwrap().contains("TASK_DEPTH_LIMIT"), "{d3}");
+    let said = json!({"assistantText": d3["result"]});
+    assert!(text(&said["assistantText"]).contains("TASK_DEPTH_LIMIT"), "{d3}");
     world.sandbox.finish();
 }
 
@@ -238,8 +244,30 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
     let _ = world.sandbox.send(&world.root, &four);
     let five = world.task("five", "background", "x");
     let refused = world.sandbox.send(&world.root, &world.gives(&five));
-    assert!(refused["assistantText"].as_str().unwrap().contains("TASK_LIMIT"), "{refused}");
+    assert!(text(&refused["assistantText"]).contains("TASK_LIMIT"), "{refused}");
     let _ = world.told_at_last(4);
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_task_that_would_have_forgotten_all_goes_on_only_if_that_is_allowed() {
+    let mut sandbox = Sandbox::new();
+    let forgetful = sandbox.demo_agent(&["--no-capabilities"]);
+    sandbox.launcher("forgetful", forgetful);
+    let world = started(sandbox, &json!(true));
+    let mut task = world.managed("Amnesiac", "!say once");
+    task["manager"]["launcher"] = "forgetful".into();
+    world.post("/v1/tasks", &task);
+    let waited = world.post("/v1/tasks/Amnesiac/wait", &json!({}));
+    let id = text(&waited["taskId"]);
+    wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
+    let mut message = json!({"message": "!say again"});
+    let error = world.error("/v1/tasks/Amnesiac/messages", &message, "CONTEXT_LOST");
+    assert_shape(&error["details"], &json!({"task": "str", "recommendedAction": "str"}));
+    message["allowFresh"] = true.into();
+    assert_eq!(world.post("/v1/tasks/Amnesiac/messages", &message)["message"], "resumed");
+    let waited = world.post("/v1/tasks/Amnesiac/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("again")));
     world.sandbox.finish();
 }
 
@@ -314,7 +342,7 @@ fn without_the_token_nobody_below_a_worker_has_to_do_with_tasks() {
     let plain = world.sandbox.start("demo");
     let task = world.task("mine", "foreground", "!say mine");
     let refused = world.sandbox.send(&plain, &world.gives(&task));
-    assert!(refused["assistantText"].as_str().unwrap().contains("FORBIDDEN_FROM_WORKER"), "{refused}");
+    assert!(text(&refused["assistantText"]).contains("FORBIDDEN_FROM_WORKER"), "{refused}");
     assert_eq!(world.get("/v1/tasks")["count"], 0);
     world.sandbox.finish();
 }
