@@ -174,7 +174,8 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!(waited["status"], "cancelled");
     world.error("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
-    world.error("/v1/tasks/nobody/wait", &json!({}), "TASK_NOT_FOUND");
+    let nothing = json!({});
+    world.error("/v1/tasks/nobody/wait", &nothing, "TASK_NOT_FOUND");
     world.sandbox.finish();
 }
 
