@@ -40,7 +40,7 @@ fn has_server(sandbox: &Sandbox, worker: &str) -> bool {
     let place = sandbox.send(worker, "place")["assistantText"].as_str().unwrap().to_owned();
     let state = sandbox.state_dir().to_str().unwrap().len();
     let wanted = format!(
-        "subagent {} [\"mcp\"] SUBAGENT_TASK_TOKEN:64 SUBAGENT_STATE_DIR:{state}",
+        "subagent {} [\"mcp\"] SUBAGENT_TASK_TOKEN:64,SUBAGENT_STATE_DIR:{state}",
         sandbox.executable("subagent")
     );
     assert_eq!(place.contains("SUBAGENT_TASK_TOKEN"), place.contains(&wanted), "{place}");
@@ -64,9 +64,7 @@ fn only_who_may_give_tasks_gets_the_task_server() {
     sandbox.launcher("sdk", agent);
     let config = sandbox.config_file();
     let text = fs::read_to_string(&config).unwrap();
-    let mut document: Value = serde_json::from_str(&text).unwrap();
-    document["delegation"] = json!({"maxDepth": 2});
-    fs::write(&config, document.to_string()).unwrap();
+    fs::write(&config, format!("{text}\ndelegation: {{maxDepth: 2}}\n")).unwrap();
     assert!(is_given(&sandbox, &[]));
     let refused = sandbox.subagent(&["worker", "start", "--input", "-"]);
     let refused = refused.stdin(r#"{"launcher": "sdk", "delegate": false}"#).run().data_of("worker.started");
@@ -157,5 +155,64 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
     }
     assert!(has_server(&sandbox, &worker));
     assert_ne!(token(&sandbox, &worker), before);
+    sandbox.finish();
+}
+
+/// What the daemon answers to a process of a worker that has the worker's token.
+fn asks(sandbox: &Sandbox, worker: &str, line: &str, body: &Value) -> Value {
+    let (body, token) =
+        (if body.is_null() { String::new() } else { body.to_string() }, token(sandbox, worker));
+    let head = format!(
+        "{line} HTTP/1.1\\nHost: localhost\\nsubagent-protocol: 1\\nContent-Type: application/json\\n\
+         x-subagent-task-token: {token}\\nContent-Length: {}\\nConnection: close\\n\\n{body}",
+        body.len()
+    );
+    let (file, socket) = (sandbox.file("request"), sandbox.daemon_info().unwrap().socket);
+    fs::write(&file, head).unwrap();
+    let stranger = sandbox.executable("stranger");
+    let command = format!("'{stranger}' ask '{}' \"$(cat '{}')\"", socket.display(), file.display());
+    let said =
+        sandbox.send(worker, &format!("!shell {command}"))["assistantText"].as_str().unwrap().to_owned();
+    let (_, answer) = said.split_once('{').unwrap_or_else(|| panic!("{said}"));
+    let mut answers = serde_json::Deserializer::from_str(&said[said.len() - answer.len() - 1..]).into_iter();
+    answers.next().unwrap().unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn m4_a_worker_gives_tasks_to_those_that_its_rules_let_it_call() {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    define(&sandbox, "reviewer", "{read: allow}");
+    let file = sandbox.workspace().join(".agents/agents/boss.md");
+    fs::write(file, "---\ndescription: d\nmode: primary\n---\n").unwrap();
+    let started = sandbox.run(&["worker", "start", "--delegate", "--deny", "task(plan)"]);
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let callable = asks(&sandbox, &worker, "GET /v1/tasks/agents", &Value::Null);
+    let names: Vec<&str> = callable["data"]["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| agent["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["explore", "general", "reviewer", "worker"]);
+    let spawn = |agent: &str| {
+        asks(&sandbox, &worker, "POST /v1/tasks", &json!({"agent": agent, "prompt": "!say done"}))
+    };
+    let refused = spawn("plan");
+    assert_eq!(refused["error"]["code"], "TASK_NOT_PERMITTED", "{refused}");
+    assert_eq!(refused["error"]["details"], json!({"agent": "plan", "rule": "task(plan): deny"}));
+    let refused = spawn("boss");
+    assert_eq!(refused["error"]["code"], "AGENT_NOT_A_SUBAGENT", "{refused}");
+    let spawned = spawn("reviewer");
+    assert_eq!(
+        (&spawned["type"], &spawned["data"]["agent"]),
+        (&json!("task.spawned"), &json!("reviewer")),
+        "{spawned}"
+    );
+    let task = spawned["data"]["taskId"].as_str().unwrap();
+    let inspected = sandbox.run(&["worker", "inspect", task]).data_of("worker.inspected");
+    let above = &inspected["policy"]["ancestors"][0];
+    assert_eq!((&above["workerId"], &above["name"]), (&json!(worker), &json!("worker")), "{inspected}");
+    assert_eq!(inspected["worker"]["agentDefinition"], "reviewer");
     sandbox.finish();
 }
