@@ -41,12 +41,7 @@ impl World {
         let task = json!({"agent": agent, "prompt": prompt, "description": name, "name": name, "mode": mode});
         fs::write(&file, task.to_string()).unwrap();
         let socket = self.sandbox.daemon_info().unwrap().socket;
-        format!(
-            "!shell {} task {} {}",
-            self.sandbox.executable("stranger"),
-            socket.display(),
-            file.display()
-        )
+        format!("!shell {} task {} {}", self.sandbox.executable("stranger"), socket.display(), file.display())
     }
 
     fn items(&self, command: &[&str], kind: &str) -> Vec<Value> {
