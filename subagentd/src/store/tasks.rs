@@ -13,7 +13,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
-use super::rows::{self, RowId};
+use super::rows::{self, RowId, WorkerRow};
 use super::tasks_below::Unwanted;
 use super::tx::Tx;
 use crate::core::Fact;
@@ -390,6 +390,18 @@ pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<
     let sql = format!("{SELECT} WHERE w.worker_id = ?1 AND w.removed_at IS NULL");
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     Ok(statement.query_row([worker], TaskRow::read).optional().map_err(StoreError::from)?)
+}
+
+/// How a worker is called in the paths of the tasks below it: as a task by its name, else by its label.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
+    let named =
+        connection.query_row("SELECT name FROM tasks WHERE worker = ?1", [worker.id.0], |row| row.get(0));
+    let named: Option<String> = named.optional().map_err(StoreError::from)?;
+    let label = || Some(worker.label.clone()).filter(|label| !label.is_empty());
+    Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))
 }
 
 /// What is stored of a task that goes on.

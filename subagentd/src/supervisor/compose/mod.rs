@@ -109,7 +109,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
                 layers,
                 ancestors: PolicySpec::lineage(
                     spec.policy.as_ref(),
-                    parent.row.label.clone(),
+                    parent.name.clone(),
                     parent.row.worker_id.clone(),
                 ),
                 pre_approved: pre_approved(&terms),

@@ -17,7 +17,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::ground::Ground;
 use super::launched::Launched;
 use super::permitted;
-use crate::store::WorkerRow;
+use crate::store::{WorkerRow, tasks};
 use crate::supervisor::environment::{self, Kept};
 use crate::supervisor::spec::{self, Spec};
 use crate::supervisor::{Supervisor, policy};
@@ -29,6 +29,8 @@ const MODEL: &str = "model";
 /// A worker that may give tasks, and all that is stored and kept of it.
 pub(in crate::supervisor) struct Parent {
     pub(super) row: WorkerRow,
+    /// Its name in the paths of its tasks.
+    pub(super) name: String,
     pub(super) spec: Spec,
     pub(super) kept: Kept,
     pub(super) delegation: DelegationSpec,
@@ -55,10 +57,13 @@ impl Supervisor {
         let file = self.shared.setup.runtime_dir.worker_environment(row.worker_id.as_str());
         let kept = environment::read(&file)?;
         let (id, cwd, rules) = (row.id, PathBuf::from(&row.cwd), stored.policy.clone());
-        let at = cwd.clone();
-        let policy =
-            self.shared.store.read(move |connection| policy::read(connection, id, rules.as_ref(), &at));
-        Ok(Parent { policy: policy.await?, row, spec: stored, kept, delegation, cwd })
+        let (at, asked) = (cwd.clone(), row.clone());
+        let read = self.shared.store.read(move |connection| {
+            let policy = policy::read(connection, id, rules.as_ref(), &at)?;
+            Ok((policy, tasks::name_in_a_path(connection, &asked)?))
+        });
+        let (policy, name) = read.await?;
+        Ok(Parent { policy, name, row, spec: stored, kept, delegation, cwd })
     }
 }
 
