@@ -34,11 +34,12 @@ pub(super) struct Tally {
     pub(super) hibernations: u64,
     pub(super) queued: u64,
     pub(super) over_budget: u64,
+    pub(super) over_steps: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 17] {
+    fn fields(&mut self) -> [&mut u64; 18] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -56,6 +57,7 @@ impl Tally {
             &mut self.hibernations,
             &mut self.queued,
             &mut self.over_budget,
+            &mut self.over_steps,
             &mut self.unknown_ends,
         ]
     }
