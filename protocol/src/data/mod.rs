@@ -8,3 +8,4 @@ mod milestones;
 pub mod progress;
 #[cfg(feature = "openapi")]
 pub mod schema;
+mod tasks;
