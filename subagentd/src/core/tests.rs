@@ -12,6 +12,7 @@ mod recovered;
 mod restart;
 pub(crate) mod rows;
 mod table;
+mod task;
 mod task_limits;
 mod world;
 

@@ -133,7 +133,7 @@ impl Tx<'_> {
             "UPDATE task_deliveries SET turn_id = ?3 WHERE task = ?1 AND run = ?2 AND turn_id IS NULL",
             params![due.task.0, signed(due.run), turn_id.as_str()],
         )?;
-        if noted != 1 && !subagent_failpoint::sabotaged("task.deliver_again") {
+        if noted != 1 {
             return Err(Error::new(Code::TurnNotQueued, "the end of the task was told before"));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Waiting for a task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_protocol::api::{KnownTask, TaskShown, WaitTask};
@@ -7,6 +8,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::time::Instant;
 
 use super::super::shared::is_ending;
+use super::super::worker::Snapshot;
 use super::super::{Supervisor, worker};
 use super::{TaskCaller, shown};
 use crate::store::tasks::{self, TaskRow};
@@ -40,11 +42,17 @@ impl Supervisor {
             if is_found(&row, request.known) || news.is_none() {
                 return Ok(shown::shown(&row));
             }
+            // Whoever waits for the end alone need not look while a turn is open.
+            let matters =
+                |snapshot: &Arc<Snapshot>| request.known.is_some() || snapshot.worker.open_turn().is_none();
             let changed = async {
-                match &mut news {
-                    Some(news) => news.changed().await.is_ok(),
-                    None => false,
+                let Some(news) = &mut news else { return false };
+                while news.changed().await.is_ok() {
+                    if matters(&news.borrow()) {
+                        return true;
+                    }
                 }
+                false
             };
             tokio::select! {
                 goes_on = changed => if !goes_on {
