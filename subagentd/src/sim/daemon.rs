@@ -13,7 +13,6 @@ use super::agent::ask_of;
 use super::site::{Asked, Connection, Memory, Site};
 use super::world::Env;
 use crate::core::decision::Choice;
-use crate::core::task::TaskEnding;
 use crate::core::worker::{Hibernation, Link, Restart, State};
 use crate::core::{Action, Input};
 use crate::store::Cursor;
@@ -209,7 +208,6 @@ impl Site {
                 self.sure(Input::OverBudget { error }, env);
             }
             if let Some(request_id) = asked {
-                self.over_steps(&request_id, env);
                 self.decide_by_rule(request_id, env);
             }
             left_in_batch -= 1;
@@ -225,16 +223,6 @@ impl Site {
                 self.memory.more = true;
                 return env.after_commit();
             }
-        }
-    }
-
-    /// Every eighth request is a step more than its task may make, which ends that in the transaction of the record.
-    fn over_steps(&mut self, request_id: &RequestId, env: &mut Env) {
-        let whole = self.checker.worker.state != State::Stopped && env.broken.is_none();
-        if whole && self.asks.get(request_id).is_some_and(|ask| ask % 8 == 6) {
-            env.tally.over_steps += 1;
-            let reason = "the task made more tool calls than it may".to_owned();
-            self.step(Input::EndTask { ending: TaskEnding::MaxIterationsReached, reason });
         }
     }
 

@@ -34,12 +34,11 @@ pub(super) struct Tally {
     pub(super) hibernations: u64,
     pub(super) queued: u64,
     pub(super) over_budget: u64,
-    pub(super) over_steps: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 18] {
+    fn fields(&mut self) -> [&mut u64; 17] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -57,7 +56,6 @@ impl Tally {
             &mut self.hibernations,
             &mut self.queued,
             &mut self.over_budget,
-            &mut self.over_steps,
             &mut self.unknown_ends,
         ]
     }
