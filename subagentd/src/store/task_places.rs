@@ -89,7 +89,7 @@ pub(crate) struct Concern {
 pub(crate) struct OwnTask {
     /// Whether its present run is over.
     pub(crate) ended: bool,
-    /// How it is to end, and why.
+    /// How it is to end, and why, if nothing ends it yet.
     pub(crate) wanted: Option<(TaskEnding, String)>,
 }
 
@@ -98,7 +98,8 @@ pub(crate) struct OwnTask {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
-    let sql = "SELECT outcome IS NOT NULL, wanted, why, parent FROM tasks WHERE worker = ?1";
+    // What has an ending is being ended already.
+    let sql = "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL THEN wanted END, why, parent FROM tasks WHERE worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let own = statement.query_row([id.0], |row| {
         let wanted: Option<String> = row.get(1)?;

@@ -23,6 +23,8 @@ pub(super) enum Op {
     },
     ResumeQueue,
     Cancel,
+    /// Its task is to end.
+    EndTask,
     Stop,
     Restart {
         force: bool,
@@ -91,6 +93,7 @@ pub(super) fn ops() -> impl Strategy<Value = Op> {
         1 => (0usize..3, 1usize..5).prop_map(|(which, to)| Op::MoveQueued { which, to }),
         2 => Just(Op::ResumeQueue),
         2 => Just(Op::Cancel),
+        1 => Just(Op::EndTask),
         1 => Just(Op::Stop),
         2 => any::<bool>().prop_map(|force| Op::Restart { force }),
         4 => Just(Op::Hibernate),

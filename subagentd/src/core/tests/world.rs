@@ -14,6 +14,7 @@ use super::ops::Op;
 use super::{
     LOCAL, answer, decide, enqueue, failure, is_stopped, queued_id, request, send, simulate, simulate_asking,
 };
+use crate::core::task::TaskEnding;
 use crate::core::worker::{Action, Input, Link, Restart, State};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +101,10 @@ impl World {
             }
             Op::ResumeQueue => self.person(Input::ResumeQueue),
             Op::Cancel => self.person(Input::Cancel { reason: "canceled by manager".to_owned() }),
+            Op::EndTask => {
+                let (ending, reason) = (TaskEnding::TimedOut, "it ran for too long".to_owned());
+                self.person(Input::EndTask { ending, reason });
+            }
             Op::Stop => self.person(Input::Stop),
             Op::Restart { force } => self.person(Input::Restart { force: *force }),
             Op::Hibernate => self.person(Input::Hibernate { idle_seconds: 60 }),

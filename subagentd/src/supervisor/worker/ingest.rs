@@ -18,6 +18,7 @@ use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
 use super::hibernation::is_activity;
+use super::task_limits::{Open, over_steps};
 use crate::core::budget::Spent;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
@@ -27,8 +28,6 @@ use crate::supervisor::definition;
 use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
 use crate::supervisor::policy::Watch;
-
-use super::task_limits::{Open, is_step};
 
 /// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
 const TURN_BATCHES: usize = 4;
@@ -64,8 +63,6 @@ struct Taken {
     watch: Option<Watch>,
     /// The open prompt of a task.
     prompt: Option<Open>,
-    /// Whether it has made another step.
-    stepped: bool,
     drafts: Vec<Draft>,
     actions: Vec<Action>,
     cursor: Cursor,
@@ -80,6 +77,17 @@ struct Taken {
     misread: u64,
     /// Whether one says that something is done.
     active: bool,
+}
+
+impl Taken {
+    /// What else follows from a record, unless the rules refuse it. Says whether they did not.
+    fn follows(&mut self, input: Input, facts: &mut Vec<Fact>) -> bool {
+        let Ok(step) = self.worker.step(input) else { return false };
+        self.worker = step.worker;
+        facts.extend(step.facts);
+        self.actions.extend(step.actions);
+        true
+    }
 }
 
 /// After two the session is given up.
@@ -142,7 +150,6 @@ impl Actor {
             worker,
             watch,
             prompt,
-            stepped,
             drafts,
             actions,
             cursor,
@@ -175,7 +182,7 @@ impl Actor {
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
         let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
-        let steps = prompt.as_ref().filter(|_| stepped).map(Open::steps);
+        let steps = prompt.as_ref().map(Open::steps).filter(|steps| *steps > self.task_limits.steps());
         let last_seq = self
             .shared
             .store
@@ -280,7 +287,6 @@ impl Actor {
             worker: self.worker.clone(),
             watch: self.watch.clone(),
             prompt: self.task_limits.open.clone(),
-            stepped: false,
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
             cursor: next,
@@ -364,7 +370,9 @@ impl Actor {
                 facts.push(definition::applied(agent, &session));
             }
             taken.changed |= by_rule(&record, &mut taken, &mut facts);
-            taken.changed |= over_steps(&record, &mut taken, &mut facts);
+            if let Some(input) = over_steps(&record, &mut taken.prompt, &taken.worker) {
+                taken.changed |= taken.follows(input, &mut facts);
+            }
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
             taken.drafts.push(Draft {
@@ -495,27 +503,7 @@ fn by_rule(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> boo
     facts.extend(asked_for.map(Fact::Inbox));
     let Some(input) = seen else { return is_asked };
     // Refused of a request that is over or was not understood: then there is nothing to decide.
-    let Ok(step) = taken.worker.step(input) else { return false };
-    taken.worker = step.worker;
-    facts.extend(step.facts);
-    taken.actions.extend(step.actions);
-    true
-}
-
-/// Counts the steps of a task, and ends its prompt if they are too many, in the same transaction. Says whether it did.
-fn over_steps(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<Fact>) -> bool {
-    let Some(prompt) = &mut taken.prompt else { return false };
-    if !is_step(record, prompt) {
-        return false;
-    }
-    taken.stepped = true;
-    let open = taken.worker.turn().is_some_and(|turn| turn.cancel.is_none());
-    let Some(input) = prompt.over_steps().filter(|_| open) else { return false };
-    let Ok(step) = taken.worker.step(input) else { return false };
-    taken.worker = step.worker;
-    facts.extend(step.facts);
-    taken.actions.extend(step.actions);
-    true
+    taken.follows(input, facts)
 }
 
 /// What time counted from or to was when the record was written, which may be long ago.
@@ -545,11 +533,7 @@ fn answer_for_the_user(record: &Record<'_>, taken: &mut Taken, facts: &mut Vec<F
     let Ok(asked) = body::<ApprovalRequested>(record) else { return };
     let choice = Choice { option_id: Some("allow-once".to_owned()), alias: None, decision: String::new() };
     let input = Input::Decide { request_id: asked.request_id, choice, note: None };
-    if let Ok(step) = taken.worker.step(input) {
-        taken.worker = step.worker;
-        facts.extend(step.facts);
-        taken.actions.extend(step.actions);
-    }
+    let _ = taken.follows(input, facts);
 }
 
 fn millis(time: std::time::Duration) -> u64 {

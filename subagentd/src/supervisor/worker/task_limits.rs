@@ -14,7 +14,7 @@ use super::actor::Actor;
 use crate::core::task::TaskEnding;
 use crate::core::task_limits::{Meter, Ran};
 use crate::core::worker::State;
-use crate::core::{Fact, Input};
+use crate::core::{Fact, Input, Worker};
 use crate::store::{accounts, task_limits};
 use crate::supervisor::entropy;
 
@@ -54,19 +54,27 @@ impl Open {
         self.meter.steps.count()
     }
 
-    /// What is to happen if its steps are too many. That is said once.
-    pub(super) fn over_steps(&mut self) -> Option<Input> {
-        self.over(Ran::default()).map(|(ending, reason)| Input::EndTask { ending, reason })
-    }
-
     fn over(&mut self, ran: Ran) -> Option<(TaskEnding, String)> {
         let ending = self.meter.look(ran)?;
         Some((ending, self.meter.reason(ending)))
     }
 }
 
+/// Counts a record of the open prompt of a task, and says what is to happen if it is one step too many: in the transaction of
+/// the record, and once.
+pub(super) fn over_steps(record: &Record<'_>, prompt: &mut Option<Open>, worker: &Worker) -> Option<Input> {
+    let prompt = prompt.as_mut()?;
+    if !is_step(record, prompt) {
+        return None;
+    }
+    let (ending, reason) = prompt.over(Ran::default())?;
+    // What came first counts.
+    let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
+    open.then_some(Input::EndTask { ending, reason })
+}
+
 /// Takes notice of a record of this prompt. Says whether it is the first that speaks of its call.
-pub(super) fn is_step(record: &Record<'_>, open: &mut Open) -> bool {
+fn is_step(record: &Record<'_>, open: &mut Open) -> bool {
     let speaks = match record.t {
         RecordType::ApprovalRequested => true,
         RecordType::Update | RecordType::ChildUpdate => {
@@ -91,6 +99,11 @@ impl TaskLimits {
                 _ => {}
             }
         }
+    }
+
+    /// How many steps of its prompt are stored.
+    pub(super) fn steps(&self) -> u64 {
+        self.open.as_ref().map_or(0, Open::steps)
     }
 
     /// The time has come for which it was waited.
