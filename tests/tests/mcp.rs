@@ -155,7 +155,8 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     assert_eq!(inside(&client.text(first).0), "first");
     let gate = sandbox.gate("background");
     let prompt = format!("!tool read c\n{}\nlater", gate.directive());
-    let arguments = json!({"name": "Long", "task": prompt, "mode": "background", "config": {"agent_id": "scout"}});
+    let arguments =
+        json!({"name": "Long", "task": prompt, "mode": "background", "config": {"agent_id": "scout"}});
     let (begun, _) = client.called("spawn_subagent", arguments);
     let begun: Value = serde_json::from_str(&begun).unwrap();
     assert_eq!(begun["name"], "Long");
@@ -163,7 +164,8 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     let look = json!({"name_or_id": begun["subagent_id"], "wait_seconds": 30});
     let found: Value = serde_json::from_str(&client.called("get_subagents", look).0).unwrap();
     assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &json!("later")));
-    let (error, is_error) = client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
+    let (error, is_error) =
+        client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
     assert!(is_error && inside(&error).starts_with("AGENT_NOT_FOUND: "), "{error}");
     client.end();
     sandbox.finish();
@@ -173,7 +175,8 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
 fn the_end_of_the_client_and_a_canceled_call_cancel_what_somebody_waits_for() {
     let sandbox = sandbox();
     let mut client = Client::new(&sandbox);
-    let status = |name: &str| sandbox.run(&["task", "wait", name, "--timeout-seconds", "30"]).data()["status"].clone();
+    let status =
+        |name: &str| sandbox.run(&["task", "wait", name, "--timeout-seconds", "30"]).data()["status"].clone();
     let begun = |client: &mut Client, name: &str| {
         let gate = sandbox.gate(name);
         let mut arguments = scout(&gate.directive());
@@ -238,7 +241,8 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     let sandbox = sandbox();
     sandbox.run(&["task", "show", "nothing"]).error("TASK_NOT_FOUND");
     assert_eq!(sandbox.run(&["task", "list"]).data(), json!({"items": [], "count": 0}));
-    let ended = sandbox.run(&["task", "run", "--agent", "scout", "--name", "One", "--text", "!tool read a\nhello"]);
+    let ended =
+        sandbox.run(&["task", "run", "--agent", "scout", "--name", "One", "--text", "!tool read a\nhello"]);
     let shape = json!({
         "taskId": "w", "name": "=One", "path": ["str"], "agent": "=scout", "description": "str", "prompt": "str",
         "mode": "=foreground", "status": "=completed", "parent": null, "root": null, "depth": 1,
@@ -250,12 +254,14 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     let text = sandbox.command("subagent").args(["task", "result", "one"]).run();
     assert_eq!(text.text().trim_end(), "hello", "a name is the same in small letters");
     let gate = sandbox.gate("two");
-    let args = ["task", "run", "--agent", "scout", "--name", "Two", "--background", "--text", &gate.directive()];
+    let args =
+        ["task", "run", "--agent", "scout", "--name", "Two", "--background", "--text", &gate.directive()];
     let begun = sandbox.run(&args).data_of("task.spawned");
     assert_eq!((&begun["name"], &begun["mode"]), (&json!("Two"), &json!("background")));
     sandbox.run(&args).error("TASK_NAME_TAKEN");
     let id = begun["taskId"].as_str().unwrap();
-    let told = sandbox.run(&["task", "message", id, "--text", "!tool read b\nand more"]).data_of("task.messaged");
+    let told =
+        sandbox.run(&["task", "message", id, "--text", "!tool read b\nand more"]).data_of("task.messaged");
     assert!(["appended", "queued"].contains(&told["message"].as_str().unwrap()), "{told}");
     let tree = sandbox.command("subagent").args(["tree"]).run();
     assert!(tree.text().lines().any(|line| line.starts_with("Two  ")), "{tree}");
@@ -264,7 +270,8 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     let shown = sandbox.run(&["tree", id]).data_of("tree.shown");
     assert_eq!((&shown["count"], &shown["items"][0]["name"]), (&json!(1), &json!("Two")));
     let gate = sandbox.gate("three");
-    let args = ["task", "run", "--agent", "scout", "--name", "Three", "--background", "--text", &gate.directive()];
+    let args =
+        ["task", "run", "--agent", "scout", "--name", "Three", "--background", "--text", &gate.directive()];
     sandbox.run(&args).data_of("task.spawned");
     sandbox.run(&["task", "wait", "Three", "--timeout-seconds", "0.05"]).error("WAIT_TIMEOUT");
     sandbox.run(&["task", "cancel", "Three", "--reason", "enough"]).data_of("task.cancelled");
