@@ -161,6 +161,31 @@ fn what_is_acknowledged_must_be_stored() {
 }
 
 #[test]
+fn a_task_must_end_once_and_be_told_once() {
+    let _shared = good();
+    let name = "a task ends once and is told once";
+    let task = |worker: i64, outcome: &str| {
+        format!(
+            "INSERT INTO tasks (worker, controller, depth, name, folded, path, description, prompt, mode, terms, metadata,
+                                max_active, outcome, created_at)
+             VALUES ({worker}, 1, 1, 'n', 'n', '[]', '', '', 'background', '{{}}', '{{}}', 6, {outcome}, 0)"
+        )
+    };
+    let due = |turn: &str| {
+        format!("INSERT INTO task_deliveries VALUES (1, 1, 1, 'w_0123456789', 'n', 'completed', 'x', {turn})")
+    };
+    // Its worker is stopped, and it goes on; it has ended, and its worker has an open turn.
+    red_after(name, &task(1, "NULL"));
+    red_after(name, &format!("{}; UPDATE workers SET state = 'turn' WHERE id = 2", task(2, "'lost'")));
+    // It was told twice; by a turn that is nowhere; to nobody.
+    let told = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
+                  (SELECT worker_id FROM workers WHERE id = 1)) WHERE type = 'message.sent'";
+    red_after(name, &format!("{}; {told}", task(1, "'completed'")));
+    red_after(name, &due("'t_nowhere'"));
+    red_after(name, &due("NULL"));
+}
+
+#[test]
 fn only_what_may_go_may_be_gone() {
     let _shared = good();
     let name = "only what may go is gone";

@@ -4,16 +4,17 @@
 
 use serde_json::Value;
 
-use crate::api::{TaskMode, TaskStatus};
 use crate::budget::{Budget, Limits, OnLimit, OnUnknown, Scope};
 use crate::client::{ExitStatus, Failure};
 use crate::definition::NotHonoured;
 use crate::error::Error;
 use crate::event::ApprovalOption;
-use crate::ids::{RequestId, RuleId, TurnId, WorkerId};
+use crate::ids::{RequestId, RuleId, TurnId};
 use crate::options::Current;
 use crate::record::{NoiseReason, PromptBy, SessionOrigin};
 use crate::state::QueuePause;
+
+use super::tasks::ToldTask;
 
 /// A turn was accepted.
 #[derive(utoipa::ToSchema)]
@@ -38,18 +39,6 @@ struct TurnInput {
     blocks_count: u64,
     /// The task whose end it tells.
     subagent: Option<ToldTask>,
-}
-
-/// The task whose end a message tells.
-#[derive(utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct ToldTask {
-    /// The task.
-    subagent_id: WorkerId,
-    /// Its name.
-    name: String,
-    /// What it has come to.
-    status: TaskStatus,
 }
 
 /// The message of a turn.
@@ -415,59 +404,6 @@ struct Forbidden {
     request: String,
 }
 
-/// A task was given.
-#[derive(utoipa::ToSchema)]
-struct SubagentSpawned {
-    /// The task.
-    id: WorkerId,
-    /// Its name.
-    name: String,
-    /// The definition; null for one without.
-    #[schema(required)]
-    agent: Option<String>,
-    /// What it is about, in a few words.
-    task: String,
-    /// Whether somebody waits for it.
-    mode: TaskMode,
-}
-
-/// A task ended well.
-#[derive(utoipa::ToSchema)]
-struct SubagentCompleted {
-    /// The task.
-    id: WorkerId,
-    /// Its name.
-    name: String,
-    /// The beginning of its result.
-    summary: String,
-}
-
-/// A task failed.
-#[derive(utoipa::ToSchema)]
-struct SubagentFailed {
-    /// The task.
-    id: WorkerId,
-    /// Its name.
-    name: String,
-    /// What it has come to.
-    status: TaskStatus,
-    /// Why; null if its status says all.
-    #[schema(required)]
-    error: Option<Error>,
-}
-
-/// Somebody canceled a task.
-#[derive(utoipa::ToSchema)]
-struct SubagentCancelled {
-    /// The task.
-    id: WorkerId,
-    /// Its name.
-    name: String,
-    /// Why, if that is known.
-    #[schema(required)]
-    reason: Option<String>,
-}
-
 /// Records of the journal are missing.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -552,6 +488,7 @@ pub(super) mod of {
         Replayed, SessionInfo, Text, ToolCall, Usage,
     };
     use super::super::schema::{Named, named};
+    use super::super::tasks::{SubagentCancelled, SubagentCompleted, SubagentFailed, SubagentSpawned};
     use crate::event::EventType;
 
     /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
@@ -585,10 +522,10 @@ pub(super) mod of {
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
-            EventType::SubagentSpawned => named::<super::SubagentSpawned>(),
-            EventType::SubagentCompleted => named::<super::SubagentCompleted>(),
-            EventType::SubagentFailed => named::<super::SubagentFailed>(),
-            EventType::SubagentCancelled => named::<super::SubagentCancelled>(),
+            EventType::SubagentSpawned => named::<SubagentSpawned>(),
+            EventType::SubagentCompleted => named::<SubagentCompleted>(),
+            EventType::SubagentFailed => named::<SubagentFailed>(),
+            EventType::SubagentCancelled => named::<SubagentCancelled>(),
             EventType::JournalGap => named::<super::JournalGap>(),
             EventType::ProgressUpdate
             | EventType::RuntimeSegment

@@ -8,3 +8,5 @@ mod milestones;
 pub mod progress;
 #[cfg(feature = "openapi")]
 pub mod schema;
+#[cfg(feature = "openapi")]
+mod tasks;

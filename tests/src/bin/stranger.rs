@@ -1,4 +1,5 @@
-//! What another local user tries: one attempt for each start, told in one line. Exits with 0 when it got through.
+//! What another local user tries: one attempt for each start, told in one line. Exits with 0 when it got through. And what the
+//! task server of an agent does: it gives a task with its worker's token, and waits for it.
 
 #![allow(clippy::print_stdout, reason = "its output is what the test reads")]
 
@@ -9,8 +10,13 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::Value;
+use subagent_protocol::api::header;
+
 /// A peer that is not refused at once has this long to say something.
 const ANSWER: Duration = Duration::from_secs(5);
+/// A task may take so long.
+const TASK: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +24,7 @@ fn main() -> ExitCode {
     let done = match args.as_slice() {
         ["connect", path] => UnixStream::connect(path).map(|_| Vec::new()),
         ["ask", path, text] => ask(path, text),
+        ["task", socket, body] => task(socket, body),
         ["read", path] => fs::read(path),
         ["list", path] => fs::read_dir(path).map(|entries| {
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -37,6 +44,46 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Gives the task that this file describes, in the name of the worker that this process is below, and waits for one in the
+/// foreground. Says `NAME STATUS: RESULT`.
+fn task(socket: &str, body: &str) -> io::Result<Vec<u8>> {
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let marker = std::env::var("SUBAGENT_MARKER").map_err(|_| wrong("below no worker"))?;
+    let worker = marker.split('.').next().unwrap_or_default();
+    let folder = std::path::Path::new(socket).parent().ok_or_else(|| wrong("no folder"))?;
+    let ending = format!("-{worker}.env");
+    let kept =
+        fs::read_dir(folder)?.flatten().find(|entry| entry.file_name().to_string_lossy().ends_with(&ending));
+    let kept: Value =
+        serde_json::from_slice(&fs::read(kept.ok_or_else(|| wrong("nothing is kept"))?.path())?)?;
+    let token = kept["taskToken"].as_str().unwrap_or("none");
+    let given = post(socket, token, "/v1/tasks", &fs::read_to_string(body)?)?;
+    let Some(id) = given["data"]["taskId"].as_str() else {
+        return Ok(given["error"].to_string().into_bytes());
+    };
+    let shown = match given["data"]["mode"].as_str() {
+        Some("foreground") => post(socket, token, &format!("/v1/tasks/{id}/wait"), "{}")?,
+        _ => given.clone(),
+    };
+    let word = |name: &str| shown["data"][name].as_str().unwrap_or_default().to_owned();
+    Ok(format!("{} {}: {}", word("name"), word("status"), word("result")).into_bytes())
+}
+
+fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(TASK))?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\n{}: {token}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
+        header::TASK_TOKEN
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok(serde_json::from_str(body)?)
 }
 
 /// Connects, says something and gives the answer; a connection that is closed without a word is an error.

@@ -22,6 +22,7 @@ mod recorder;
 mod runtimes;
 mod secrets;
 mod stored;
+mod tasks;
 mod turns;
 mod watchers;
 
@@ -47,6 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("the journal is stored", journal::check),
     ("a turn has one end", turns::check),
     ("what waits is nowhere else", queue::check),
+    ("a task ends once and is told once", tasks::check),
     ("an approval has one end", approvals::check),
     ("nothing runs without a runtime", runtimes::check),
     ("an ownership has one owner", owners::check),

@@ -20,7 +20,9 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
         database,
         "messages wait for a worker that could begin them, or that is over",
         "SELECT w.worker_id, w.state, count(*) FROM queued_turns q JOIN workers w ON w.id = q.worker
-         WHERE w.state IN ('stopping', 'stopped') OR (w.state IN ('idle', 'error') AND w.queue_pause IS NULL)
+         WHERE w.state IN ('stopping', 'stopped') OR (w.state IN ('idle', 'error') AND w.queue_pause IS NULL
+           -- A task may wait for its place.
+           AND w.id NOT IN (SELECT worker FROM tasks))
          GROUP BY w.id",
     )?);
     violations.extend(none_of(

@@ -121,12 +121,17 @@ fn whoever_dies_while_an_idle_agent_is_ended_no_loss_is_told() {
     run("failpoints, hibernation", TO_THE_END.iter().map(case).collect());
 }
 
-/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, and `client.rs`
+/// Points of other work than this manager's, with tests of their own (`backup.rs`, `restore/`, `removal/`, `tasks.rs`, and `client.rs`
 /// of the runtime).
 const ELSEWHERE: &[&str] = &[
     "client_file.before_open",
     "client_file.after_close",
     "expire.after_mark",
+    "task_spawn.after_commit",
+    "task_end.before_commit",
+    "task_end.after_commit",
+    "task_delivery.before_commit",
+    "task_delivery.after_commit",
     "backup.before_copy",
     "backup.after_copy",
     "backup.before_rename",

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Response, Sandbox, try_request};
+use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
-const EXEMPT: [(&str, &str); 4] = [
+const EXEMPT: [(&str, &str); 5] = [
     ("/v1/daemon/health", "looks, and starts again what an order has started"),
     ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
     ("/v1/workers/{worker}/wait", "only waits"),
+    ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
 ];
 
@@ -72,6 +74,23 @@ fn queued(sandbox: &Sandbox, count: usize) -> Vec<String> {
     let queue =
         || sandbox.sending(&worker, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
     (0..count).map(|_| queue()["turnId"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A task of this sandbox's manager.
+fn task(sandbox: &Sandbox, name: &str, prompt: &str) -> Value {
+    let workspace = sandbox.workspace().canonicalize().unwrap();
+    let place = json!({
+        "workspaceKey": workspace, "workspace": workspace, "cwd": workspace, "launcher": "demo", "env": [], "umask": 18,
+    });
+    json!({"name": name, "prompt": prompt, "manager": place})
+}
+
+/// The id of one that was given.
+fn given(sandbox: &Sandbox, name: &str, prompt: &str) -> String {
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let body = task(sandbox, name, prompt).to_string();
+    let given = try_request(&socket, &["POST /v1/tasks HTTP/1.1"], &body).unwrap().json();
+    given["data"]["taskId"].as_str().unwrap_or_else(|| panic!("{given}")).to_owned()
 }
 
 /// The request to this path, with a worker of its own to which it can happen.
@@ -229,6 +248,41 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
             &[],
             "SELECT count(*) FROM workers WHERE spec ->> '$.options.mode' = 'bold'",
         ),
+        "/v1/tasks" => Post::new(
+            "/v1/tasks",
+            "/v1/tasks",
+            task(sandbox, &format!("task {number}"), "!say well"),
+            &["taskId", "name"],
+            "SELECT count(*) FROM tasks",
+        ),
+        "/v1/tasks/{task}/messages" => {
+            let task = given(sandbox, &format!("told {number}"), "!say well");
+            wait_until("the agent of the task to end", Duration::from_secs(30), || {
+                let events = sandbox.events(&task);
+                events.iter().any(|event| event["type"] == "worker.hibernated").then_some(())
+            });
+            Post::new(
+                "/v1/tasks/{task}/messages",
+                &format!("/v1/tasks/{task}/messages"),
+                json!({"message": "!say more"}),
+                &["taskId", "message"],
+                "SELECT coalesce(sum(runs), 0) FROM tasks",
+            )
+        }
+        "/v1/tasks/{task}/cancel" => {
+            let task = given(sandbox, &format!("canceled {number}"), "!say begun\n!sleep 60000");
+            wait_until("the task to run", Duration::from_secs(30), || {
+                let events = sandbox.events(&task);
+                events.iter().any(|event| event["type"] == "progress.message").then_some(())
+            });
+            Post::new(
+                "/v1/tasks/{task}/cancel",
+                &format!("/v1/tasks/{task}/cancel"),
+                json!({"reason": "of no use"}),
+                &["taskId"],
+                "SELECT count(*) FROM tasks WHERE ending = 'cancelled'",
+            )
+        }
         "/v1/workers/{worker}/budget" => Post::new(
             "/v1/workers/{worker}/budget",
             &format!("/v1/workers/{}/budget", worker()),

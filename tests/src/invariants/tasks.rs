@@ -1,0 +1,57 @@
+//! A task ends once, when its worker has nothing more to do, and its end is told once for each of its runs.
+
+use rusqlite::Connection;
+
+use super::evidence::Evidence;
+use super::none_of;
+
+/// What may not be: what a row would mean, and the query that finds it.
+const CONTRADICTIONS: &[(&str, &str)] = &[
+    (
+        "a task goes on, and its worker has nothing to do",
+        "SELECT w.worker_id, w.state FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.outcome IS NULL AND w.queue_pause IS NOT 'restored' AND (w.state = 'stopped'
+            OR (w.state IN ('idle', 'error') AND w.id NOT IN (SELECT worker FROM queued_turns)))",
+    ),
+    (
+        "a task has ended, and its worker has an open turn",
+        "SELECT w.worker_id, t.outcome FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.outcome IS NOT NULL AND w.state IN ('turn', 'local')",
+    ),
+    (
+        "the end of a task was told more often than it ended",
+        "SELECT told.task_id, told.times, t.runs FROM
+           (SELECT task_id, count(*) AS times FROM
+             (SELECT payload ->> '$.subagent.subagentId' AS task_id FROM events WHERE type = 'message.sent'
+              UNION ALL SELECT message ->> '$.subagent.subagentId' FROM queued_turns)
+            WHERE task_id IS NOT NULL GROUP BY task_id) told
+         JOIN workers w ON w.worker_id = told.task_id JOIN tasks t ON t.worker = w.id
+         WHERE told.times > t.runs - (t.outcome IS NULL)",
+    ),
+    (
+        "an end was told by a turn that is nowhere",
+        "SELECT d.task_id, d.run, d.turn_id FROM task_deliveries d JOIN workers p ON p.id = d.parent
+         WHERE d.turn_id IS NOT NULL AND p.removed_at IS NULL AND p.expired_seq = 0
+           AND d.turn_id NOT IN (SELECT turn_id FROM turns) AND d.turn_id NOT IN (SELECT turn_id FROM queued_turns)
+           AND d.turn_id NOT IN (SELECT payload ->> '$.turnId' FROM events WHERE type = 'turn.dropped')
+           AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'restored_at')",
+    ),
+    (
+        "an end is due to a worker that hears nothing any more",
+        "SELECT d.task_id, p.worker_id FROM task_deliveries d JOIN workers p ON p.id = d.parent
+         WHERE d.turn_id IS NULL AND p.desired = 'stop'",
+    ),
+];
+
+pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
+    let knows = "SELECT EXISTS (SELECT 1 FROM pragma_table_info('tasks'))";
+    if !database.query_row(knows, [], |row| row.get(0))? {
+        // No daemon of this version has opened it yet.
+        return Ok(Vec::new());
+    }
+    let mut violations = Vec::new();
+    for (what, sql) in CONTRADICTIONS {
+        violations.extend(none_of(database, what, sql)?);
+    }
+    Ok(violations)
+}

@@ -1,0 +1,348 @@
+//! Tasks from the outside: managers and agents give them, wait for them, and are told of their ends, whoever dies in between.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_until};
+
+/// Such an agent gives tasks to others of its kind.
+const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
+/// For what comes of its own accord.
+const SOON: Duration = Duration::from_secs(30);
+
+struct World {
+    sandbox: Sandbox,
+    root: String,
+}
+
+/// A worker that may give tasks, with this in the config about them.
+fn world(delegation: &Value) -> World {
+    let sandbox = Sandbox::new();
+    started(sandbox, delegation)
+}
+
+fn started(mut sandbox: Sandbox, delegation: &Value) -> World {
+    let demo = sandbox.demo_agent(&[]);
+    sandbox.launcher("demo", demo);
+    let config = sandbox.config_file();
+    let text = format!("{}delegation: {delegation}\n", fs::read_to_string(&config).unwrap());
+    fs::write(config, text).unwrap();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("nested.md"), NESTED).unwrap();
+    sandbox.init();
+    let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Root"];
+    let root = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    World { sandbox, root }
+}
+
+impl World {
+    /// A file with a task, for whoever gives it.
+    fn task(&self, name: &str, mode: &str, prompt: &str) -> PathBuf {
+        let file = self.sandbox.file(&format!("{name}.json"));
+        let body =
+            json!({"agent": "nested", "prompt": prompt, "description": name, "name": name, "mode": mode});
+        fs::write(&file, body.to_string()).unwrap();
+        file
+    }
+
+    /// The directive by which an agent gives the task of a file, and waits for it unless it is in the background.
+    fn gives(&self, file: &PathBuf) -> String {
+        let socket = self.sandbox.daemon_info().unwrap().socket;
+        let stranger = self.sandbox.executable("stranger");
+        format!("!shell {stranger} task {} {}", socket.display(), file.display())
+    }
+
+    fn ask(&self, line: &str, body: &Value) -> Response {
+        // A command starts the daemon if it was killed.
+        self.sandbox.run(&["worker", "list"]).data_of("worker.listed");
+        let socket = self.sandbox.daemon_info().unwrap().socket;
+        request(&socket, &[&format!("{line} HTTP/1.1")], &body.to_string())
+    }
+
+    /// What an owner is answered.
+    #[track_caller]
+    fn get(&self, path: &str) -> Value {
+        let answer = self.ask(&format!("GET {path}"), &json!({})).json();
+        assert_eq!(answer["ok"], true, "{answer}");
+        answer["data"].clone()
+    }
+
+    #[track_caller]
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.ask(&format!("POST {path}"), body).json();
+        assert_eq!(answer["ok"], true, "{answer}");
+        answer["data"].clone()
+    }
+
+    #[track_caller]
+    fn error(&self, path: &str, body: &Value, code: &str) -> Value {
+        let answer = self.ask(&format!("POST {path}"), body).json();
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        answer["error"].clone()
+    }
+
+    /// A manager's task.
+    fn managed(&self, name: &str, prompt: &str) -> Value {
+        let workspace = self.sandbox.workspace().canonicalize().unwrap();
+        let env: Vec<Value> = ["PATH", "HOME", "XDG_RUNTIME_DIR", "TMPDIR", "TEST_SANDBOX_ID"]
+            .iter()
+            .filter_map(|name| {
+                let value = self.sandbox.subagent(&[]).process().get_envs().find_map(|(known, value)| {
+                    (known.to_str() == Some(name)).then(|| value.unwrap().to_str().unwrap().to_owned())
+                })?;
+                Some(json!([base64(name), base64(&value)]))
+            })
+            .collect();
+        json!({
+            "prompt": prompt, "name": name,
+            "manager": {
+                "workspaceKey": workspace, "workspace": workspace, "cwd": workspace, "launcher": "demo", "env": env,
+                "umask": 18,
+            },
+        })
+    }
+
+    /// What was told to a worker of the ends of tasks.
+    fn told(&self, worker: &str) -> Vec<Value> {
+        let events = self.sandbox.events(worker).into_iter();
+        let sent = events.filter(|event| event["type"] == "message.sent");
+        sent.map(|event| event["data"].clone()).filter(|data| !data["subagent"].is_null()).collect()
+    }
+
+    /// Until so much was told, and every turn is over.
+    fn told_at_last(&self, count: usize) -> Vec<Value> {
+        wait_until("the ends of tasks to be told", SOON, || {
+            let told = self.told(&self.root);
+            let idle = self.sandbox.show(&self.root)["state"] == "idle";
+            (told.len() >= count && idle).then_some(told)
+        })
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+/// As bytes travel in JSON.
+fn base64(text: &str) -> Value {
+    serde_json::to_value(subagent_protocol::bytes64::Bytes64(text.as_bytes().to_vec())).unwrap()
+}
+
+#[test]
+fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
+    let world = world(&json!(true));
+    let task = world.post("/v1/tasks", &world.managed("Scout", "!tool read look\n!say found it"));
+    let id = task["taskId"].as_str().unwrap();
+    assert_eq!(
+        (&task["parent"], &task["depth"], &task["path"]),
+        (&Value::Null, &json!(1), &json!(["Scout"]))
+    );
+    let waited = world.post("/v1/tasks/scout/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("found it")));
+    assert_shape(
+        &waited,
+        &json!({
+            "taskId": "str", "name": "=Scout", "path": ["str"], "agent": null, "description": "str", "prompt": "str",
+            "mode": "=foreground", "status": "=completed", "parent": null, "root": null, "depth": 1, "launcher": "=demo",
+            "model": "=small", "steps": "int", "toolCalls": "int", "cost": null, "tokens": null, "runs": 1, "error": null,
+            "metadata": {}, "createdAt": "str", "startedAt": "str", "completedAt": "str", "result": "str", "resultMaxTokens": "int",
+        }),
+    );
+    let told: Vec<Value> = world.sandbox.events(id);
+    let told: Vec<&str> = told
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .filter(|word| word.starts_with("subagent."))
+        .collect();
+    assert_eq!(told, ["subagent.spawned", "subagent.completed"]);
+    // Its process ends, and a message brings it back.
+    wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
+    let again = world.post("/v1/tasks/Scout/messages", &json!({"message": "!say once more"}));
+    assert_eq!((&again["message"], &again["runs"]), (&json!("resumed"), &json!(2)));
+    let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("once more")));
+    let gate = world.sandbox.gate("never");
+    world.post("/v1/tasks/Scout/messages", &json!({"message": gate.directive()}));
+    let known = json!({"known": {"status": "queued", "steps": 0}});
+    let _ = world.post("/v1/tasks/Scout/wait", &known);
+    world.post("/v1/tasks/Scout/cancel", &json!({"reason": "enough"}));
+    let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
+    assert_eq!(waited["status"], "cancelled");
+    world.error("/v1/tasks", &world.managed("scout", "x"), "TASK_NAME_TAKEN");
+    world.error("/v1/tasks/nobody/wait", &json!({}), "TASK_NOT_FOUND");
+    world.sandbox.finish();
+}
+
+#[test]
+fn m7_parents_that_wait_in_the_foreground_hold_no_place() {
+    let world = world(&json!({"maxActive": 2, "maxDepth": 3}));
+    // Two at each level wait for two below.
+    let deep = |name: &str| world.task(name, "foreground", "!say deep");
+    let middle = |name: &str| {
+        let (one, two) = (deep(&format!("{name}1")), deep(&format!("{name}2")));
+        world.task(name, "foreground", &format!("{}\n{}\n!say middle", world.gives(&one), world.gives(&two)))
+    };
+    let top = |name: &str| {
+        let (one, two) = (middle(&format!("{name}1")), middle(&format!("{name}2")));
+        world.task(name, "foreground", &format!("{}\n{}\n!say top", world.gives(&one), world.gives(&two)))
+    };
+    let prompt = format!("{}\n{}", world.gives(&top("a")), world.gives(&top("b")));
+    let waited = world.sandbox.send(&world.root, &prompt);
+    let said = text(&waited["assistantText"]);
+    assert!(said.contains("a completed") && said.contains("b completed"), "{said}");
+    assert_eq!((said.matches("deep").count(), said.matches("top").count()), (8, 2), "{said}");
+    let all = world.get(&format!("/v1/tasks?root={}", world.root));
+    assert_eq!(all["count"], 14);
+    for task in all["items"].as_array().unwrap() {
+        assert_eq!(task["status"], "completed", "{task}");
+        assert_eq!(task["path"].as_array().unwrap().len(), task["depth"].as_u64().unwrap() as usize + 1);
+    }
+    // One below the last level is refused, in words that the agent is given.
+    let below = world.task("below", "foreground", "x");
+    let mut file = below;
+    for name in ["d3", "d2", "d1"] {
+        file = world.task(name, "foreground", &world.gives(&file));
+    }
+    let waited = world.sandbox.send(&world.root, &world.gives(&file));
+    assert!(text(&waited["assistantText"]).contains("d1 completed"), "{waited}");
+    let d3 = world.get("/v1/tasks/d3");
+    let said = json!({"assistantText": d3["result"]});
+    assert!(text(&said["assistantText"]).contains("TASK_DEPTH_LIMIT"), "{d3}");
+    world.sandbox.finish();
+}
+
+#[test]
+fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
+    let world = world(&json!({"maxActive": 1, "maxTasks": 4}));
+    let gate = world.sandbox.gate("first");
+    let tasks = [
+        world.task("one", "background", &gate.directive()),
+        world.task("two", "background", "!say two"),
+        world.task("three", "background", "!say three"),
+    ];
+    let prompt: Vec<String> = tasks.iter().map(|file| world.gives(file)).collect();
+    let _ = world.sandbox.send(&world.root, &prompt.join("\n"));
+    let status = |name: &str| world.get(&format!("/v1/tasks/{name}"))["status"].clone();
+    wait_until("the first to run", SOON, || (status("one") == "running").then_some(()));
+    assert_eq!((status("two"), status("three")), (json!("queued"), json!("queued")));
+    world.sandbox.kill_daemon();
+    assert_eq!((status("two"), status("three")), (json!("queued"), json!("queued")));
+    gate.open();
+    let told = world.told_at_last(3);
+    let names: Vec<&str> = told.iter().filter_map(|data| data["subagent"]["name"].as_str()).collect();
+    assert_eq!(names, ["one", "two", "three"], "in the order in which they were given");
+    let started =
+        |name: &str| world.get(&format!("/v1/tasks/{name}"))["startedAt"].as_str().unwrap().to_owned();
+    assert!(started("two") <= started("three"));
+    world.task("four", "background", "!say four");
+    let four = world.gives(&world.sandbox.file("four.json"));
+    let _ = world.sandbox.send(&world.root, &four);
+    let five = world.task("five", "background", "x");
+    let refused = world.sandbox.send(&world.root, &world.gives(&five));
+    assert!(text(&refused["assistantText"]).contains("TASK_LIMIT"), "{refused}");
+    let _ = world.told_at_last(4);
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_task_that_would_have_forgotten_all_goes_on_only_if_that_is_allowed() {
+    let mut sandbox = Sandbox::new();
+    let forgetful = sandbox.demo_agent(&["--no-capabilities"]);
+    sandbox.launcher("forgetful", forgetful);
+    let world = started(sandbox, &json!(true));
+    let mut task = world.managed("Amnesiac", "!say once");
+    task["manager"]["launcher"] = "forgetful".into();
+    world.post("/v1/tasks", &task);
+    let waited = world.post("/v1/tasks/Amnesiac/wait", &json!({}));
+    let id = text(&waited["taskId"]);
+    wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
+    let mut message = json!({"message": "!say again"});
+    let error = world.error("/v1/tasks/Amnesiac/messages", &message, "CONTEXT_LOST");
+    assert_shape(&error["details"], &json!({"task": "str", "recommendedAction": "str"}));
+    message["allowFresh"] = true.into();
+    assert_eq!(world.post("/v1/tasks/Amnesiac/messages", &message)["message"], "resumed");
+    let waited = world.post("/v1/tasks/Amnesiac/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("again")));
+    world.sandbox.finish();
+}
+
+/// A background task of a worker whose daemon dies at this point.
+fn told_once_although_the_daemon_dies_at(point: &str) {
+    let mut sandbox = Sandbox::new();
+    let once = sandbox.file("reached");
+    sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+    let world = started(sandbox, &json!(true));
+    let task = world.task("Runner", "background", "!say all green");
+    // The agent's own request may be what the daemon dies of; then it was stored, or not.
+    let _ = world.sandbox.send_no_wait(&world.root, &world.gives(&task));
+    wait_until("the point to be reached", SOON, || {
+        let _ = world.sandbox.subagent(&["worker", "list"]).run();
+        once.exists().then_some(())
+    });
+    let told = world.told_at_last(1);
+    assert_eq!(told.len(), 1, "{point}: {told:?}");
+    let id = told[0]["subagent"]["subagentId"].as_str().unwrap();
+    assert_eq!(told[0]["text"], format!("[Subagent 'Runner' ({id}) completed: all green]"), "{point}");
+    assert_eq!(told[0]["subagent"]["status"], "completed");
+    world.sandbox.finish();
+}
+
+#[test]
+fn m8_an_end_is_told_once_whenever_the_daemon_dies() {
+    for point in [
+        "task_spawn.after_commit",
+        "task_end.before_commit",
+        "task_end.after_commit",
+        "task_delivery.before_commit",
+        "task_delivery.after_commit",
+    ] {
+        told_once_although_the_daemon_dies_at(point);
+    }
+}
+
+#[test]
+fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_told_as_lost() {
+    let world = world(&json!(true));
+    let gate = world.sandbox.gate("busy");
+    let (lost, hangs) = (world.sandbox.gate("lost"), world.sandbox.gate("hangs"));
+    let quick = world.task("quick", "background", "!say done");
+    let dies = world.task("dies", "background", &format!("{}\n{}", lost.directive(), hangs.directive()));
+    let prompt = format!("{}\n{}\n{}", world.gives(&quick), world.gives(&dies), gate.directive());
+    let accepted = world.sandbox.send_no_wait(&world.root, &prompt);
+    wait_until("the task to end", SOON, || {
+        let tasks = world.get("/v1/tasks?status=completed");
+        (tasks["count"] == 1).then_some(())
+    });
+    let dies = wait_until("the other to run", SOON, || {
+        let task = world.get("/v1/tasks/dies");
+        (task["status"] == "running").then_some(task)
+    });
+    let dies = dies["taskId"].as_str().unwrap();
+    world.sandbox.kill(&world.sandbox.runtime(dies));
+    let waited = world.post("/v1/tasks/dies/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["error"]["code"]), (&json!("lost"), &json!("RUNTIME_LOST")));
+    assert_eq!(world.told(&world.root).len(), 0, "the parent is busy");
+    gate.open();
+    let _ = world.sandbox.turn_end(&accepted);
+    let told = world.told_at_last(2);
+    assert_eq!(told[0]["subagent"]["name"], "quick");
+    assert_eq!(told[1]["text"], format!("[Subagent 'dies' ({dies}) lost]"));
+    world.sandbox.finish();
+}
+
+#[test]
+fn without_the_token_nobody_below_a_worker_has_to_do_with_tasks() {
+    let world = world(&json!(false));
+    let plain = world.sandbox.start("demo");
+    let task = world.task("mine", "foreground", "!say mine");
+    let refused = world.sandbox.send(&plain, &world.gives(&task));
+    assert!(text(&refused["assistantText"]).contains("FORBIDDEN_FROM_WORKER"), "{refused}");
+    assert_eq!(world.get("/v1/tasks")["count"], 0);
+    world.sandbox.finish();
+}
