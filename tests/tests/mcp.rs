@@ -77,7 +77,7 @@ impl Client {
 
     fn answer(&mut self, id: u64) -> Value {
         loop {
-            let next = self.lines.recv_timeout(FAR).expect("an answer in time");
+            let next = self.lines.recv_timeout(FAR).unwrap();
             match next["id"] == id {
                 true => return next,
                 false => self.heard.push(next),
