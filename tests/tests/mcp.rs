@@ -77,7 +77,7 @@ impl Client {
 
     fn answer(&mut self, id: u64) -> Value {
         loop {
-            let next = self.lines.recv_timeout(FAR).expect("an answer in time");
+            let next = self.lines.recv_timeout(FAR).unwrap();
             match next["id"] == id {
                 true => return next,
                 false => self.heard.push(next),
@@ -212,6 +212,49 @@ fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is
     assert_eq!(inside(&client.text(id).0), "still here");
     assert_eq!(sandbox.run(&["task", "list"]).data()["count"], 1);
     client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
+    let sandbox = sandbox();
+    sandbox.init();
+    let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--delegate"]);
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    // Its server has the token; a scripted agent starts none, so it is taken from where the daemon keeps it.
+    let socket = sandbox.daemon_info().unwrap().socket;
+    let ending = format!("-{worker}.env");
+    let mut kept = fs::read_dir(socket.parent().unwrap()).unwrap().flatten();
+    let kept = kept.find(|entry| entry.file_name().to_string_lossy().ends_with(&ending)).unwrap().path();
+    let kept: Value = serde_json::from_slice(&fs::read(kept).unwrap()).unwrap();
+    let token = kept["taskToken"].as_str().unwrap();
+    let begin = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    });
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    fs::write(sandbox.file("lines"), format!("{begin}\n{list}\n")).unwrap();
+    let script = format!(
+        "export SUBAGENT_STATE_DIR={} SUBAGENT_TASK_TOKEN=$1\n{} mcp < {}\n{} task run --agent scout --name Kid --text hello\n",
+        sandbox.state_dir().display(),
+        sandbox.executable("subagent"),
+        sandbox.file("lines").display(),
+        sandbox.executable("subagent"),
+    );
+    fs::write(sandbox.file("script"), script).unwrap();
+    let shell = |token: &str| format!("!shell sh {} {token} 2>&1", sandbox.file("script").display());
+    let said = sandbox.send(&worker, &shell(token))["assistantText"].as_str().unwrap().to_owned();
+    assert!(
+        said.contains(r#""enum":["counter","explore","general","plan","scout","teller","worker"]"#),
+        "{said}"
+    );
+    assert!(said.contains("hello"), "{said}");
+    let tasks = sandbox.run(&["task", "list", "--parent", &worker]).data();
+    assert_eq!((&tasks["count"], &tasks["items"][0]["name"]), (&json!(1), &json!("Kid")));
+    let tree = sandbox.run(&["tree", &worker]).data_of("tree.shown");
+    assert_eq!(tree["items"][0]["tasks"][0]["name"], "Kid");
+    let said = sandbox.send(&worker, &shell("wrong"))["assistantText"].as_str().unwrap().to_owned();
+    assert!(said.contains("FORBIDDEN_FROM_WORKER") && !said.contains(r#""name":"task""#), "{said}");
     sandbox.finish();
 }
 

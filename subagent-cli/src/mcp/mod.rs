@@ -48,7 +48,7 @@ pub(crate) fn run(wish: Wish, context: &Context) -> Result<Outcome> {
             }
         });
         let (read, write) = stdio_pipes();
-        serve(giver, read, write, asked).await?;
+        Box::pin(serve(giver, read, write, asked)).await?;
         Ok(Outcome::Printed(ExitCode::SUCCESS))
     })
 }

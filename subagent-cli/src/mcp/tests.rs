@@ -348,7 +348,8 @@ async fn a_client_that_says_nothing_is_no_error_and_one_that_says_something_else
         let (out, _lines) = duplex(1 << 10);
         write.write_all(said.as_bytes()).await.unwrap();
         drop(write);
-        let served = timeout(FAR, serve(giver(&fake, &[]), read, out, std::future::pending())).await.unwrap();
+        let served = Box::pin(serve(giver(&fake, &[]), read, out, std::future::pending()));
+        let served = timeout(FAR, served).await.unwrap();
         assert_eq!(served.is_err(), fails, "{served:?}");
     }
 }

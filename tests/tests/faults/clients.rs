@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
 use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 
@@ -58,17 +59,17 @@ impl Scene<'_> {
         ["workerId", "requestId"].map(|key| waited[key].as_str().unwrap().to_owned())
     }
 
-    /// A task that has a while to go.
+    /// A task, always the same: there may not be any number of them.
     fn task(&self) -> String {
-        let text = "!sleep 60000";
-        let given = self.sandbox.run(&["task", "run", "--launcher", "demo", "--background", "--text", text]);
-        given.data_of("task.spawned")["taskId"].as_str().unwrap().to_owned()
-    }
-
-    /// One that has ended, with its result.
-    fn done(&self) -> String {
-        let ended = self.sandbox.run(&["task", "run", "--launcher", "demo", "--text", "hello"]);
-        ended.data_of("task.waited")["taskId"].as_str().unwrap().to_owned()
+        let id = |task: &Value| task["taskId"].as_str().unwrap().to_owned();
+        let listed = self.sandbox.run(&["task", "list", "--status", "completed"]).data();
+        match listed["items"].as_array().unwrap().first() {
+            Some(task) => id(task),
+            None => {
+                let given = self.sandbox.run(&["task", "run", "--launcher", "demo", "--text", "hello"]);
+                id(&given.data_of("task.waited"))
+            }
+        }
     }
 
     fn backup(&self) -> String {
@@ -154,10 +155,11 @@ impl Scene<'_> {
             "subagent policy test" => (words(&["execute", "git push"]), &[]),
             "subagent agent show" => (words(&["explore"]), &[]),
             "subagent completions" => (words(&["bash"]), &[]),
-            "subagent task run" => (words(&["--launcher", "demo", "--background", "--text", &touch]), &[]),
-            "subagent task show" | "subagent task cancel" => (vec![self.task()], &[]),
-            "subagent task message" => (vec![self.task(), "--text".to_owned(), touch], &[]),
-            "subagent task wait" | "subagent task result" => (vec![self.done()], &[]),
+            "subagent task run" => (words(&["--launcher", "demo", "--text", "!stream 50"]), &[]),
+            "subagent task message" => (words(&[&self.task(), "--text", "!stream 50", "--allow-fresh"]), &[]),
+            "subagent task show" | "subagent task wait" | "subagent task result" | "subagent task cancel" => {
+                (vec![self.task()], &[])
+            }
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
             | "subagent task list"
@@ -224,8 +226,8 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
 }
 
 /// Without `--json`, or it prints something else.
-const PLAIN: [&str; 4] =
-    ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render"];
+const PLAIN: [&str; 5] =
+    ["subagent watch", "subagent completions", "subagent demo", "subagent prompt render", "subagent mcp"];
 /// Goes on until it is ended: it is not given again.
 const ENDLESS: &str = "subagentd run";
 /// Makes a world of its own, which it cannot clean up when it is killed.
