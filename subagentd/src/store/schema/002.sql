@@ -95,3 +95,7 @@ DROP INDEX events_of_worker;
 CREATE INDEX events_of_worker ON events (worker) WHERE internal = 0;
 -- instructed: whether a prompt was answered in the present session that had the prompt of the worker's definition before it.
 ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;
+-- That no record is stored twice follows from the cursor of its worker, which is compared and moved in the same transaction.
+-- What decides something is held to it by this index too; pieces of progress, nearly all there is, are not in it.
+DROP INDEX record_once;
+CREATE UNIQUE INDEX record_once ON events (worker, number) WHERE number IS NOT NULL AND kind IS NULL;
