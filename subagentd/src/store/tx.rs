@@ -257,7 +257,7 @@ impl Tx<'_> {
 /// Statements for so many pieces of text at once, the longest first: what it costs to begin and to end one is shared, and the
 /// place where the next row goes is still known.
 static PIECES: LazyLock<[(usize, String); 2]> =
-    LazyLock::new(|| [32, 8].map(|count| (count, insert_pieces(count))));
+    LazyLock::new(|| [64, 16].map(|count| (count, insert_pieces(count))));
 
 fn insert_pieces(count: usize) -> String {
     let columns = "seq, worker, number, turn, at, type, kind, record, internal, payload";
