@@ -62,9 +62,45 @@ pub struct Seen<'a> {
     pub session: Option<Cow<'a, str>>,
 }
 
+/// A piece of the agent's text in the shape of ACP v1, as nearly all updates are: it is read in one go.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Usual<'a> {
+    #[serde(borrow)]
+    session_id: Cow<'a, str>,
+    #[serde(borrow)]
+    update: UsualUpdate<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UsualUpdate<'a> {
+    #[serde(borrow)]
+    session_update: Cow<'a, str>,
+    #[serde(borrow)]
+    content: UsualContent<'a>,
+}
+
+#[derive(Deserialize)]
+struct UsualContent<'a> {
+    #[serde(borrow, rename = "type")]
+    content_type: Cow<'a, str>,
+}
+
+/// What [`look`] sees, if it is a piece of text in the usual shape.
+fn usual(params: &str) -> Option<Seen<'_>> {
+    let Usual { session_id, update } = serde_json::from_str(params).ok()?;
+    let is_text = update.session_update == "agent_message_chunk" && update.content.content_type == "text";
+    is_text.then_some(Seen { kind: Cow::Borrowed(MESSAGE), session: Some(session_id) })
+}
+
 /// Looks at an update, from the `params` of a `session/update` notification.
 #[must_use]
 pub fn look(params: &str) -> Seen<'_> {
+    usual(params).unwrap_or_else(|| look_closely(params))
+}
+
+fn look_closely(params: &str) -> Seen<'_> {
     let seen = read(params).or_else(|| match surrogates::replaced(params) {
         Cow::Owned(params) => read(&params).map(|Seen { kind, session }| {
             let session = session.map(|id| Cow::Owned(id.into_owned()));
@@ -277,6 +313,32 @@ mod tests {
             assert_eq!(look(&params).session.as_deref(), session, "{id}");
         }
         assert_eq!(look(&format!(r#"{{"update":{update}}}"#)).session, None);
+    }
+
+    #[test]
+    fn what_is_read_in_one_go_is_what_a_closer_look_sees() {
+        let sessions = [r#""s""#, r#""s\u0031""#, r#""\ud83d""#, "7", "null"];
+        let types = [r#""text""#, r#""te\u0078t""#, r#""image""#, "7"];
+        let mut usually = 0;
+        for (session, content_type) in
+            sessions.iter().flat_map(|session| types.iter().map(move |kind| (session, kind)))
+        {
+            let block = format!(r#"{{"type":{content_type},"text":"a\ud83d","more":[1]}}"#);
+            let chunk = format!(r#"{{"content":{block},"sessionUpdate":"agent_message_chunk"}}"#);
+            for params in [
+                format!(r#"{{"sessionId":{session},"update":{chunk},"_meta":{{}}}}"#),
+                format!(r#"[{session},["agent_message_chunk",[{content_type}]]]"#),
+                format!(r#"{{"sessionId":{session},"sessionId":"s","update":{chunk}}}"#),
+                format!(
+                    r#"{{"sessionId":{session},"update":{{"sessionUpdate":"agent_message_chunk","content":[{block}]}}}}"#
+                ),
+                format!(r#"{{"sessionId":{session},"update":{{"sessionUpdate":"plan","content":{block}}}}}"#),
+            ] {
+                usually += usize::from(usual(&params).is_some());
+                assert_eq!(look(&params), look_closely(&params), "{params}");
+            }
+        }
+        assert_eq!(usually, 8, "two sessions, two types, two shapes");
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
             values.extend(kind.clone().map(Value::from));
         }
     }
-    sql.push_str(" ORDER BY e.seq DESC LIMIT ?");
+    sql.push_str(" ORDER BY e.seq DESC LIMIT ? + 0");
     values.push(i64::from(filter.limit).into());
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement.query(params_from_iter(values)).map_err(StoreError::from)?;
@@ -217,8 +217,8 @@ pub(crate) fn turns(
             "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
              FROM turns t LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
              WHERE t.worker = ?1 AND t.id IN (
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2) UNION
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3))
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2 + 0) UNION
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3 + 0))
              ORDER BY t.no",
         )
         .map_err(StoreError::from)?;
@@ -259,7 +259,7 @@ pub(crate) fn text_of(
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ?1 AND e.internal = 0
             AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type IN {MESSAGE_TYPES}
-         ORDER BY e.seq DESC LIMIT ?5"
+         ORDER BY e.seq DESC LIMIT ?5 + 0"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement

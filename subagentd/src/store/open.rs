@@ -33,6 +33,9 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
     configure(&connection, exists).map_err(StoreError::from)?;
     schema::migrate(&mut connection).map_err(StoreError::from)?;
+    // What a statement for many rows would have to undo is some pages, which would else be written into a file. Only now: a
+    // migration may have to sort more than there is memory.
+    connection.pragma_update(None, "temp_store", "MEMORY").map_err(StoreError::from)?;
     Ok(connection)
 }
 

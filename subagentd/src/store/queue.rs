@@ -237,7 +237,7 @@ pub(crate) fn begun(
     see: &mut dyn FnMut(BegunRow),
 ) -> Result<()> {
     let sql = format!(
-        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2) ORDER BY t.no"
+        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2 + 0) ORDER BY t.no"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![worker.0, last]).map_err(StoreError::from)?;

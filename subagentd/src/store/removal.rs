@@ -157,13 +157,13 @@ impl Sweep {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Result<bool> {
-    // Each event is in one of the two indexes: what is hidden is a record, and what is no record is shown.
+    // Each event is in one of the two indexes: what is hidden is a record without a kind, and what is none is shown.
     let sql = if sweep.records {
         "SELECT seq, number, type, octet_length(payload) FROM events INDEXED BY record_once
-         WHERE worker = ?1 AND number > ?2 ORDER BY number LIMIT ?3"
+         WHERE worker = ?1 AND number > ?2 AND kind IS NULL ORDER BY number LIMIT ?3 + 0"
     } else {
         "SELECT seq, seq, type, octet_length(payload) FROM events INDEXED BY events_of_worker
-         WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3"
+         WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3 + 0"
     };
     let needed = if sweep.careful { asked(connection, sweep.worker)? } else { Vec::new() };
     let from = if sweep.records { sweep.number } else { sweep.seq };
@@ -258,7 +258,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
                  OR EXISTS (SELECT 1 FROM queued_turns WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM owner_rules WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND internal = 0)
-                 OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND number > 0)",
+                 OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND number > 0 AND kind IS NULL)",
         )
         .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, bool>(0)))
         .map_err(StoreError::from)?;

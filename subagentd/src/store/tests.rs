@@ -10,6 +10,8 @@ use subagent_protocol::{Code, Error, Result};
 use super::*;
 use crate::core::Fact;
 
+mod records;
+
 const NOW: Timestamp = Timestamp(1_000);
 
 fn event(payload: &str) -> NewEvent<'_> {

@@ -1,10 +1,14 @@
 //! The transaction that a job of the writer sees: statements about single rows, no rules.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::LazyLock;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use subagent_protocol::event::EventType;
+use subagent_protocol::record::RecordType;
 use subagent_protocol::time::Timestamp;
-use subagent_protocol::{Code, Error, Result};
+use subagent_protocol::{Code, Error, Result, update};
 
 use super::error::StoreError;
 use super::rows::{NewEvent, RowId};
@@ -26,6 +30,23 @@ pub struct Tx<'a> {
     pub(super) failed: bool,
     /// Whether it overwrote something that may be a secret: an earlier copy of it may be in the WAL.
     pub(super) forgets: bool,
+    events: Events<'a>,
+}
+
+/// What the events of a transaction have in common: they are many, and are inserted one by one.
+#[derive(Default)]
+struct Events<'a> {
+    insert: Option<CachedStatement<'a>>,
+    /// The turn that was looked up last: whose, its number, its key.
+    turn: Option<(RowId, u64, i64)>,
+    /// Whose records are being taken, and the number of the last one that was.
+    records: Option<(RowId, u64)>,
+}
+
+impl<'a> Tx<'a> {
+    pub(super) fn new(connection: &'a Connection, next_seq: &'a mut i64) -> Self {
+        Self { connection, next_seq, failed: false, forgets: false, events: Events::default() }
+    }
 }
 
 impl Tx<'_> {
@@ -40,30 +61,140 @@ impl Tx<'_> {
         Ok(statement.execute(params).map_err(StoreError::from)?)
     }
 
+    /// Begins to take records of a worker: those behind `number`, up to which all were taken.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`; so it is when others were taken by now. Together with the cursor that is stored in the same
+    /// transaction this is what keeps a record from being stored twice.
+    pub fn begin_records(&mut self, worker: RowId, number: u64) -> Result<()> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT number FROM workers WHERE id = ?1")
+            .map_err(StoreError::from)?;
+        let stored: i64 = statement.query_row([worker.0], |row| row.get(0)).map_err(StoreError::from)?;
+        if stored != signed(number) {
+            let what = format!("the records up to {stored} were taken, and then those behind {number}");
+            return Err(StoreError::BadRow(what).into());
+        }
+        self.events.records = Some((worker, number));
+        Ok(())
+    }
+
     /// Adds an event and gives its sequence number.
     ///
     /// # Errors
-    /// `STORAGE_ERROR`; a record that was added before is one.
+    /// `STORAGE_ERROR`; a record that was added before is one, and so is one of a worker whose records were not begun.
     pub fn insert_event(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<i64> {
+        self.is_next(worker, event)?;
+        let turn = match event.turn {
+            Some(no) => self.turn_key(worker, no)?,
+            None => None,
+        };
         let seq = *self.next_seq;
         *self.next_seq += 1;
-        self.execute(
-            "INSERT INTO events (seq, worker, number, turn, at, type, kind, record, internal, payload)
-             VALUES (?1, ?2, ?3, (SELECT id FROM turns WHERE worker = ?2 AND no = ?4), ?5, ?6, ?7, ?8, ?9, ?10)",
-            params![
+        let insert = match &mut self.events.insert {
+            Some(insert) => insert,
+            none => none.insert(self.connection.prepare_cached(INSERT_EVENT).map_err(StoreError::from)?),
+        };
+        insert
+            .execute(params![
                 seq,
                 worker.0,
                 event.number.map(signed),
-                event.turn.map(signed),
+                turn,
                 event.at.0,
                 words::of_type(event.event_type),
                 event.kind.map(words::of_kind),
                 event.record.map(words::of_record),
                 event.event_type.is_internal(),
                 event.payload,
-            ],
-        )?;
+            ])
+            .map_err(StoreError::from)?;
         Ok(seq)
+    }
+
+    /// Adds events of one worker, and gives the sequence number of the last one. Pieces of text, of which there are many, go
+    /// in together.
+    ///
+    /// # Errors
+    /// As those of [`Self::insert_event`].
+    pub fn insert_events(&mut self, worker: RowId, mut events: &[NewEvent<'_>]) -> Result<Option<i64>> {
+        let mut last = None;
+        while let Some(first) = events.first() {
+            let alike =
+                events.iter().zip(0..).take_while(|(event, index)| is_piece_after(first, event, *index));
+            let alike = alike.count();
+            let run = PIECES.iter().find(|(count, _)| *count <= alike);
+            let (count, seq) = match run {
+                Some((count, sql)) => (*count, self.insert_pieces(worker, &events[..*count], sql)?),
+                None => (1, self.insert_event(worker, first)?),
+            };
+            last = Some(seq);
+            events = &events[count..];
+        }
+        Ok(last)
+    }
+
+    /// Adds pieces of text that differ in their numbers and payloads alone.
+    fn insert_pieces(&mut self, worker: RowId, pieces: &[NewEvent<'_>], sql: &str) -> Result<i64> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
+            return Err(StoreError::BadRow("no pieces of text".to_owned()).into());
+        };
+        for piece in [first, last] {
+            self.is_next(worker, piece)?;
+        }
+        let turn = match first.turn {
+            Some(no) => self.turn_key(worker, no)?,
+            None => None,
+        };
+        let seq = *self.next_seq;
+        let count = i64::try_from(pieces.len()).unwrap_or(0);
+        *self.next_seq += count;
+        let mut insert = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let bound = (|| {
+            insert.raw_bind_parameter(1, worker.0)?;
+            insert.raw_bind_parameter(2, turn)?;
+            insert.raw_bind_parameter(3, first.at.0)?;
+            insert.raw_bind_parameter(4, seq)?;
+            insert.raw_bind_parameter(5, first.number.map(signed))?;
+            for (index, piece) in pieces.iter().enumerate() {
+                insert.raw_bind_parameter(6 + index, piece.payload)?;
+            }
+            insert.raw_execute()
+        })();
+        bound.map_err(StoreError::from)?;
+        Ok(seq + count - 1)
+    }
+
+    /// Whether a record is behind all that were taken.
+    fn is_next(&mut self, worker: RowId, event: &NewEvent<'_>) -> Result<()> {
+        let Some(number) = event.number else { return Ok(()) };
+        match &mut self.events.records {
+            Some((of, last)) if *of == worker && *last < number => {
+                *last = number;
+                Ok(())
+            }
+            begun => {
+                let what = format!("record {number} of {worker:?} after {begun:?}");
+                Err(StoreError::BadRow(what).into())
+            }
+        }
+    }
+
+    /// The key of a turn, if it has a row.
+    fn turn_key(&mut self, worker: RowId, no: u64) -> Result<Option<i64>> {
+        match self.events.turn {
+            Some((of, known, key)) if (of, known) == (worker, no) => return Ok(Some(key)),
+            _ => {}
+        }
+        let sql = "SELECT id FROM turns WHERE worker = ?1 AND no = ?2";
+        let mut statement = self.connection.prepare_cached(sql).map_err(StoreError::from)?;
+        let key: Option<i64> = statement
+            .query_row(params![worker.0, signed(no)], |row| row.get(0))
+            .optional()
+            .map_err(StoreError::from)?;
+        self.events.turn = key.map(|key| (worker, no, key));
+        Ok(key)
     }
 
     /// Carries out a change unless a request with this key was carried out before: then its result counts. Says which
@@ -122,6 +253,33 @@ impl Tx<'_> {
         Ok(generation.unsigned_abs())
     }
 }
+
+/// Statements for so many pieces of text at once, the longest first: what it costs to begin and to end one is shared, and the
+/// place where the next row goes is still known.
+static PIECES: LazyLock<[(usize, String); 2]> =
+    LazyLock::new(|| [64, 16].map(|count| (count, insert_pieces(count))));
+
+fn insert_pieces(count: usize) -> String {
+    let columns = "seq, worker, number, turn, at, type, kind, record, internal, payload";
+    // The words of a piece of text are stored as empty texts.
+    let row = |index| format!("(?4 + {index}, ?1, ?5 + {index}, ?2, ?3, '', '', '', 0, ?{})", index + 6);
+    let rows: Vec<String> = (0..count).map(row).collect();
+    format!("INSERT INTO events ({columns}) VALUES {}", rows.join(", "))
+}
+
+/// Whether this is a piece of text that differs from the first one only by its payload and by being so many numbers later.
+fn is_piece_after(first: &NewEvent<'_>, event: &NewEvent<'_>, index: u64) -> bool {
+    event.event_type == EventType::ProgressMessage
+        && event.kind == Some(update::MESSAGE)
+        && event.record == Some(RecordType::Update)
+        && event.number.is_some()
+        && event.number == first.number.map(|number| number + index)
+        && (event.turn, event.at) == (first.turn, first.at)
+}
+
+const INSERT_EVENT: &str =
+    "INSERT INTO events (seq, worker, number, turn, at, type, kind, record, internal, payload)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 /// The result that an earlier request with this key had.
 ///

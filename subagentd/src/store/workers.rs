@@ -465,7 +465,8 @@ fn restart_word(restart: Restart) -> &'static str {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
-    let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2";
+    // Of a piece of progress the number is in no index.
+    let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2 AND kind IS NULL";
     let proof = connection.query_row(sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
     Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
 }

@@ -277,11 +277,11 @@ impl WriterState {
         while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
             let Some(job) = jobs.pop_front() else { break };
-            let mut job_tx =
-                Tx { connection: &savepoint, next_seq: &mut self.next_seq, failed: false, forgets: false };
+            let mut job_tx = Tx::new(&savepoint, &mut self.next_seq);
             let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
             self.forgets |= job_tx.forgets;
+            drop(job_tx);
             finishes.push(finish);
             if savepoint.is_autocommit() {
                 // SQLite has rolled everything back (a full disk, an I/O error). Going on would begin another

@@ -40,7 +40,7 @@ impl Collected {
         }
     }
 
-    fn push(&mut self, piece: String) {
+    pub(super) fn push(&mut self, piece: String) {
         let length = self.text.as_ref().map_or(0, String::len);
         let kept = piece.floor_char_boundary(MOST_TEXT - length);
         // Nothing after a gap.

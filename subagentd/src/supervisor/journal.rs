@@ -164,9 +164,7 @@ impl JournalReader {
 fn sealed(json: &[u8]) -> Option<u64> {
     // Most records are long and of another kind: their type stands near the beginning.
     let head = &json[..json.len().min(96)];
-    if !head.windows(8).any(|w| w == b"\"sealed\"") {
-        return None;
-    }
+    memchr::memmem::find(head, b"\"sealed\"")?;
     let record: Record<'_> = serde_json::from_slice(json).ok()?;
     (record.t == RecordType::Sealed).then(|| record.body::<Sealed>().map_or(0, |sealed| sealed.next))
 }

@@ -1,5 +1,6 @@
 //! Waiting for an event: by notification, with the deadlines that the caller set.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,38 @@ pub struct Found {
     pub state: WorkerState,
     /// The agent's text up to the match.
     pub collected: Collected,
+}
+
+/// What a wait looks for.
+struct Wanted {
+    until: Until,
+    /// The turn that is waited for alone.
+    only: Option<TurnId>,
+    /// The turn whose text is collected.
+    collect: Option<TurnId>,
+}
+
+/// What a wait sees of an event.
+enum Seen {
+    /// All of it.
+    Event(Box<StoredEvent>),
+    /// It is progress that is not waited for: whether it is of the turn that is waited for alone, and its text if that is
+    /// collected. Nearly all events are, and are not copied.
+    Progress { of_turn: bool, text: Option<String> },
+}
+
+impl Wanted {
+    fn look(&self, event: StoredEvent<&str>) -> Seen {
+        if !event.event_type.is_progress() || self.until.matches(event.event_type, event.kind.as_deref()) {
+            return Seen::Event(Box::new(event.owned()));
+        }
+        let is_of = |turn: &TurnId| event.turn_id.as_ref() == Some(turn);
+        let concerns = self.only.as_ref().is_none_or(is_of);
+        let is_text = event.event_type == EventType::ProgressMessage;
+        let collects = concerns && is_text && self.collect.as_ref().is_some_and(is_of);
+        let text = if collects { event.text().map(Cow::into_owned) } else { None };
+        Seen::Progress { of_turn: concerns && self.only.is_some(), text }
+    }
 }
 
 /// The deadlines of a wait.
@@ -64,20 +97,36 @@ impl Supervisor {
         let mut floor = 0;
         // Whether the turn that is waited for alone was begun.
         let mut begun = false;
+        let wanted = Arc::new(Wanted {
+            until,
+            only: request.only_turn.clone(),
+            collect: request.collect_turn.clone(),
+        });
         loop {
             let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
             while up_to > after {
                 let query = EventQuery { worker: row.id, after, up_to, floor };
+                let sought = Arc::clone(&wanted);
                 let page = self
                     .shared
                     .store
-                    .read(move |connection| events::page(connection, query, |event| Ok(event.owned())));
+                    .read(move |connection| events::page(connection, query, |event| Ok(sought.look(event))));
                 let page = page.await?;
                 (after, floor) = (page.seen, page.floor);
                 if is_news && !page.events.is_empty() {
                     patience.something_happened();
                 }
-                for event in page.events {
+                for seen in page.events {
+                    let event = match seen {
+                        Seen::Event(event) => *event,
+                        Seen::Progress { of_turn, text } => {
+                            begun |= of_turn;
+                            if let Some(text) = text {
+                                collected.push(text);
+                            }
+                            continue;
+                        }
+                    };
                     if !event.event_type.is_progress() {
                         meaningful = brief(&event);
                     }
@@ -90,8 +139,9 @@ impl Supervisor {
                     let failed = event.event_type == EventType::TurnFailed
                         && request.collect_turn.is_some()
                         && event.turn_id == request.collect_turn;
-                    let found = (failed || gone || until.matches(event.event_type, event.kind.as_deref()))
-                        && !self.decided_by_rule(&row, &event).await?;
+                    let found =
+                        (failed || gone || wanted.until.matches(event.event_type, event.kind.as_deref()))
+                            && !self.decided_by_rule(&row, &event).await?;
                     let matched_event = found.then(|| event.view(&row.worker_id, false));
                     collected.add(event, request.collect_turn.as_ref());
                     if let Some(matched_event) = matched_event {

@@ -1,9 +1,10 @@
 //! Every record of the journals that are still there is stored to the letter, and none is damaged in the middle.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use subagent_protocol::codec::{Decoded, decode};
 use subagent_protocol::record::Record;
 
@@ -14,28 +15,44 @@ pub(super) const LIMIT: usize = 256 * 1024 * 1024;
 
 pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut violations = Vec::new();
+    let mut stored = database.prepare("SELECT worker, number, seq FROM events WHERE number IS NOT NULL")?;
+    let stored = stored.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    let stored: HashMap<(i64, i64), i64> = stored.collect::<rusqlite::Result<_>>()?;
+    let stored = Stored { database, seqs: stored };
     let mut workers = database.prepare("SELECT id, worker_id, number, expired_number + 1 FROM workers")?;
     let workers = workers.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     for worker in workers {
         let (id, worker_id, cursor, first): (i64, String, i64, i64) = worker?;
         let mut last = None;
         for segment in segments(&evidence.journals(&worker_id)) {
-            check_segment(evidence, database, (id, first, cursor), &segment, &mut last, &mut violations)?;
+            check_segment(evidence, &stored, (id, first, cursor), &segment, &mut last, &mut violations)?;
         }
     }
     Ok(violations)
 }
 
+/// The records that are stored, by worker and number: most are in no index of it.
+struct Stored<'a> {
+    database: &'a Connection,
+    seqs: HashMap<(i64, i64), i64>,
+}
+
+impl Stored<'_> {
+    fn payload(&self, worker: i64, number: i64) -> rusqlite::Result<Option<String>> {
+        let Some(seq) = self.seqs.get(&(worker, number)) else { return Ok(None) };
+        let mut payload = self.database.prepare_cached("SELECT payload FROM events WHERE seq = ?1")?;
+        payload.query_row([seq], |row| row.get(0)).optional()
+    }
+}
+
 fn check_segment(
     evidence: &Evidence,
-    database: &Connection,
+    stored: &Stored<'_>,
     (worker, first, cursor): (i64, i64, i64),
     segment: &Path,
     last: &mut Option<u64>,
     violations: &mut Vec<String>,
 ) -> rusqlite::Result<()> {
-    let mut stored =
-        database.prepare_cached("SELECT payload FROM events WHERE worker = ?1 AND number = ?2")?;
     let name = segment.display();
     // It may have been taken and deleted since it was listed.
     let Ok(bytes) = fs::read(segment) else { return Ok(()) };
@@ -65,8 +82,7 @@ fn check_segment(
         if number < first || (number > cursor && !evidence.ended) {
             continue;
         }
-        let payload: Option<String> =
-            stored.query_row(params![worker, number], |row| row.get(0)).optional()?;
+        let payload = stored.payload(worker, number)?;
         if payload.as_deref() != Some(record.b.map_or("null", |body| body.get())) {
             violations.push(format!("{name}: record {} ({}) is stored as {payload:?}", record.n, record.t));
         }

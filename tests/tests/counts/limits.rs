@@ -24,8 +24,8 @@ const LIMITS: &[Limit] = &[
     // `send --json`, until the end of the turn of an agent that answers at once.
     ("send: system calls of the command", 135.0, 150.0),
     ("send: connections", 1.0, 1.0),
-    ("send: system calls of the daemon, without /proc", 124.0, 165.0),
-    ("send: full commits", 2.4, 3.2),
+    ("send: system calls of the daemon, without /proc", 113.6, 150.0),
+    ("send: full commits", 2.0, 2.6),
     ("send: system calls of the runtime", 11.0, 14.0),
     // An agent that writes 20 pieces, each when the one before was printed: what follows from one write to the journal.
     ("pieces: system calls of the runtime for each append", 3.4, 3.9),
@@ -33,9 +33,9 @@ const LIMITS: &[Limit] = &[
     // An agent that writes 20,000 pieces at once.
     ("stream: bytes that the runtime reads for each event", 187.4, 200.0),
     ("stream: bytes of journal for each event", 222.9, 240.0),
-    ("stream: bytes that the daemon reads for each event", 640.0, 1200.0),
-    ("stream: bytes that the daemon writes for each event", 500.0, 900.0),
-    ("stream: bytes of database for each event", 193.7, 210.0),
+    ("stream: bytes that the daemon reads for each event", 590.0, 1200.0),
+    ("stream: bytes that the daemon writes for each event", 359.5, 700.0),
+    ("stream: bytes of database for each event", 183.1, 190.0),
     ("stream: writes of the runtime for 1,000 events", 3.1, 12.0),
     ("stream: full commits for 1,000 events", 0.3, 1.0),
     // A line of 32 MiB. The executables of the tests are larger than those of a release by half of such a line.

@@ -42,7 +42,7 @@ async fn with_events(path: &Path, events: u32) -> (Store, RowId, RowId) {
              WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {events})
              INSERT INTO events SELECT n, 1, CASE WHEN n % 5 THEN n END, 1, 0,
                  CASE WHEN n % 7 OR n % 5 = 0 THEN 'progress.message' ELSE 'runtime.x' END,
-                 CASE WHEN n % 5 THEN 'message' END, NULL, n % 7 = 0 AND n % 5 <> 0, printf('%.*c', 200, 'x') FROM n"
+                 CASE WHEN n % 5 AND n % 7 THEN 'message' END, NULL, n % 7 = 0 AND n % 5 <> 0, printf('%.*c', 200, 'x') FROM n"
         );
         tx.connection().execute_batch(&sql).map_err(StoreError::from)?;
         Ok((first, other))

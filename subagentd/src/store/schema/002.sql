@@ -155,3 +155,7 @@ CREATE TABLE task_deliveries (
     PRIMARY KEY (task, run)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX due_deliveries ON task_deliveries (parent) WHERE turn_id IS NULL;
+-- That no record is stored twice follows from the cursor of its worker, which is compared and moved in the same transaction.
+-- What decides something is held to it by this index too; pieces of progress, nearly all there is, are not in it.
+DROP INDEX record_once;
+CREATE UNIQUE INDEX record_once ON events (worker, number) WHERE number IS NOT NULL AND kind IS NULL;

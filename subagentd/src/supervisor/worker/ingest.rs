@@ -1,33 +1,32 @@
 //! Taking the journal in: each record becomes one row, and what it means is decided by the rules.
-
-use std::ops::Range;
+//!
+//! While a batch is being stored that only tells of progress, the next one is read and understood.
 
 use serde::Deserialize;
 use subagent_protocol::budget::Money;
 use subagent_protocol::definition::is_kept;
 use subagent_protocol::details::Report;
-use subagent_protocol::event::{EventType, option_kind};
+use subagent_protocol::event::EventType;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
     AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching,
     ElicitationRequested, OptionSet, Record, RecordType, Segment, Session, SessionOrigin, StartFailed,
     Terminating, TurnEnd,
 };
-use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
+use super::batch::{Basis, Draft, Taken, Understood, is_progress, kind, may_be_lost, payload_range};
 use super::hibernation::is_activity;
 use super::task_limits::{Open, over_steps};
 use crate::core::budget::Spent;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
-use crate::core::{Action, Fact, Input, Worker};
-use crate::store::{Cursor, Durability, NewEvent};
+use crate::core::{Fact, Input};
+use crate::store::{Durability, NewEvent};
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
-use crate::supervisor::policy::Watch;
 
 /// An agent that floods must not keep the actor from its other work: after so many batches it looks around.
 const TURN_BATCHES: usize = 4;
@@ -41,53 +40,6 @@ pub(super) enum Goal {
     Record(u64),
     /// To the end: the writer is gone.
     End,
-}
-
-/// A record on its way into the store.
-struct Draft {
-    number: u64,
-    turn: Option<u64>,
-    at: i64,
-    event_type: EventType,
-    kind: Option<String>,
-    record: RecordType,
-    payload: Range<usize>,
-    facts: Vec<Fact>,
-    /// Whether the record belongs to a turn that is only made by its facts.
-    facts_first: bool,
-}
-
-/// What a batch leads to.
-struct Taken {
-    worker: Worker,
-    watch: Option<Watch>,
-    /// The open prompt of a task.
-    prompt: Option<Open>,
-    drafts: Vec<Draft>,
-    actions: Vec<Action>,
-    cursor: Cursor,
-    aside: Aside,
-    /// What the agent reports of itself.
-    reports: Vec<Report>,
-    /// A runtime that the store has not heard of, and the boot that it was started in.
-    incarnation: Option<(u64, String)>,
-    gap: bool,
-    changed: bool,
-    /// How many records were not understood.
-    misread: u64,
-    /// Whether one says that something is done.
-    active: bool,
-}
-
-impl Taken {
-    /// What else follows from a record, unless the rules refuse it. Says whether they did not.
-    fn follows(&mut self, input: Input, facts: &mut Vec<Fact>) -> bool {
-        let Ok(step) = self.worker.step(input) else { return false };
-        self.worker = step.worker;
-        facts.extend(step.facts);
-        self.actions.extend(step.actions);
-        true
-    }
 }
 
 /// After two the session is given up.
@@ -108,6 +60,18 @@ pub(crate) struct Aside {
     pub(crate) instructed: Option<bool>,
 }
 
+impl Aside {
+    /// Whether they said nothing; of the end nothing is said by most.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { session_id, restore_failure, guard, set, ended: _, instructed } = self;
+        session_id.is_none()
+            && restore_failure.is_none()
+            && guard.is_none()
+            && set.is_empty()
+            && instructed.is_none()
+    }
+}
+
 impl Actor {
     /// Takes in what the journal holds, up to `goal`; says whether there is more.
     ///
@@ -115,37 +79,66 @@ impl Actor {
     /// `STORAGE_ERROR`, `STORAGE_FULL`: nothing of the failed batch was taken; it is tried again.
     pub(super) async fn ingest(&mut self, goal: Goal) -> Result<bool> {
         let mut batches = 0;
+        let mut ahead = None;
         loop {
-            let batch = self.journal.read(self.cursor, goal == Goal::End).map_err(|error| {
-                Error::new(
-                    Code::StorageError,
-                    format!("the journal of {} cannot be read: {error}", self.worker_id),
-                )
-            })?;
+            let Understood { batch, taken } = match ahead.take() {
+                Some(ahead) => ahead?,
+                None => {
+                    let basis = Basis {
+                        worker: self.worker.clone(),
+                        watch: self.watch.clone(),
+                        prompt: self.task_limits.open.clone(),
+                        cursor: self.cursor,
+                        clean_end: self.clean_end,
+                    };
+                    self.read(basis, goal)?
+                }
+            };
             let (end, drained) = (batch.end, batch.drained);
             self.damaged |= batch.damaged;
-            let moved = (batch.next.segment, batch.next.offset) != (self.cursor.segment, self.cursor.offset);
-            if moved {
-                self.take(batch).await?;
-                batches += 1;
-            }
-            let reached = match goal {
+            let reached = |number: u64, batches: usize| match goal {
                 // What comes now, also in another segment, the runtime tells of.
                 Goal::Some => drained || batches >= TURN_BATCHES,
-                Goal::Record(number) => self.cursor.number >= number,
+                Goal::Record(wanted) => number >= wanted,
                 Goal::End => false,
             };
-            if end || reached {
+            if let Some(taken) = taken {
+                batches += 1;
+                let more = !(end || reached(taken.cursor.number, batches));
+                let basis = if more { taken.basis() } else { None };
+                ahead = self.take(batch.bytes, taken, basis.map(|basis| (basis, goal))).await?;
+            }
+            if end || reached(self.cursor.number, batches) {
                 return Ok(!(end || drained));
             }
         }
     }
 
-    async fn take(&mut self, batch: Batch) -> Result<()> {
-        let before = self.cursor.segment;
-        let Batch { bytes, records, next, .. } = batch;
-        self.worker.queue.gated |= self.budgets.has_news();
-        let taken = self.understand(&bytes, &records, next);
+    /// Reads a batch and understands it.
+    fn read(&mut self, basis: Basis, goal: Goal) -> Result<Understood> {
+        let from = basis.cursor;
+        let batch = self.journal.read(from, goal == Goal::End).map_err(|error| {
+            Error::new(
+                Code::StorageError,
+                format!("the journal of {} cannot be read: {error}", self.worker_id),
+            )
+        })?;
+        let moved = (batch.next.segment, batch.next.offset) != (from.segment, from.offset);
+        let taken = moved.then(|| self.understand(basis, &batch));
+        Ok(Understood { batch, taken })
+    }
+
+    /// Stores what was understood; meanwhile it reads `ahead`.
+    ///
+    /// # Errors
+    /// Those of the store: nothing was taken, also not of what was read ahead.
+    async fn take(
+        &mut self,
+        bytes: Vec<u8>,
+        taken: Taken,
+        ahead: Option<(Basis, Goal)>,
+    ) -> Result<Option<Result<Understood>>> {
+        let before = self.cursor;
         let Taken {
             worker,
             watch,
@@ -160,6 +153,7 @@ impl Actor {
             changed,
             misread,
             active,
+            durability,
         } = taken;
         let restores = reports.iter().rev().find_map(Report::restores);
         let Aside { session_id, restore_failure, guard, set, ended, instructed } = aside;
@@ -177,75 +171,67 @@ impl Actor {
             _ => None,
         };
         let facts: Vec<Fact> = drafts.iter().flat_map(|draft| draft.facts.iter().cloned()).collect();
-        let durability = if changed { Durability::Full } else { Durability::Progress };
         let (id, now, runtime) = (self.id, entropy::now(), self.runtime_process());
         let (row, session) = (changed.then(|| worker.clone()), session_id.clone());
         let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
         let steps = prompt.as_ref().map(Open::steps).filter(|steps| *steps > self.task_limits.steps());
-        let last_seq = self
-            .shared
-            .store
-            .write(durability, drafts.len(), move |tx| {
-                let mut last = None;
-                for draft in &drafts {
-                    if draft.facts_first {
-                        tx.store_facts(id, &draft.facts, None, now)?;
-                    }
-                    let payload =
-                        bytes.get(draft.payload.clone()).and_then(|text| std::str::from_utf8(text).ok());
-                    let seq = tx.insert_event(
-                        id,
-                        &NewEvent {
-                            number: Some(draft.number),
-                            turn: draft.turn,
-                            at: Timestamp(draft.at),
-                            event_type: draft.event_type,
-                            kind: draft.kind.as_deref(),
-                            record: Some(draft.record),
-                            payload: payload.unwrap_or("null"),
-                        },
-                    )?;
-                    let facts = if draft.facts_first { &[] } else { draft.facts.as_slice() };
-                    let added = tx.store_facts(id, facts, Some(seq), now)?;
-                    last = Some(added.last().map_or(seq, |(_, seq)| *seq));
+        let store = self.shared.store.clone();
+        let stored = store.write(durability, drafts.len(), move |tx| {
+            tx.begin_records(id, before.number)?;
+            let mut last = None;
+            // What has facts stands alone.
+            for drafts in drafts.chunk_by(|one, next| one.facts.is_empty() && next.facts.is_empty()) {
+                let facts = drafts.first().map_or(&[][..], |draft| &draft.facts);
+                let facts_first = drafts.first().is_some_and(|draft| draft.facts_first);
+                if facts_first {
+                    tx.store_facts(id, facts, None, now)?;
                 }
-                if let Some((incarnation, boot_id)) = &begun {
-                    tx.begin_incarnation(id, *incarnation, boot_id)?;
+                let events: Vec<NewEvent<'_>> = drafts.iter().map(|draft| draft.event(&bytes)).collect();
+                let seq = tx.insert_events(id, &events)?;
+                let facts = if facts_first { &[] } else { facts };
+                let added = tx.store_facts(id, facts, seq, now)?;
+                last = added.last().map(|(_, seq)| *seq).or(seq);
+            }
+            if let Some((incarnation, boot_id)) = &begun {
+                tx.begin_incarnation(id, *incarnation, boot_id)?;
+            }
+            if let Some(session) = &session {
+                tx.update_session(id, session)?;
+            }
+            if let Some(instructed) = instructed {
+                tx.update_instructed(id, instructed)?;
+            }
+            if !reports.is_empty() {
+                tx.update_details(id, reports)?;
+            }
+            if let Some(text) = &spec_text {
+                tx.update_spec(id, text)?;
+            }
+            if let Some(failures) = &stored_failures {
+                tx.update_restore_failures(id, failures)?;
+            }
+            if guard.is_some() {
+                tx.update_processes(id, runtime, guard)?;
+            }
+            if let Some(steps) = steps {
+                tx.count_steps(id, steps)?;
+            }
+            match &row {
+                Some(worker) => {
+                    tx.update_worker(id, worker, cursor, now)?;
+                    let mut ended = Vec::new();
+                    tx.settle_task(id, worker, now, &mut ended)?;
+                    last = ended.last().map(|(_, seq)| *seq).or(last);
                 }
-                if let Some(session) = &session {
-                    tx.update_session(id, session)?;
-                }
-                if let Some(instructed) = instructed {
-                    tx.update_instructed(id, instructed)?;
-                }
-                if !reports.is_empty() {
-                    tx.update_details(id, reports)?;
-                }
-                if let Some(text) = &spec_text {
-                    tx.update_spec(id, text)?;
-                }
-                if let Some(failures) = &stored_failures {
-                    tx.update_restore_failures(id, failures)?;
-                }
-                if guard.is_some() {
-                    tx.update_processes(id, runtime, guard)?;
-                }
-                if let Some(steps) = steps {
-                    tx.count_steps(id, steps)?;
-                }
-                match &row {
-                    Some(worker) => {
-                        tx.update_worker(id, worker, cursor, now)?;
-                        let mut ended = Vec::new();
-                        tx.settle_task(id, worker, now, &mut ended)?;
-                        last = ended.last().map(|(_, seq)| *seq).or(last);
-                    }
-                    None => tx.update_cursor(id, cursor)?,
-                }
-                Ok(last)
-            })
-            .await?;
+                None => tx.update_cursor(id, cursor)?,
+            }
+            Ok(last)
+        });
+        // The writer has its order before the next batch is looked at.
+        let (stored, ahead) =
+            tokio::join!(biased; stored, async { ahead.map(|(basis, goal)| self.read(basis, goal)) });
+        let last_seq = stored?;
         self.cursor = cursor;
         self.watch = watch;
         self.task_limits.open = prompt;
@@ -276,29 +262,33 @@ impl Actor {
         self.adopt(worker, &facts, last_seq);
         self.todo.extend(actions);
         self.answer_settings(set).await;
-        if changed && cursor.segment > before {
+        if changed && cursor.segment > before.segment {
             journal::remove_before(&self.directory, cursor.segment);
         }
-        Ok(())
+        Ok(ahead)
     }
 
-    fn understand(&self, bytes: &[u8], records: &[(Range<usize>, Cursor)], next: Cursor) -> Taken {
+    fn understand(&self, basis: Basis, batch: &Batch) -> Taken {
+        let Batch { bytes, records, next, .. } = batch;
+        let Basis { mut worker, watch, prompt, cursor: from, clean_end } = basis;
+        worker.queue.gated |= self.budgets.has_news();
         let mut taken = Taken {
-            worker: self.worker.clone(),
-            watch: self.watch.clone(),
-            prompt: self.task_limits.open.clone(),
+            worker,
+            watch,
+            prompt,
             drafts: Vec::with_capacity(records.len()),
             actions: Vec::new(),
-            cursor: next,
-            aside: Aside { ended: self.clean_end, ..Aside::default() },
+            cursor: *next,
+            aside: Aside { ended: clean_end, ..Aside::default() },
             reports: Vec::new(),
             incarnation: None,
             gap: false,
             misread: 0,
             active: false,
-            changed: next.segment != self.cursor.segment,
+            changed: next.segment != from.segment,
+            durability: Durability::Progress,
         };
-        let mut number = self.cursor.number;
+        let mut number = from.number;
         for (range, _) in records {
             let json = &bytes[range.clone()];
             let record: Record<'_> = match serde_json::from_slice(json) {
@@ -324,6 +314,9 @@ impl Actor {
                 continue;
             }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
+            if !may_be_lost(&record, taken.worker.known_turn) {
+                taken.durability = Durability::Full;
+            }
             taken.active |= is_activity(&record);
             let mut input = match record.t {
                 RecordType::Segment => body(&record).map(|segment| self.superseded(segment, &mut taken)),
@@ -369,9 +362,12 @@ impl Actor {
             {
                 facts.push(definition::applied(agent, &session));
             }
-            taken.changed |= by_rule(&record, &mut taken, &mut facts);
+            let mut follows = by_rule(&record, &mut taken, &mut facts);
             if let Some(input) = over_steps(&record, &mut taken.prompt, &taken.worker) {
-                taken.changed |= taken.follows(input, &mut facts);
+                follows |= taken.follows(input, &mut facts);
+            }
+            if follows {
+                (taken.changed, taken.durability) = (true, Durability::Full);
             }
             was_then(&record, &mut facts);
             taken.reports.extend(Report::of(&record));
@@ -388,6 +384,9 @@ impl Actor {
             });
         }
         taken.cursor.number = number;
+        if taken.gap || taken.incarnation.is_some() || next.segment != from.segment {
+            taken.durability = Durability::Full;
+        }
         taken
     }
 
@@ -542,44 +541,6 @@ fn millis(time: std::time::Duration) -> u64 {
 
 fn body<T: for<'b> Deserialize<'b>>(record: &Record<'_>) -> serde_json::Result<T> {
     record.body()
-}
-
-const fn is_progress(record: RecordType) -> bool {
-    matches!(
-        record,
-        RecordType::Update
-            | RecordType::ChildUpdate
-            | RecordType::Notification
-            | RecordType::Noise
-            | RecordType::Segment
-            | RecordType::ClientRequest
-            | RecordType::ClientResponse
-            | RecordType::TerminalExited
-    )
-}
-
-fn kind(record: &Record<'_>) -> Option<String> {
-    match record.t {
-        RecordType::Update
-        | RecordType::ChildUpdate
-        | RecordType::ClientRequest
-        | RecordType::ClientResponse
-        | RecordType::TerminalExited => record.k.as_deref().map(str::to_owned),
-        RecordType::Notification => Some("notification".to_owned()),
-        RecordType::Noise => Some("noise".to_owned()),
-        RecordType::Session => Some("session".to_owned()),
-        RecordType::OptionSet => {
-            body::<OptionSet>(record).ok().map(|set| option_kind(&set.choice).to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// Where the body lies in the batch, so that it goes into the database without a copy.
-fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
-    let Some(body) = record.b else { return 0..0 };
-    let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();
-    start..start + body.get().len()
 }
 
 #[cfg(test)]

@@ -1,0 +1,149 @@
+//! Records of a worker's journal: none is stored twice, and many at once are stored like one after the other.
+
+use std::fs;
+
+use proptest::prelude::*;
+use rusqlite::StatementStatus;
+use subagent_protocol::record::RecordType;
+
+use super::*;
+
+/// A record that is a piece of text, or another one.
+fn record(number: u64, turn: Option<u64>, at: i64, is_piece: bool, payload: &str) -> NewEvent<'_> {
+    let (event_type, kind) = match is_piece {
+        true => (EventType::ProgressMessage, "message"),
+        false => (EventType::ProgressUpdate, "plan"),
+    };
+    NewEvent {
+        number: Some(number),
+        turn,
+        at: Timestamp(at),
+        event_type,
+        kind: Some(kind),
+        record: Some(RecordType::Update),
+        payload,
+    }
+}
+
+/// Takes these records of a worker, as the journal is taken in.
+async fn take(store: &Store, worker: RowId, after: u64, numbers: Vec<u64>) -> Result<()> {
+    let take = move |tx: &mut Tx<'_>| {
+        tx.begin_records(worker, after)?;
+        let records: Vec<_> = numbers.iter().map(|number| record(*number, None, 5, true, "{}")).collect();
+        tx.insert_events(worker, &records)?;
+        let number = numbers.last().copied().unwrap_or(after);
+        tx.update_cursor(worker, Cursor { segment: 1, offset: 7, number })
+    };
+    store.write(Durability::Progress, 1, take).await
+}
+
+#[tokio::test]
+async fn no_record_is_stored_twice_whatever_is_in_the_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    take(&store, worker, 0, (1..=100).collect()).await.unwrap();
+    for (after, numbers) in [
+        // Again, from the middle on, and from behind a gap.
+        (0, (1..=100).collect()),
+        (60, (61..=70).collect()),
+        (101, vec![102]),
+        // Behind the cursor, and not in order.
+        (100, vec![100]),
+        (100, vec![101, 103, 102]),
+        (100, (101..=164).chain(120..=190).collect()),
+    ] {
+        let refused = take(&store, worker, after, numbers).await.unwrap_err();
+        assert_eq!(refused.code, Code::StorageError, "{after}: {refused}");
+    }
+    let loose = store
+        .write(Durability::Progress, 1, move |tx| tx.insert_event(worker, &record(500, None, 5, true, "{}")));
+    assert_eq!(loose.await.unwrap_err().code, Code::StorageError, "nobody looked at the cursor");
+    take(&store, worker, 100, (101..=150).collect()).await.unwrap();
+    assert_eq!(seqs(&store).await.len(), 150);
+}
+
+/// All of each row but its sequence number.
+async fn rows(store: &Store) -> Vec<String> {
+    let query = |connection: &Connection| -> Result<Vec<String>> {
+        let sql =
+            "SELECT json_array(worker, number, turn, at, type, kind, record, internal, payload) FROM events
+                   ORDER BY seq";
+        let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+        let rows = statement.query_map([], |row| row.get(0)).map_err(StoreError::from)?;
+        Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
+    };
+    store.read(query).await.unwrap()
+}
+
+/// How far a record is behind the one before, and the rest of it.
+type Shape = (bool, bool, bool, bool, u8);
+
+/// Stores the records of these shapes, together or one by one; gives the rows.
+async fn stored(shapes: Vec<Shape>, together: bool) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, worker) = with_worker(&dir.path().join("state.db")).await;
+    let write = move |tx: &mut Tx<'_>| {
+        let open = Fact::TurnOpened {
+            no: 1,
+            id: subagent_protocol::ids::TurnId::from_random([1; 5]),
+            carrier: subagent_protocol::state::Carrier::Runtime,
+        };
+        tx.store_facts(worker, &[open], None, NOW)?;
+        tx.begin_records(worker, 0)?;
+        let payloads: Vec<String> = shapes.iter().map(|shape| "x".repeat(usize::from(shape.4))).collect();
+        let mut number = 0;
+        let mut records = Vec::new();
+        for ((gap, has_turn, later, other, _), payload) in shapes.iter().zip(&payloads) {
+            number += if *gap { 2 } else { 1 };
+            let (turn, at) = (has_turn.then_some(1), if *later { 6 } else { 5 });
+            records.push(record(number, turn, at, !other, payload));
+        }
+        let last = if together {
+            tx.insert_events(worker, &records)?
+        } else {
+            let seqs = records.iter().map(|record| tx.insert_event(worker, record));
+            seqs.collect::<Result<Vec<_>>>()?.last().copied()
+        };
+        let next = tx.insert_event(worker, &event("{}"))?;
+        assert!(last.is_none_or(|last| last + 1 == next), "{last:?} {next}");
+        Ok(())
+    };
+    store.write(Durability::Progress, 1, write).await.unwrap();
+    rows(&store).await
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn many_records_at_once_are_stored_like_one_after_the_other(shapes in proptest::collection::vec(
+        // Mostly pieces of one turn, of one moment, without a gap.
+        (proptest::bool::weighted(0.03), proptest::bool::weighted(0.97), proptest::bool::weighted(0.03),
+         proptest::bool::weighted(0.03), any::<u8>()), 0..300)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let one_by_one = runtime.block_on(stored(shapes.clone(), false));
+        prop_assert_eq!(one_by_one, runtime.block_on(stored(shapes, true)));
+    }
+}
+
+#[test]
+fn no_statement_is_compiled_anew_because_of_its_limit() {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch("CREATE TABLE t (a)").unwrap();
+    let compiled = |sql: &str| {
+        let mut statement = connection.prepare(sql).unwrap();
+        for limit in [1, 2, 3] {
+            assert!(!statement.exists([limit]).unwrap());
+        }
+        statement.get_status(StatementStatus::RePrepare)
+    };
+    assert_eq!(compiled("SELECT a FROM t LIMIT ?1 + 0"), 0);
+    assert!(compiled("SELECT a FROM t LIMIT ?1") > 0, "the zero is not needed any more");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(source) = fs::read_to_string(&entry) else { continue };
+        for line in source.lines().filter(|line| line.contains("LIMIT ?")) {
+            assert!(line.contains(" + 0"), "{}: {line}", entry.display());
+        }
+    }
+}
