@@ -339,6 +339,19 @@ fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_told_as_lost() {
 }
 
 #[test]
+fn m8_a_parent_whose_runtime_was_lost_is_told_by_the_next_one() {
+    let world = world(&json!(true));
+    let gate = world.sandbox.gate("task");
+    let task = world.task("slow", "background", &format!("{}\n!say done", gate.directive()));
+    let _ = world.sandbox.send(&world.root, &world.gives(&task));
+    world.sandbox.kill(&world.sandbox.runtime(&world.root));
+    gate.open();
+    let told = world.told_at_last(1);
+    assert_eq!((told.len(), &told[0]["subagent"]["status"]), (1, &json!("completed")));
+    world.sandbox.finish();
+}
+
+#[test]
 fn without_the_token_nobody_below_a_worker_has_to_do_with_tasks() {
     let world = world(&json!(false));
     let plain = world.sandbox.start("demo");
