@@ -24,8 +24,8 @@ const LIMITS: &[Limit] = &[
     // `send --json`, until the end of the turn of an agent that answers at once.
     ("send: system calls of the command", 135.0, 150.0),
     ("send: connections", 1.0, 1.0),
-    ("send: system calls of the daemon, without /proc", 113.6, 150.0),
-    ("send: full commits", 2.0, 2.6),
+    ("send: system calls of the daemon, without /proc", 118.0, 160.0),
+    ("send: full commits", 2.4, 3.2),
     ("send: system calls of the runtime", 11.0, 14.0),
     // An agent that writes 20 pieces, each when the one before was printed: what follows from one write to the journal.
     ("pieces: system calls of the runtime for each append", 3.4, 3.9),

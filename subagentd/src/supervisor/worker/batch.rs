@@ -114,6 +114,7 @@ impl Taken {
     }
 }
 
+/// Whether it changes nothing: a loss of power may take it.
 pub(super) const fn is_progress(record: RecordType) -> bool {
     matches!(
         record,
@@ -126,13 +127,6 @@ pub(super) const fn is_progress(record: RecordType) -> bool {
             | RecordType::ClientResponse
             | RecordType::TerminalExited
     )
-}
-
-/// Whether a loss of power may take it. That a prompt is about to be written is then taken for granted of every turn that
-/// was open: the runtime's record of it may be lost with the journal at any time.
-pub(super) fn may_be_lost(record: &Record<'_>, known_turn: u64) -> bool {
-    let is_known = record.turn.is_some_and(|turn| turn <= known_turn);
-    is_progress(record.t) || (record.t == RecordType::Dispatching && is_known)
 }
 
 pub(super) fn kind(record: &Record<'_>) -> Option<Cow<'static, str>> {
@@ -161,20 +155,4 @@ pub(super) fn payload_range(bytes: &[u8], record: &Record<'_>) -> Range<usize> {
     let Some(body) = record.b else { return 0..0 };
     let start = body.get().as_ptr().addr() - bytes.as_ptr().addr();
     start..start + body.get().len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_loss_of_power_may_take_nothing_but_progress_and_that_a_known_prompt_is_about_to_be_written() {
-        for t in RecordType::ALL {
-            for turn in [None, Some(3), Some(4)] {
-                let record = Record { n: 7, at: 1, t: *t, turn, k: None, b: None };
-                let may = is_progress(*t) || (*t == RecordType::Dispatching && turn == Some(3));
-                assert_eq!(may_be_lost(&record, 3), may, "{t} {turn:?}");
-            }
-        }
-    }
 }

@@ -16,7 +16,7 @@ use subagent_protocol::record::{
 use subagent_protocol::{Code, Error, Result, surrogates};
 
 use super::actor::Actor;
-use super::batch::{Basis, Draft, Taken, Understood, is_progress, kind, may_be_lost, payload_range};
+use super::batch::{Basis, Draft, Taken, Understood, is_progress, kind, payload_range};
 use super::hibernation::is_activity;
 use super::task_limits::{Open, over_steps};
 use crate::core::budget::Spent;
@@ -314,7 +314,7 @@ impl Actor {
                 continue;
             }
             taken.changed |= !is_progress(record.t) || !facts.is_empty();
-            if !may_be_lost(&record, taken.worker.known_turn) {
+            if !is_progress(record.t) {
                 taken.durability = Durability::Full;
             }
             taken.active |= is_activity(&record);
