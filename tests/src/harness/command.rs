@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::output::Output;
-use super::wait::poll;
+use super::wait::{poll, wait_until};
 use crate::invariants::Recorder;
 
 /// For a command; it is generous because several tests share two cores.
@@ -115,13 +115,19 @@ impl Command {
         let begun = Instant::now();
         let args: Vec<String> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         self.recorder.attempt(&args);
-        let mut child = self
-            .process()
+        let mut process = self.process();
+        process
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program.display()));
+            .stderr(Stdio::piped());
+        // Of an executable that was just copied: another test may have forked meanwhile, and holds it open until its own `exec`.
+        let started = wait_until("the executable to be closed", Duration::from_secs(10), || {
+            Some(process.spawn()).filter(|started| {
+                !started.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ExecutableFileBusy)
+            })
+        });
+        let mut child =
+            started.unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program.display()));
         if let (Some(bytes), Some(mut stdin)) = (self.stdin, child.stdin.take()) {
             // It may end without having read everything.
             thread::spawn(move || drop(stdin.write_all(&bytes)));

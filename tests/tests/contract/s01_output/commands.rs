@@ -24,6 +24,14 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "agent list",
     "agent show",
     "agent validate",
+    "task run",
+    "task list",
+    "task show",
+    "task wait",
+    "task message",
+    "task result",
+    "task cancel",
+    "tree",
 ];
 
 /// A command that does something.
@@ -44,7 +52,7 @@ impl Leaf {
     }
 }
 
-/// All of them but the demo, which is a show for people.
+/// All of them but the demo, which is a show for people, and the MCP server, which speaks to programs in its own way.
 #[track_caller]
 pub(super) fn leaves(sandbox: &Sandbox) -> Vec<Leaf> {
     let mut found = Vec::new();
@@ -61,7 +69,7 @@ fn below(sandbox: &Sandbox, path: &[String], found: &mut Vec<Leaf>) {
         found.push(Leaf { path: path.to_vec(), required: required(help), flags: flags(help) });
         return;
     }
-    for command in commands.iter().filter(|name| *name != "help" && *name != "demo") {
+    for command in commands.iter().filter(|name| !["help", "demo", "mcp"].contains(&name.as_str())) {
         below(sandbox, &[path, std::slice::from_ref(command)].concat(), found);
     }
 }
@@ -73,7 +81,7 @@ fn section(help: &str, title: &str) -> Vec<String> {
     entries.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// What follows `[OPTIONS]` in the line of the usage, but for a list that may be empty.
+/// What follows `[OPTIONS]` in the line of the usage, but for a list that may be empty; `x` for what must be there.
 fn required(help: &str) -> Vec<String> {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
     let (_, required) = usage.split_once("[OPTIONS]").unwrap();
