@@ -207,7 +207,7 @@ fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
     let sql = format!(
         "SELECT e.seq, e.type IN {MESSAGE_TYPES}, e.kind IN ('tool_call', 'tool_call_update') FROM events e
          WHERE e.worker = ?1 AND e.internal = 0 AND e.record IS NOT NULL
-           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3"
+           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3 + 0"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![id.0, signed(no), MOST_EVENTS]).map_err(StoreError::from)?;
