@@ -198,3 +198,35 @@ fn tests_wait_for_things_and_do_not_sleep() {
         }
     }
 }
+
+/// The names of tests in a text that begin with the number of a rule, as `m2_`.
+fn tests_of_rules(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|char: char| !(char.is_ascii_alphanumeric() || char == '_'));
+    let is_of_a_rule = |word: &&str| {
+        let (rule, name) = word.split_once('_').unwrap_or_default();
+        let number = rule.strip_prefix('m').unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty()
+    };
+    words.filter(is_of_a_rule).collect()
+}
+
+#[test]
+fn the_table_of_rules_of_delegation_names_their_tests() {
+    let document = fs::read_to_string(root().join("docs/delegation.md")).unwrap();
+    let sources = files(&[".rs"]);
+    let tests: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter_map(|line| line.trim_start().split_once("fn ").map(|(_, rest)| rest))
+        .filter_map(|rest| tests_of_rules(rest.split('(').next()?).pop_first())
+        .collect();
+    assert_eq!(tests_of_rules(&document), tests);
+    for line in document.lines().filter(|line| line.starts_with("| M")) {
+        let rule = line.split(' ').nth(1).unwrap().to_lowercase();
+        let named = tests_of_rules(line);
+        assert!(
+            !named.is_empty() && named.iter().all(|test| test.starts_with(&format!("{rule}_"))),
+            "{line}"
+        );
+    }
+}
