@@ -186,6 +186,10 @@ fn m9_a_turn_that_ends_ends_the_tasks_that_it_waited_for_and_a_cancel_all_of_the
     let _ = sandbox.send_no_wait(&worker, "!sleep 600000");
     sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(ended(&sandbox, &background)["status"], "cancelled");
+    // Whoever was canceled is not woken by what that ended.
+    let _ = sandbox.send(&worker, "still there");
+    let sent = told(&sandbox, &worker, "message.sent");
+    assert!(sent.iter().all(|data| data["subagent"].is_null()), "{sent:?}");
     sandbox.finish();
 }
 

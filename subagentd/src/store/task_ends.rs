@@ -29,6 +29,10 @@ const MOST_EVENTS: i64 = 50_000;
 /// Of a result so much is told in an event, in characters.
 const SUMMARY_CHARS: usize = 1_000;
 
+/// A task that somebody has ended, or is ending: who asked for that, a limit, or what is above it.
+pub(super) const WAS_ENDED: &str = "(p.ending IS NOT NULL OR p.wanted IS NOT NULL
+     OR p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached'))";
+
 /// The end of a turn as it is stored.
 struct Ended {
     no: u64,
@@ -79,6 +83,12 @@ impl Tx<'_> {
             "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, wanted = NULL WHERE worker = ?1",
             params![id.0, outcome.as_str(), text, result, now.0],
         )?;
+        // What was ended is not woken by what it has left: that would begin another run, with its limits anew.
+        let forget = format!(
+            "DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL
+               AND (?2 OR EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?1 AND {WAS_ENDED}))"
+        );
+        self.execute(&forget, params![id.0, open.why.is_some()])?;
         let (task_id, name) = (&open.task_id, &open.name);
         let data = match outcome {
             TaskStatus::Completed => {
@@ -95,7 +105,7 @@ impl Tx<'_> {
         self.make_due(id, &open, outcome, &result, &why)
     }
 
-    /// The end of a background task is told to its parent, as long as there is one that can hear it.
+    /// The end of a background task is told to its parent, as long as there is one that can hear it and was not ended itself.
     fn make_due(
         &self,
         id: RowId,
@@ -105,11 +115,19 @@ impl Tx<'_> {
         error: &str,
     ) -> Result<()> {
         let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
+        // Who is above it had it ended, and is not woken by that.
+        if open.why.is_some() {
+            return Ok(());
+        }
         let text = task::told(&open.name, &open.task_id, outcome, result, error);
-        self.execute(
+        let insert = format!(
             "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
-              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL",
+              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL
+                AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?3 AND {WAS_ENDED})"
+        );
+        self.execute(
+            &insert,
             params![
                 id.0,
                 signed(open.run),
@@ -156,9 +174,12 @@ pub(crate) struct Due {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
-    let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
-               WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let sql = format!(
+        "SELECT task, run, task_id, name, status, text FROM task_deliveries
+         WHERE parent = ?1 AND turn_id IS NULL
+           AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?1 AND {WAS_ENDED}) ORDER BY task, run"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement.query_map([parent.0], |row| {
         Ok(Due {
             task: RowId(row.get(0)?),
@@ -242,3 +263,6 @@ fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

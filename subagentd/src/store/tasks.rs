@@ -46,13 +46,15 @@ struct Place {
     depth: u32,
     /// The names from the root to the parent.
     path: Vec<String>,
+    /// Whether the parent is a task that is over or being ended.
+    over: bool,
 }
 
 impl Tx<'_> {
     /// Stores the task of a new worker. Gives its name.
     ///
     /// # Errors
-    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
+    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_NOT_PERMITTED` below a task that is over, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
     pub(crate) fn insert_task(
         &mut self,
         id: RowId,
@@ -70,6 +72,12 @@ impl Tx<'_> {
             return Err(error
                 .with("depth", place.depth)
                 .recommend("do it without giving it to another agent"));
+        }
+        // Of a process that goes on after the end of its task: nothing would end what it gives.
+        if place.over {
+            let message = "the caller's own task is over or being ended: it gives no tasks";
+            let error = Error::new(Code::TaskNotPermitted, message);
+            return Err(error.with("agent", task.agent.as_deref()).with("rule", Value::Null));
         }
         let all = count(
             self.connection,
@@ -127,10 +135,12 @@ impl Tx<'_> {
                 root_id: None,
                 depth: 1,
                 path: Vec::new(),
+                over: false,
             });
         };
         let sql = "SELECT w.worker_id, w.label, (SELECT no FROM turns u WHERE u.worker = w.id AND u.status = 'accepted'),
-                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path
+                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path,
+                          t.outcome IS NOT NULL OR t.ending IS NOT NULL OR t.wanted IS NOT NULL
                    FROM workers w LEFT JOIN tasks t ON t.worker = w.id WHERE w.id = ?1";
         let found = self.connection.query_row(sql, [parent.0], |row| {
             let worker_id: String = row.get(0)?;
@@ -144,6 +154,7 @@ impl Tx<'_> {
                     root_id: row.get(5)?,
                     depth: row.get::<_, u32>(6)?.saturating_add(1),
                     path: serde_json::from_str(&path).unwrap_or_default(),
+                    over: row.get(8)?,
                 });
             }
             let label: String = row.get(1)?;
@@ -154,6 +165,7 @@ impl Tx<'_> {
                 parent_id: Some(worker_id),
                 parent_turn,
                 depth: 1,
+                over: false,
             })
         });
         Ok(found.map_err(StoreError::from)?)

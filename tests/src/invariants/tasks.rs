@@ -41,6 +41,11 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
         "SELECT d.task_id, p.worker_id FROM task_deliveries d JOIN workers p ON p.id = d.parent
          WHERE d.turn_id IS NULL AND p.desired = 'stop'",
     ),
+    (
+        "an end is due to a task that was ended, and would begin another run of it",
+        "SELECT d.task_id, w.worker_id FROM task_deliveries d JOIN tasks p ON p.worker = d.parent JOIN workers w ON w.id = p.worker
+         WHERE d.turn_id IS NULL AND p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached')",
+    ),
 ];
 
 pub(super) fn check(_: &Evidence, database: &Connection) -> rusqlite::Result<Vec<String>> {

@@ -79,6 +79,16 @@ impl World {
         waited.task.status
     }
 
+    /// A task that may give tasks.
+    async fn nested(&self, name: &str) -> TaskView {
+        let folder = self.dir.path().join(".agents/agents");
+        std::fs::create_dir_all(&folder).unwrap();
+        let definition = "---\ndescription: gives tasks\npermission: {task: allow}\n---\nGive tasks.\n";
+        std::fs::write(folder.join("nested.md"), definition).unwrap();
+        let agent = Some("nested".to_owned());
+        self.run(RunTask { agent, ..given(name, TaskMode::Background) }).await.unwrap()
+    }
+
     /// The texts of what was told to the parent.
     async fn told(&self) -> Vec<String> {
         let row = self.supervisor.row(self.parent.as_str()).await.unwrap();
@@ -132,15 +142,21 @@ async fn m6_names_depth_and_number_are_limited_and_a_refusal_leaves_nothing() {
 #[tokio::test]
 async fn m6_a_task_below_the_last_level_is_refused() {
     let world = world(TaskLimits { max_depth: 1, ..TaskLimits::default() }).await;
-    let folder = world.dir.path().join(".agents/agents");
-    std::fs::create_dir_all(&folder).unwrap();
-    let definition = "---\ndescription: gives tasks\npermission: {task: allow}\n---\nGive tasks.\n";
-    std::fs::write(folder.join("nested.md"), definition).unwrap();
-    let agent = Some("nested".to_owned());
-    let child = world.run(RunTask { agent, ..given("child", TaskMode::Background) }).await.unwrap();
+    let child = world.nested("child").await;
     let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
     let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
     assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
+    drop(world.dir);
+}
+
+#[tokio::test]
+async fn m9_what_is_left_of_a_task_that_is_over_gives_no_tasks() {
+    let world = world(TaskLimits { max_depth: 2, ..TaskLimits::default() }).await;
+    let child = world.nested("child").await;
+    assert_eq!(world.end("child").await, TaskStatus::Failed);
+    let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
+    let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
+    assert_eq!((below.code, &below.details["rule"]), (Code::TaskNotPermitted, &json!(null)));
     drop(world.dir);
 }
 
