@@ -207,8 +207,8 @@ impl Caller {
     }
 
     async fn message(&self, client: &mut Client, task: &str, message: &MessageTask) -> Result<TaskMessaged> {
-        let ask = Ask::change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
-        read(client.ask(&self.shared.giver.named(ask)).await?)
+        let ask = self.shared.giver.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
+        read(client.ask(&ask).await?)
     }
 
     /// Cancels a task that nobody waits for any more. Where no daemon comes in time, one that is an agent's ends with its turn.

@@ -152,10 +152,10 @@ impl Session {
         }
     }
 
-    /// Closes its end; the server ends within the time that a client gives it.
+    /// Closes its end; the server ends.
     async fn end(mut self) {
         self.write = None;
-        timeout(Duration::from_secs(4), self.served).await.expect("it ends at once").unwrap().unwrap();
+        timeout(FAR, self.served).await.expect("it ends").unwrap().unwrap();
     }
 }
 
@@ -323,15 +323,12 @@ async fn the_end_of_stdin_cancels_what_somebody_waits_for_and_is_the_servers_end
     for signal in [false, true] {
         let mut session = Session::begin(giver(&fake, &[(TASK_TOKEN, "t")])).await;
         session.ask("tools/list", json!({})).await;
-        session.request("tools/call", json!({"name": "task", "arguments": call()})).await;
         let before = lines(&fake).len();
-        until(|| {
-            lines(&fake)[before.saturating_sub(2)..].iter().any(|line| line.ends_with("/wait")).then_some(())
-        })
-        .await;
+        session.request("tools/call", json!({"name": "task", "arguments": call()})).await;
+        until(|| lines(&fake)[before..].iter().any(|line| line.ends_with("/wait")).then_some(())).await;
         if signal {
             session.ask.take().unwrap().send(()).unwrap();
-            timeout(Duration::from_secs(4), session.served).await.unwrap().unwrap().unwrap();
+            timeout(FAR, session.served).await.expect("it ends").unwrap().unwrap();
         } else {
             session.end().await;
         }
@@ -378,6 +375,35 @@ async fn a_daemon_that_dies_meanwhile_gets_the_task_once_and_is_waited_for() {
         fake.seen().iter().filter_map(|seen| seen.header("idempotency-key").map(str::to_owned)).collect();
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0], keys[1], "it is the same task");
+    session.end().await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_away_is_asked_again_however_late_it_comes() {
+    let mut dies = true;
+    let fake = Fake::playing(move |seen| match seen.line.as_str() {
+        "POST /v1/tasks/done/messages" if std::mem::take(&mut dies) => Act::Die,
+        "POST /v1/tasks/done/messages" => {
+            let mut answer = task("queued", 0);
+            answer["message"] = "resumed".into();
+            ok(answer)
+        }
+        _ => ordinary(seen),
+    });
+    let giver = giver(&fake, &[(TASK_TOKEN, "t")]);
+    for path in ["/v1/tasks", "/v1/tasks/done/messages"] {
+        assert_eq!(giver.change(path, &json!({})).unwrap().limit, None, "{path}: its end would be unknown");
+    }
+    let mut session = Session::begin(giver).await;
+    let arguments = json!({"name_or_id": "done", "message": "Go on."});
+    let id =
+        session.request("tools/call", json!({"name": "message_subagent", "arguments": arguments})).await;
+    until(|| fake.is_away().then_some(())).await;
+    fake.come_back();
+    assert!(text(&session.answer(id).await).contains("it had ended"));
+    let seen = fake.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0].header("idempotency-key"), seen[1].header("idempotency-key"));
     session.end().await;
 }
 
