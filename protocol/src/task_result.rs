@@ -3,7 +3,7 @@
 //!
 //! The text of a result comes from an agent and is read by another one. It must not be able to end its element and go on
 //! as something that this program has said: of every `<` behind which `task_result` or `task_error` follows, however the
-//! letters are written and whatever stands between that is no letter and no digit, the `<` becomes `&lt;`. All other text
+//! letters are written and whatever stands before or in it that is no letter and no digit, the `<` becomes `&lt;`. All other text
 //! stays as it is, so that code and markup in a result can be read and copied. In attributes everything is escaped that
 //! XML wants escaped, and what is no plain text on one line is taken out.
 //!
@@ -203,12 +203,28 @@ fn contained(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a tag of ours may be read in what follows a `<`.
+/// Whether a tag of ours may be read in what follows a `<`. A word that is only written as one, `<TaskResult>`, is code.
 fn is_ours(rest: &str) -> bool {
-    let name = rest.trim_start_matches(|char: char| !char.is_alphanumeric() && char != '<');
-    ["task_result", "task_error"]
-        .iter()
-        .any(|ours| name.get(..ours.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(ours)))
+    const OURS: [&str; 2] = ["taskresult", "taskerror"];
+    let mut letters = String::new();
+    let mut parted = false;
+    for char in rest.chars().take_while(|char| *char != '<') {
+        if !char.is_alphanumeric() {
+            if char == '>' && !letters.is_empty() {
+                return false;
+            }
+            parted |= letters == "task";
+            continue;
+        }
+        letters.push(char.to_ascii_lowercase());
+        if OURS.contains(&&*letters) {
+            return parted;
+        }
+        if !OURS.iter().any(|ours| ours.starts_with(&letters)) {
+            return false;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

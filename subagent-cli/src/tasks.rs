@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
+use serde::Serialize;
 use subagent_config::agents::{Catalog, Mode};
 use subagent_config::start::agent::given;
 use subagent_config::start::budgets::of_config;
@@ -114,8 +115,16 @@ impl Giver {
         if self.token.is_none() {
             task.manager = Some(Box::new(self.place(client).await?));
         }
-        // Without a limit of its own: the daemon may be away when it is sent again.
-        read(client.ask(&self.named(Ask::change("/v1/tasks", &task)?)).await?)
+        read(client.ask(&self.change("/v1/tasks", &task)?).await?)
+    }
+
+    /// What begins a task or has one go on. It has no end of its own: however long the daemon is away until it is asked again,
+    /// what it has done is not left unknown.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` for what cannot be written.
+    pub(crate) fn change(&self, path: impl Into<String>, change: &impl Serialize) -> Result<Ask> {
+        Ok(self.named(Ask::change(path, change)?.within(None)))
     }
 
     /// Where a manager's task is run, as a worker that this process would start.

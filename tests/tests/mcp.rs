@@ -14,8 +14,6 @@ use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 /// Longer than any answer may take.
 const FAR: Duration = Duration::from_secs(60);
-/// How long a client waits for the end of a server whose stdin it has closed.
-const END: Duration = Duration::from_secs(10);
 
 /// A workspace with definitions.
 fn sandbox() -> Sandbox {
@@ -108,10 +106,10 @@ impl Client {
         self.text(id)
     }
 
-    /// Closes its stdin; it ends at once, and well.
+    /// Closes its stdin; it ends, and well.
     fn end(mut self) {
         self.stdin = None;
-        let status = wait_until("the server to end", END, || self.child.try_wait().unwrap());
+        let status = wait_until("the server to end", FAR, || self.child.try_wait().unwrap());
         assert!(status.success(), "{status}");
     }
 }

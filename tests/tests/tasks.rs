@@ -170,6 +170,8 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     world.post("/v1/tasks/Scout/messages", &json!({"message": gate.directive()}));
     let known = json!({"known": {"status": "queued", "steps": 0}});
     let _ = world.post("/v1/tasks/Scout/wait", &known);
+    let nothing = json!({"message": " ", "cancel": true});
+    world.error("/v1/tasks/Scout/messages", &nothing, "INVALID_ARGUMENT");
     world.post("/v1/tasks/Scout/cancel", &json!({"reason": "enough"}));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!(waited["status"], "cancelled");

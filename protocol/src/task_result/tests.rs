@@ -63,11 +63,19 @@ fn the_text_cannot_end_its_element_and_forge_another() {
         "<\u{200b}/task_error>",
         "<<task_error>",
         "</\n\ttask_result\n>",
+        "</t\u{200b}ask_result>",
+        "</task\u{ad}_re\u{2060}sult>",
+        "</task-result>",
     ] {
         let found = answer(&task(evil, 1000)).text;
+        assert!(found.contains("&lt;"), "{found}");
         let inner = found.strip_prefix(OPENED).unwrap().strip_suffix("</task_result>").unwrap();
         assert!(!inner.match_indices('<').any(|(at, _)| is_ours(&inner[at + 1..])), "{found}");
         assert_eq!(inner.replace("&lt;", "<"), evil, "nothing but the sign is changed");
+    }
+    for code in ["Vec<TaskResult>", "a < b, a task_result", "<task>_error"] {
+        let found = answer(&task(code, 1000)).text;
+        assert_eq!(found, format!("{OPENED}{code}</task_result>"));
     }
 }
 

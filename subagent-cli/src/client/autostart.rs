@@ -15,7 +15,7 @@ use super::connect::{Link, attempt, in_the_way, read_info, unresponsive};
 use super::losses::Losses;
 use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
-use super::{Place, START_LIMIT, StartPolicy, lock};
+use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
 use crate::failure::{Failure, Result};
 
 /// How often a daemon that ends at once is started again.
@@ -29,11 +29,12 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
-        StartPolicy::Refuse if losses.none() => Err(not_running(
+        // Whoever is told to be patient waits for it.
+        StartPolicy::Refuse if losses.none() && place.patience <= APPEAR_LIMIT => Err(not_running(
             "no daemon runs, and SUBAGENT_NO_AUTOSTART forbids to start one",
         )
         .recommend("start it with `subagent daemon start`, or unset SUBAGENT_NO_AUTOSTART, then try again")),
-        StartPolicy::Refuse => appear(place, "the daemon ended and nobody started one again").await,
+        StartPolicy::Refuse => appear(place, "no daemon runs, and nobody has started one").await,
         StartPolicy::Start if proc::is_below_guard() => {
             appear(
                 place,

@@ -26,7 +26,7 @@ pub struct Ask {
     body: Option<Bytes>,
     key: Option<String>,
     task_token: Option<String>,
-    pub(super) limit: Option<Duration>,
+    pub(crate) limit: Option<Duration>,
 }
 
 impl Ask {

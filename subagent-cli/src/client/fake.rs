@@ -20,6 +20,8 @@ pub(crate) enum Act {
     Close,
     /// Keep the connection open and say nothing.
     Hang,
+    /// Close without an answer, and be away from then on.
+    Die,
     /// Say that the daemon is ending, and make room for generation 2.
     Leave,
 }
@@ -82,6 +84,16 @@ impl Fake {
         Self { dir, seen, task }
     }
 
+    /// Whether it died.
+    pub(crate) fn is_away(&self) -> bool {
+        !self.dir.path().join("daemon.json").exists()
+    }
+
+    /// The next daemon comes.
+    pub(crate) fn come_back(&self) {
+        write_info(self.dir.path(), 2);
+    }
+
     /// All requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
@@ -128,6 +140,7 @@ async fn serve(
                 }
             }
             Act::Close => return,
+            Act::Die => return std::fs::remove_file(dir.join("daemon.json")).unwrap(),
             Act::Hang => std::future::pending().await,
             Act::Leave => {
                 let error = json!({"code": "DAEMON_NOT_RUNNING", "message": "ending", "retryable": true});

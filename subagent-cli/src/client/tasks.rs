@@ -55,16 +55,7 @@ impl TaskWait {
             Some(_) => left.map_or(ROUND, |left| left.min(ROUND)),
             None => Duration::ZERO,
         };
-        let path = format!("/v1/tasks/{}", segment(&self.task));
-        let ask = match self.known {
-            None => Ask::get(path),
-            Some(known) => {
-                let millis = u64::try_from(round.as_millis()).unwrap_or(u64::MAX).max(1);
-                let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
-                Ask::post(format!("{path}/wait"), &request)?.within(Some(round + GRACE))
-            }
-        };
-        let shown: TaskShown = match client.ask(&ask.with_task_token(self.token.as_deref())).await {
+        let shown: TaskShown = match client.ask(&self.request(round)?).await {
             Ok(shown) => read(shown)?,
             Err(failure) if failure.is(Code::WaitTimeout) => return Ok(None),
             Err(failure) => return Err(failure),
@@ -72,6 +63,21 @@ impl TaskWait {
         let known = KnownTask { status: shown.task.status, steps: shown.task.steps };
         let changed = self.known.replace(known) != Some(known);
         Ok((changed || shown.task.status.is_end()).then_some(shown))
+    }
+
+    fn request(&self, round: Duration) -> Result<Ask> {
+        let path = format!("/v1/tasks/{}", segment(&self.task));
+        let ask = match self.known {
+            None => Ask::get(path),
+            Some(known) => {
+                let millis = u64::try_from(round.as_millis()).unwrap_or(u64::MAX).max(1);
+                let request = WaitTask { timeout_ms: Some(millis), known: Some(known) };
+                // Where the wait has no end, it outlasts a daemon that is away: the next one is asked again.
+                let limit = self.deadline.map(|_| round + GRACE);
+                Ask::post(format!("{path}/wait"), &request)?.within(limit)
+            }
+        };
+        Ok(ask.with_task_token(self.token.as_deref()))
     }
 
     /// The task at its end.
@@ -95,4 +101,20 @@ impl TaskWait {
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T> {
     serde_json::from_value(answer)
         .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use subagent_protocol::api::TaskStatus;
+
+    use super::*;
+
+    #[test]
+    fn only_a_wait_that_has_an_end_is_not_asked_again_of_a_daemon_that_comes_late() {
+        for deadline in [None, Some(Instant::now())] {
+            let mut wait = TaskWait::new("a", None, deadline);
+            wait.known = Some(KnownTask { status: TaskStatus::Running, steps: 0 });
+            assert_eq!(wait.request(ROUND).unwrap().limit, deadline.map(|_| ROUND + GRACE));
+        }
+    }
 }

@@ -5,12 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
+use subagent_protocol::api::TaskView;
 use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
 use super::has_state;
 use crate::args::tasks::Tree;
-use crate::client::{Ask, Client, block_on, segment};
+use crate::client::{Ask, Client, block_on, read, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
@@ -42,15 +43,22 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
 async fn nodes(client: &mut Client, wanted: Option<&str>) -> Result<Vec<Value>> {
     let tasks = items(client.ask(&Ask::get("/v1/tasks")).await?);
     if let Some(wanted) = wanted {
-        let is = |task: &&Value| task["taskId"] == wanted || task["name"] == wanted;
-        let root = match tasks.iter().find(is) {
-            Some(task) => task.clone(),
-            None => client.ask(&Ask::get(format!("/v1/workers/{}", segment(wanted)))).await?,
+        let root = match client.ask(&Ask::get(format!("/v1/tasks/{}", segment(wanted)))).await {
+            Ok(shown) => known(read(shown)?)?,
+            Err(failure) if failure.is(Code::TaskNotFound) => {
+                client.ask(&Ask::get(format!("/v1/workers/{}", segment(wanted)))).await?
+            }
+            Err(failure) => return Err(failure),
         };
         return Ok(vec![grown(root, &below(&tasks), DEEPEST)]);
     }
     let workers = items(client.ask(&Ask::get("/v1/workers")).await?);
     Ok(forest(workers, &tasks))
+}
+
+/// A task as a list has it.
+fn known(task: TaskView) -> Result<Value> {
+    serde_json::to_value(task).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
 }
 
 fn items(mut listed: Value) -> Vec<Value> {

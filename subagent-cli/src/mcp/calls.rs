@@ -14,6 +14,7 @@ use subagent_protocol::api::{
     CancelTask, MessageTask, RunTask, TaskList, TaskMessaged, TaskMode, TaskShown, TaskView,
 };
 use subagent_protocol::task_result::About;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -24,17 +25,20 @@ use crate::client::{Ask, Client, TaskWait, read, segment};
 use crate::failure::{Failure, Result};
 
 /// How long a call whose client has given it up may take to come to its end.
-const END_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// One call.
 pub(super) struct Caller {
     shared: Arc<Shared>,
     context: RequestContext<RoleServer>,
+    /// The server does not end before it is dropped.
+    _busy: watch::Receiver<()>,
 }
 
 impl Caller {
     pub(super) fn new(shared: Arc<Shared>, context: RequestContext<RoleServer>) -> Self {
-        Self { shared, context }
+        let _busy = shared.busy.subscribe();
+        Self { shared, context, _busy }
     }
 
     /// Does it. What goes wrong is an answer too.
@@ -207,8 +211,8 @@ impl Caller {
     }
 
     async fn message(&self, client: &mut Client, task: &str, message: &MessageTask) -> Result<TaskMessaged> {
-        let ask = Ask::change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
-        read(client.ask(&self.shared.giver.named(ask)).await?)
+        let ask = self.shared.giver.change(format!("/v1/tasks/{}/messages", segment(task)), message)?;
+        read(client.ask(&ask).await?)
     }
 
     /// Cancels a task that nobody waits for any more. Where no daemon comes in time, one that is an agent's ends with its turn.

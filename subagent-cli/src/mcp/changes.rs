@@ -34,9 +34,17 @@ impl Changes {
         let Callable { agents, worker } = shared.giver.agents().await?;
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(agents.clone());
         if let Some(worker) = worker {
-            self.follow(shared, peer, worker);
+            self.follow(shared, peer, Some(worker));
         }
         Ok(agents)
+    }
+
+    /// The agents could not be found out: the client, which knows of those before or of none, is told once they can be.
+    pub(super) fn missed(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+        if shared.giver.token().is_some() {
+            self.follow(shared, peer, None);
+        }
     }
 
     /// Looks again, of a manager: that takes a few files.
@@ -48,9 +56,12 @@ impl Changes {
 
     /// Looks again, and tells if others are found than those that the client knows.
     async fn look(&self, shared: &Shared, peer: &Peer<RoleServer>) {
-        let Ok(Callable { agents, .. }) = shared.giver.agents().await else {
-            return;
-        };
+        if let Ok(Callable { agents, .. }) = shared.giver.agents().await {
+            self.are(agents, peer).await;
+        }
+    }
+
+    async fn are(&self, agents: Vec<CallableAgent>, peer: &Peer<RoleServer>) {
         let others = match &mut *self.known.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(known) if *known != agents => {
                 *known = agents;
@@ -74,8 +85,9 @@ impl Changes {
         while found.changed().await.is_ok() && sink.notify_tool_list_changed().await.is_ok() {}
     }
 
-    /// Looks again whenever a turn of this worker begins. One that has failed is begun again with the next list.
-    fn follow(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>, worker: String) {
+    /// Looks again whenever a turn of this worker begins; where it is not known, as soon as it is. One that has failed is begun
+    /// again with the next list.
+    fn follow(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>, worker: Option<String>) {
         let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if follower.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, peer) = (shared.clone(), peer.clone());
@@ -83,7 +95,7 @@ impl Changes {
                 let mut closed = shared.closed.clone();
                 tokio::select! {
                     // What it could not do is tried again by the next list.
-                    _ = turns(&shared, &peer, &worker) => {}
+                    _ = turns(&shared, &peer, worker) => {}
                     _ = closed.wait_for(|closed| *closed) => {}
                 }
             }));
@@ -91,9 +103,18 @@ impl Changes {
     }
 }
 
-async fn turns(shared: &Shared, peer: &Peer<RoleServer>, worker: &str) -> Result<()> {
+async fn turns(shared: &Shared, peer: &Peer<RoleServer>, worker: Option<String>) -> Result<()> {
+    let worker = match worker {
+        Some(worker) => worker,
+        None => {
+            let Callable { agents, worker } = shared.giver.agents().await?;
+            shared.changes.are(agents, peer).await;
+            let Some(worker) = worker else { return Ok(()) };
+            worker
+        }
+    };
     let mut client = shared.giver.client()?;
-    let path = format!("/v1/workers/{}", segment(worker));
+    let path = format!("/v1/workers/{}", segment(&worker));
     let latest = client.ask(&Ask::get(format!("{path}/events/latest"))).await?;
     let mut cursor = latest["event"]["eventId"].as_str().map(str::to_owned);
     loop {

@@ -14,7 +14,9 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
+use std::time::Duration;
 
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
@@ -22,6 +24,7 @@ use rmcp::transport::stdio_pipes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::client::block_on;
 use crate::context::Context;
@@ -29,6 +32,9 @@ use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 use crate::tasks::{Giver, Wish};
 use server::Server;
+
+/// How long calls may take to come to their end once the server's has come: more than each of them takes.
+const CALLS_LIMIT: Duration = Duration::from_secs(8);
 
 /// Serves until stdin ends, or a signal asks for the end.
 ///
@@ -60,7 +66,8 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (closing, closed) = watch::channel(false);
-    let server = Server::new(giver, closed);
+    let busy = Arc::new(watch::Sender::new(()));
+    let server = Server::new(giver, closed, busy.clone());
     let read = Watched { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {
@@ -84,9 +91,15 @@ where
         () = &mut asked => {
             closing.send_replace(true);
             stop.cancel();
-            ended.await
+            // A client that does not read what is written to it is not waited for.
+            match timeout(CALLS_LIMIT, ended).await {
+                Ok(quit) => quit,
+                Err(_) => return Ok(()),
+            }
         }
     };
+    // The library gives them less time than they may take.
+    let _ = timeout(CALLS_LIMIT, busy.closed()).await;
     quit.map(drop).map_err(|error| Failure::internal(format!("the server has failed: {error}")))
 }
 

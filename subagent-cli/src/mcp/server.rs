@@ -32,14 +32,16 @@ pub(super) struct Shared {
     pub(super) changes: Changes,
     /// Whether the client has gone.
     pub(super) closed: watch::Receiver<bool>,
+    /// Every call that is carried out listens to it.
+    pub(super) busy: Arc<watch::Sender<()>>,
     /// The tools as they were listed last.
     listed: Mutex<Vec<Tool>>,
 }
 
 impl Server {
-    pub(super) fn new(giver: Giver, closed: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(giver: Giver, closed: watch::Receiver<bool>, busy: Arc<watch::Sender<()>>) -> Self {
         let listed = Mutex::default();
-        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, listed }))
+        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed }))
     }
 
     /// The tools of now; those that were listed last where that is not known.
@@ -48,9 +50,12 @@ impl Server {
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
             *listed() = tools(&agents);
-        } else if listed().is_empty() {
-            // An answer with an error would be the end of this server for most clients.
-            *listed() = tools(&[]);
+        } else {
+            self.0.changes.missed(&self.0, &context.peer);
+            if listed().is_empty() {
+                // An answer with an error would be the end of this server for most clients.
+                *listed() = tools(&[]);
+            }
         }
         listed().clone()
     }

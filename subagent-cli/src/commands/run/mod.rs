@@ -6,7 +6,7 @@ pub(super) mod place;
 mod questions;
 mod result;
 mod schema;
-mod signals;
+pub(super) mod signals;
 mod sink;
 mod transcript;
 

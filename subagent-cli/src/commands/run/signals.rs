@@ -1,4 +1,4 @@
-//! The signals that end a run: the first lets it clean up, the next does not.
+//! The signals that end a run or a task that is waited for: the first lets it clean up, the next does not.
 
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal as listen};
@@ -6,14 +6,14 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal as listen};
 use crate::failure::{Failure, Result};
 
 /// Listens: from now on these signals do nothing by themselves.
-pub(super) struct Interruptions([(Signal, Signals); 3]);
+pub(in super::super) struct Interruptions([(Signal, Signals); 3]);
 
 impl Interruptions {
     /// Begins to listen.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` if the system does not let us.
-    pub(super) fn new() -> Result<Self> {
+    pub(in super::super) fn new() -> Result<Self> {
         let heard = |kind| {
             listen(kind).map_err(|error| Failure::internal(format!("cannot listen for signals: {error}")))
         };
@@ -25,7 +25,7 @@ impl Interruptions {
     }
 
     /// The next one.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(in super::super) async fn next(&mut self) -> Signal {
         let [int, term, hup] = &mut self.0;
         tokio::select! {
             _ = int.1.recv() => int.0,
@@ -43,7 +43,7 @@ pub(super) fn not_heard() {
 }
 
 /// Ends this process as the signal would have: whoever started it sees that.
-pub(super) fn end_by(came: Signal) -> ! {
+pub(in super::super) fn end_by(came: Signal) -> ! {
     by_default(came);
     let _ = raise(came);
     // It is blocked: the shell's word for it.

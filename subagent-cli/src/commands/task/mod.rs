@@ -122,7 +122,7 @@ fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
     };
     let giver = giver(args.cwd, context);
     let path = format!("/v1/tasks/{}/messages", segment(named(&task, &giver)?));
-    let data = asked(&giver, Ask::change(path, &request)?)?;
+    let data = asked(&giver, giver.change(path, &request)?)?;
     let lines = text::fields(&data, &["taskId", "name", "status", "message"]);
     Ok(Outcome::report("task.messaged", data, lines))
 }

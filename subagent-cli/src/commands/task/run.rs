@@ -1,12 +1,13 @@
 //! `task run`: gives a task, and waits for its result unless it is to run in the background.
 
 use std::path::PathBuf;
+use std::pin::pin;
 
 use subagent_protocol::api::{CancelTask, RunTask, TaskMode, TaskOverrides, TaskShown, TaskStatus};
 use subagent_protocol::task_result;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
 use crate::args::tasks::TaskRun;
 use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
@@ -60,10 +61,33 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
     let giver = Giver::new(context, wish);
     let mut client = giver.client()?;
     let (spawned, ended) = block_on(async {
-        let task = giver.run(&mut client, task).await?;
+        // Heard from the beginning: a task may have begun before the answer says so.
+        let mut signals = Interruptions::new()?;
+        let mut asked = false;
+        let task = {
+            let mut given = pin!(giver.run(&mut client, task));
+            tokio::select! {
+                biased;
+                task = &mut given => task?,
+                _ = signals.next() => {
+                    asked = true;
+                    tokio::select! {
+                        task = given => task?,
+                        again = signals.next() => end_by(again),
+                    }
+                }
+            }
+        };
         let ended = match task.mode {
             TaskMode::Background => None,
-            TaskMode::Foreground => Some(wait(&giver, &mut client, task.task_id.as_str()).await?),
+            TaskMode::Foreground => {
+                let interrupted = async {
+                    if !asked {
+                        signals.next().await;
+                    }
+                };
+                Some(wait(&giver, &mut client, task.task_id.as_str(), interrupted).await?)
+            }
         };
         Ok((task, ended))
     })?;
@@ -78,16 +102,17 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
 }
 
 /// The task at its end. An interrupted wait is nobody's: the task is canceled.
-async fn wait(giver: &Giver, client: &mut Client, task: &str) -> Result<TaskShown> {
-    let unheard = |error: std::io::Error| Failure::internal(format!("cannot hear signals: {error}"));
-    let mut int = signal(SignalKind::interrupt()).map_err(unheard)?;
-    let mut term = signal(SignalKind::terminate()).map_err(unheard)?;
+async fn wait(
+    giver: &Giver,
+    client: &mut Client,
+    task: &str,
+    interrupted: impl Future<Output = ()>,
+) -> Result<TaskShown> {
     let end = TaskWait::new(task, giver.token(), None);
     tokio::select! {
         biased;
         ended = end.end(client) => return ended,
-        _ = int.recv() => {}
-        _ = term.recv() => {}
+        () = interrupted => {}
     }
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
     let ask = giver.named(Ask::change(format!("/v1/tasks/{}/cancel", segment(task)), &request)?);

@@ -59,6 +59,11 @@ impl Supervisor {
             },
             (status, true) if status.is_end() => return Ok(TaskMessage::AlreadyEnded),
             (status, false) if status.is_end() => self.may_resume(row, request)?,
+            // An agent that is asked nothing says nothing: that would be the result.
+            (_, true) if request.message.trim().is_empty() => {
+                let message = "the message is empty, and the task has begun: say what is the last that it is to do, or cancel it";
+                return Err(Error::new(Code::InvalidArgument, message).with("field", "message"));
+            }
             _ => {}
         }
         self.next_turn(row, guarded, request).await
