@@ -117,6 +117,10 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
         json!({"kind": "other", "title": "subagent_get_subagents now"}),
         json!({"kind": "other", "title": "mcp__subagent__get subagents"}),
         json!({"kind": "other", "title": "mcp__subagent2__get_subagents"}),
+        // Tools that the server for tasks does not have: of another one with its name, or with a name that begins so.
+        json!({"kind": "other", "name": "mcp__subagent__deploy"}),
+        json!({"kind": "other", "title": "mcp__subagent__x__get_subagents"}),
+        json!({"kind": "execute", "title": "mcp.subagent.deploy", "rawInput": {"server": "subagent", "tool": "deploy", "arguments": {}}}),
     ];
     for told in other {
         let verdict = judged(rules, std::slice::from_ref(&told));
