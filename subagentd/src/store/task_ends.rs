@@ -92,10 +92,20 @@ impl Tx<'_> {
         let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
         added.extend(self.store_facts(id, &[event], None, now)?);
         let why = error.map_or_else(|| "it could not be begun".to_owned(), |error| error.to_string());
+        if is_from_outside(outcome) {
+            self.tell_no_ends(id)?;
+        }
         self.make_due(id, &open, outcome, &result, &why)
     }
 
-    /// The end of a background task is told to its parent, as long as there is one that can hear it.
+    /// A worker is not told any more what has come of its tasks: it would go on because of that.
+    pub(super) fn tell_no_ends(&self, parent: RowId) -> Result<()> {
+        self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
+        Ok(())
+    }
+
+    /// The end of a background task is told to its parent, as long as there is one that can hear it and that was not ended from
+    /// outside itself.
     fn make_due(
         &self,
         id: RowId,
@@ -109,7 +119,9 @@ impl Tx<'_> {
         self.execute(
             "INSERT INTO task_deliveries (task, run, parent, task_id, name, status, text)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM workers w
-              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL",
+              WHERE w.id = ?3 AND w.desired = 'run' AND w.removed_at IS NULL
+                AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?3 AND (p.ending IS NOT NULL OR p.wanted IS NOT NULL
+                      OR p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached')))",
             params![
                 id.0,
                 signed(open.run),
@@ -138,6 +150,11 @@ impl Tx<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a task with this end was ended from outside: then it is not to go on by itself.
+const fn is_from_outside(outcome: TaskStatus) -> bool {
+    matches!(outcome, TaskStatus::Cancelled | TaskStatus::TimedOut | TaskStatus::MaxIterationsReached)
 }
 
 /// An end that a parent has not been told.

@@ -187,6 +187,7 @@ impl Tx<'_> {
                     "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
                     params![id.0, ending.status().as_str()],
                 )?;
+                self.tell_no_ends(id)?;
             }
             Fact::TurnQueued { .. } => self.go_on(id)?,
             Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
@@ -200,7 +201,7 @@ impl Tx<'_> {
             // Nobody hears it any more; what came of the tasks can still be read.
             Fact::DesiredStop => {
                 self.end_tasks_below(id, Unwanted::All)?;
-                self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [id.0])?;
+                self.tell_no_ends(id)?;
             }
             _ => {}
         }
@@ -232,6 +233,27 @@ impl Tx<'_> {
         )?;
         Ok(())
     }
+}
+
+/// Whether the task of a worker, if it has one, is over or is to end.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
+    let sql = "SELECT count(*) FROM tasks
+               WHERE worker = ?1 AND (outcome IS NOT NULL OR ending IS NOT NULL OR wanted IS NOT NULL)";
+    Ok(count(connection, sql, [id.0])? > 0)
+}
+
+/// The worker whose task this is, if it is one's.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowId>> {
+    let found =
+        connection.query_row("SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
+    let found: Option<Option<i64>> = found.optional().map_err(StoreError::from)?;
+    Ok(found.flatten().map(RowId))
 }
 
 pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<i64> {

@@ -62,7 +62,7 @@ impl Ground {
         agents: Option<&str>,
         workspace: &Path,
     ) -> Result<Self> {
-        let loaded = discovery::load(config, None, &env)?;
+        let loaded = discovery::load_regular(config, &env)?;
         let catalog = Catalog::find(&given(agents)?, workspace, &env);
         Ok(Self { loaded, env, workspace: workspace.to_owned(), catalog })
     }
