@@ -87,6 +87,16 @@ fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
 }
 
 #[test]
+fn an_agent_is_the_same_one_however_its_name_is_written() {
+    let rules = "{task: {'*': allow, Deployer: ask, secret: deny}}";
+    for (agent, action) in [("dePloyer", Action::Ask), ("SECRET", Action::Deny), ("other", Action::Allow)] {
+        for (who, told) in asked("task", &json!({"agent": agent})) {
+            assert_eq!(judged(rules, &told).action, action, "{who} {agent}");
+        }
+    }
+}
+
+#[test]
 fn two_agents_in_one_call_are_none_that_is_allowed() {
     let input = json!({"agent": "reviewer", "subagent_type": "explore", "prompt": "x"});
     for (who, told) in asked("task", &input) {

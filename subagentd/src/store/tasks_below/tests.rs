@@ -176,3 +176,19 @@ async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_told_yet() 
     });
     assert_eq!(due.await.unwrap(), (0, 1));
 }
+
+#[tokio::test]
+async fn m6_who_has_used_up_its_budget_gives_no_work_but_in_its_last_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = planted(&folder.path().join("state.db"), vec![root(1)]).await;
+    let limited = |limits: &'static str| {
+        store.write(Durability::Full, 1, move |tx| {
+            let sql = "UPDATE accounts SET account = json_set(account, '$.limits', json(?1), '$.turns', 1, '$.tokens', 9)
+                       WHERE scope = 'worker' AND key = 1";
+            tx.execute(sql, [limits])?;
+            tx.may_give_work(RowId(1), NOW)
+        })
+    };
+    limited(r#"{"turns": 1, "tokens": 10}"#).await.unwrap();
+    assert_eq!(limited(r#"{"tokens": 9}"#).await.unwrap_err().code, subagent_protocol::Code::BudgetExceeded);
+}

@@ -250,6 +250,38 @@ async fn m5_files_are_read_anew_for_each_task_and_nothing_of_a_task_follows_them
 }
 
 #[tokio::test]
+async fn m3_a_server_of_a_definition_takes_the_place_of_none_of_the_parents() {
+    let world = World::new().await;
+    let change = |request: &mut StartWorker| {
+        request.mcp_servers.0.push(json!({"name": "inline", "command": "other", "args": [], "env": []}));
+    };
+    let parent = world.parent(&[], change).await;
+    let error = for_parent(&parent, &task(Some("reviewer"))).map(drop).unwrap_err();
+    assert_eq!(
+        (error.code, &error.details["mcpServer"]),
+        (Code::AgentNotUsable, &json!("inline")),
+        "{error}"
+    );
+    // The very same one is no other.
+    let mut same = world.parent(&[], |_| ()).await;
+    same.kept.mcp_servers = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
+    let again = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
+    assert_eq!(again.names(), same.kept.mcp_servers.names());
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn m5_a_config_that_was_not_there_at_the_start_counts_for_no_task() {
+    let world = World::new().await;
+    let mut parent = world.parent(&[], |_| ()).await;
+    assert!(for_parent(&parent, &task(Some("reviewer"))).is_ok());
+    parent.delegation.config = None;
+    let error = for_parent(&parent, &task(Some("reviewer"))).map(drop).unwrap_err();
+    assert_eq!(error.code, Code::LauncherNotFound, "whoever wrote it since: {error}");
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
     let world = World::new().await;
     let parent = world.parent(&[], |_| ()).await;

@@ -43,7 +43,8 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
-    /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone.
+    /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
+    /// `BUDGET_EXCEEDED` and `BUDGET_UNKNOWN` if the parent has used up what it may.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
@@ -170,7 +171,7 @@ impl Spawn {
         let Self { composed, parent, owner, worker_id, task, .. } = self;
         let worker = composed.request;
         let controller = match (&parent, &owner) {
-            (Some(parent), _) => still_runs(tx, parent)?,
+            (Some(parent), _) => still_runs(tx, parent, now)?,
             (None, Some(owner)) => {
                 controllers::of_new_worker(tx.connection(), &worker.choice, owner, &self.state_db)?.id
             }
@@ -216,12 +217,13 @@ impl Spawn {
     }
 }
 
-/// The controller of a parent that has not been stopped meanwhile, and may still give tasks.
-fn still_runs(tx: &Tx<'_>, parent: &WorkerRow) -> Result<RowId> {
-    let now = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
-    match now {
+/// The controller of a parent that has not been stopped meanwhile, may still give tasks, and has something left of its budget.
+fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> {
+    let found = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
+    match found {
         Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => {
             gives_tasks(tx, row.id)?;
+            tx.may_give_work(row.id, now)?;
             Ok(row.controller)
         }
         _ => {
