@@ -43,10 +43,24 @@ pub fn load(
     typed_cwd: Option<&Path>,
     env: &Environment,
 ) -> Result<LoadedConfig, ConfigError> {
-    let (path, source) = locate(config_flag, typed_cwd, env)?;
+    load_by(file::load, locate(config_flag, typed_cwd, env)?)
+}
+
+/// The same of regular files alone: whoever may write where the config is must not hold up who reads it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_regular(config: Option<&Path>, env: &Environment) -> Result<LoadedConfig, ConfigError> {
+    load_by(file::load_regular, locate(config, None, env)?)
+}
+
+fn load_by(
+    read: impl FnOnce(&Path) -> Result<Config, ConfigError>,
+    (path, source): (PathBuf, ConfigSource),
+) -> Result<LoadedConfig, ConfigError> {
     let exists = path.try_exists().unwrap_or(true);
     let config = match (exists, origin(source)) {
-        (true, _) => file::load(&path)?,
+        (true, _) => read(&path)?,
         (false, None) => Config::default(),
         (false, Some(origin)) => return Err(ConfigError::ConfigMissing { path, origin }),
     };

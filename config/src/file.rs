@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::model::Config;
-use crate::{budgets, policy, syntax, validate};
+use crate::{budgets, policy, regular, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.
 pub const MAX_BYTES: u64 = 1024 * 1024;
@@ -30,6 +30,13 @@ const MOST_QUOTED: usize = 400;
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     parse(path, &read(path).map_err(unreadable)?)
+}
+
+/// The same of a regular file alone, for who must not be held up by whoever writes into a pipe.
+pub(crate) fn load_regular(path: &Path) -> Result<Config, ConfigError> {
+    let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
+    let bytes = regular::open_to_read(path).and_then(all_of).map_err(unreadable)?;
+    parse(path, &bytes)
 }
 
 /// Reads a file of another shape in the same way.
@@ -85,14 +92,23 @@ fn brief(mut text: String) -> String {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
     // At once, also where nobody writes into a pipe.
     let mut file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK | O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() {
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    } else {
-        read_pipe(&mut file, PIPE_SECONDS, &mut bytes)?;
+        return all_of(file);
     }
+    let mut bytes = Vec::new();
+    read_pipe(&mut file, PIPE_SECONDS, &mut bytes)?;
+    no_larger(bytes)
+}
+
+fn all_of(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    no_larger(bytes)
+}
+
+fn no_larger(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {MAX_BYTES} bytes")));
     }
@@ -173,6 +189,19 @@ mod tests {
             read_pipe(&mut reader, PIPE_SECONDS, &mut bytes).unwrap();
         });
         assert_eq!(bytes, text.as_bytes());
+    }
+
+    #[test]
+    fn who_takes_regular_files_alone_waits_for_no_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        File::create(at("large")).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        std::fs::write(at("file"), "defaults: {launcher: a}").unwrap();
+        assert_eq!(load_regular(&at("file")).unwrap(), load(&at("file")).unwrap());
+        let told = |name: &str| load_regular(&at(name)).unwrap_err().message();
+        assert!(told("pipe").contains("not a regular file"), "{}", told("pipe"));
+        assert!(told("large").contains("larger than"), "{}", told("large"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct DelegationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub home: Option<PathBuf>,
-    /// The config file, absolute; without it the one that is found from the worker's folder.
+    /// The config file, absolute; without it there was none, and there is none for its tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub config: Option<PathBuf>,

@@ -426,6 +426,10 @@ impl Rule {
         match &query.subject {
             Subject::Unknown => Fits::Could,
             Subject::AnyAgent => Fits::Yes,
+            // An agent is found however the letters of its name are written.
+            Subject::Word(word) if query.kind == Kind::Task => {
+                yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
+            }
             Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
             Subject::Path(path) => places.fits(self.pattern(), path),
             Subject::Text(text) => match &text.units {

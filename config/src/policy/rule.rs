@@ -172,7 +172,7 @@ impl Rule {
                 "`{word}` is no tool that is known here; it fits only an agent's tool of this very name"
             ));
         }
-        let tasks = tool::of_task_server(word).is_some() && self.action != Action::Deny;
+        let tasks = tool::names_task_server(word) && self.action != Action::Deny;
         tasks.then(|| {
             format!(
                 "tools of the server `{TASK_SERVER}` are allowed by rules for `task` alone, not by `{word}`"

@@ -142,12 +142,23 @@ const NAMES: &[(&[Kind], &[&str])] = &[
     (&[Kind::Todo], &["TodoWrite", "TodoRead", "todowrite", "todoread", "write_todos"]),
 ];
 
-/// The tools of the server for tasks that call an agent; the others look after tasks that there are.
+/// The tools of the server for tasks. What else a server of that name has is none: it may be somebody else's.
+pub(super) const OF_TASK_SERVER: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
+/// Those that call an agent; the others look after tasks that there are.
 const CALLING: [&str; 2] = ["task", "spawn_subagent"];
 
 /// A tool of the server for tasks, by the name that calls are known by here.
 pub(super) fn of_task_server(name: &str) -> Option<&str> {
-    name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__").filter(|tool| !tool.is_empty())
+    after_task_server(name).filter(|tool| OF_TASK_SERVER.contains(tool))
+}
+
+/// Whether a name in a rule stands for tools of the server for tasks, of a server of its name at least.
+pub(super) fn names_task_server(word: &str) -> bool {
+    after_task_server(word).is_some()
+}
+
+fn after_task_server(name: &str) -> Option<&str> {
+    name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__")
 }
 
 /// Whether a tool of this name does nothing to be judged by but to have tasks at all.

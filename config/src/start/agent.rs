@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use subagent_protocol::api::TASK_SERVER;
 use subagent_protocol::definition::{AgentSpec, NotHonoured};
 use subagent_protocol::policy::PolicyLayer;
 use subagent_protocol::{Code, Error, Result};
@@ -278,6 +279,13 @@ fn servers(
     let has = |name: &str| config.mcp_servers.contains_key(name) || launcher.mcp_servers.contains_key(name);
     for wish in &definition.mcp_servers {
         let (name, reason) = match wish {
+            // Rules for tasks would allow its tools.
+            McpWish::Inline(name, _) | McpWish::Named(name) if name == TASK_SERVER => (
+                name,
+                format!(
+                    "`{TASK_SERVER}` is the name of the MCP server with which agents give tasks; a definition names no other one so"
+                ),
+            ),
             // After a reboot the servers are those of the config, by their names: it would go on with another one.
             McpWish::Inline(name, _) if has(name) => (
                 name,

@@ -101,6 +101,17 @@ impl Tx<'_> {
         may_open(&accounts(self.connection, worker)?, now.0)
     }
 
+    /// Whether this worker may have others work for it: as for another turn, but that the present one may be its last.
+    ///
+    /// # Errors
+    /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
+    pub(crate) fn may_give_work(&self, worker: RowId, now: Timestamp) -> Result<()> {
+        let mut accounts = accounts(self.connection, worker)?;
+        accounts.worker.limits.turns = None;
+        accounts.controller.limits.turns = None;
+        may_open(&accounts, now.0)
+    }
+
     /// Adds the events about what has become so without anybody's doing: that time is used up, or that the controller's
     /// limits were changed.
     ///

@@ -105,6 +105,12 @@ impl Tx<'_> {
         self.make_due(id, &open, outcome, &result, &why)
     }
 
+    /// A worker is not told any more what has come of its tasks: it would go on because of that.
+    pub(super) fn tell_no_ends(&self, parent: RowId) -> Result<()> {
+        self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [parent.0])?;
+        Ok(())
+    }
+
     /// The end of a background task is told to its parent, as long as there is one that can hear it and was not ended itself.
     fn make_due(
         &self,

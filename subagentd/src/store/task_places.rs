@@ -68,7 +68,12 @@ impl Tx<'_> {
     /// Makes the first task one that has a place, of whose worker nobody knows.
     pub(crate) fn pretend_active(&self) -> Result<()> {
         self.execute("UPDATE workers SET state = 'turn' WHERE id = (SELECT min(worker) FROM tasks)", [])?;
-        self.execute("UPDATE tasks SET outcome = NULL WHERE worker = (SELECT min(worker) FROM tasks)", [])?;
+        self.pretend_task("outcome = NULL")
+    }
+
+    /// Has this stand in the row of the first task.
+    pub(crate) fn pretend_task(&self, set: &str) -> Result<()> {
+        self.execute(&format!("UPDATE tasks SET {set} WHERE worker = (SELECT min(worker) FROM tasks)"), [])?;
         Ok(())
     }
 }

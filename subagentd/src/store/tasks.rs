@@ -46,15 +46,13 @@ struct Place {
     depth: u32,
     /// The names from the root to the parent.
     path: Vec<String>,
-    /// Whether the parent is a task that is over or being ended.
-    over: bool,
 }
 
 impl Tx<'_> {
     /// Stores the task of a new worker. Gives its name.
     ///
     /// # Errors
-    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_NOT_PERMITTED` below a task that is over, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
+    /// `TASK_DEPTH_LIMIT{limit,depth}`, `TASK_LIMIT{limit}`, `TASK_NAME_TAKEN{name}`, `STORAGE_ERROR`.
     pub(crate) fn insert_task(
         &mut self,
         id: RowId,
@@ -72,12 +70,6 @@ impl Tx<'_> {
             return Err(error
                 .with("depth", place.depth)
                 .recommend("do it without giving it to another agent"));
-        }
-        // Of a process that goes on after the end of its task: nothing would end what it gives.
-        if place.over {
-            let message = "the caller's own task is over or being ended: it gives no tasks";
-            let error = Error::new(Code::TaskNotPermitted, message);
-            return Err(error.with("agent", task.agent.as_deref()).with("rule", Value::Null));
         }
         let all = count(
             self.connection,
@@ -135,12 +127,10 @@ impl Tx<'_> {
                 root_id: None,
                 depth: 1,
                 path: Vec::new(),
-                over: false,
             });
         };
         let sql = "SELECT w.worker_id, w.label, (SELECT no FROM turns u WHERE u.worker = w.id AND u.status = 'accepted'),
-                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path,
-                          t.outcome IS NOT NULL OR t.ending IS NOT NULL OR t.wanted IS NOT NULL
+                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path
                    FROM workers w LEFT JOIN tasks t ON t.worker = w.id WHERE w.id = ?1";
         let found = self.connection.query_row(sql, [parent.0], |row| {
             let worker_id: String = row.get(0)?;
@@ -154,7 +144,6 @@ impl Tx<'_> {
                     root_id: row.get(5)?,
                     depth: row.get::<_, u32>(6)?.saturating_add(1),
                     path: serde_json::from_str(&path).unwrap_or_default(),
-                    over: row.get(8)?,
                 });
             }
             let label: String = row.get(1)?;
@@ -165,7 +154,6 @@ impl Tx<'_> {
                 parent_id: Some(worker_id),
                 parent_turn,
                 depth: 1,
-                over: false,
             })
         });
         Ok(found.map_err(StoreError::from)?)
@@ -199,6 +187,7 @@ impl Tx<'_> {
                     "UPDATE tasks SET ending = ?2 WHERE worker = ?1 AND outcome IS NULL AND ending IS NULL",
                     params![id.0, ending.status().as_str()],
                 )?;
+                self.tell_no_ends(id)?;
             }
             Fact::TurnQueued { .. } => self.go_on(id)?,
             Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
@@ -212,7 +201,7 @@ impl Tx<'_> {
             // Nobody hears it any more; what came of the tasks can still be read.
             Fact::DesiredStop => {
                 self.end_tasks_below(id, Unwanted::All)?;
-                self.execute("DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL", [id.0])?;
+                self.tell_no_ends(id)?;
             }
             _ => {}
         }
@@ -244,6 +233,27 @@ impl Tx<'_> {
         )?;
         Ok(())
     }
+}
+
+/// Whether the task of a worker, if it has one, is over or is to end.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
+    let sql = "SELECT count(*) FROM tasks
+               WHERE worker = ?1 AND (outcome IS NOT NULL OR ending IS NOT NULL OR wanted IS NOT NULL)";
+    Ok(count(connection, sql, [id.0])? > 0)
+}
+
+/// The worker whose task this is, if it is one's.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowId>> {
+    let found =
+        connection.query_row("SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
+    let found: Option<Option<i64>> = found.optional().map_err(StoreError::from)?;
+    Ok(found.flatten().map(RowId))
 }
 
 pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<i64> {

@@ -293,8 +293,12 @@ fn decision(asked: ApprovalRequested, params: &Value, verdict: &Verdict, policy:
             alias: Some(option.alias.clone()),
             decision: verdict.action.as_str().to_owned(),
         },
-        // Nobody is asked, whatever the agent offers.
-        None if policy.chain.last().is_some_and(Node::never_asks) => Choice::cancelled(),
+        // Nobody is asked, whatever the agent offers: of what is denied also below one that never asks.
+        None if policy.chain.last().is_some_and(Node::never_asks)
+            || (verdict.action == Action::Deny && policy.chain.iter().any(Node::never_asks)) =>
+        {
+            Choice::cancelled()
+        }
         None => return None,
     };
     let rule = rule(verdict.decisive()?, policy);

@@ -51,6 +51,8 @@ pub(super) struct Shared {
     pub(super) backing_up: tokio::sync::Mutex<()>,
     /// Held by `prune`: of two at once the second finds what the first has left, and its result under their key.
     pub(super) pruning: tokio::sync::Mutex<()>,
+    /// Held while the files of definitions are read for somebody: of one at a time.
+    pub(super) composing: Arc<tokio::sync::Mutex<()>>,
     live: watch::Sender<usize>,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
     runtimes: Mutex<HashMap<WorkerId, ProcessId>>,
@@ -71,6 +73,7 @@ impl Shared {
             removals: Notify::new(),
             backing_up: tokio::sync::Mutex::default(),
             pruning: tokio::sync::Mutex::default(),
+            composing: Arc::default(),
             live: watch::Sender::new(0),
             guards: Mutex::default(),
             runtimes: Mutex::default(),

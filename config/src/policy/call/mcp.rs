@@ -8,8 +8,6 @@ use subagent_protocol::api::TASK_SERVER;
 use super::{AGENT_KEYS, text};
 use crate::policy::tool::{self, Kind};
 
-/// Tools of the server for tasks, for agents who put a line between two names that may have lines themselves.
-const TASK_TOOLS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
 /// A longer text is no input of a tool that gives work to an agent.
 const MOST_INPUT_BYTES: usize = 1024 * 1024;
 
@@ -45,9 +43,9 @@ pub(super) fn name(told: &Value, title: Option<&str>, kind: Option<Kind>) -> Opt
         let rest = id.strip_prefix("mcp_")?.strip_prefix(server)?.strip_prefix('_')?.strip_prefix(tool)?;
         return rest.starts_with('_').then(|| named(server, tool)).flatten();
     }
-    // `echo_say`.
-    let tool = title.strip_prefix(TASK_SERVER)?.strip_prefix('_').filter(|tool| TASK_TOOLS.contains(tool))?;
-    named(TASK_SERVER, tool)
+    // `echo_say`: of which server it is cannot be told where both names may have lines themselves, but for known tools.
+    let tool = title.strip_prefix(TASK_SERVER)?.strip_prefix('_')?;
+    tool::OF_TASK_SERVER.contains(&tool).then(|| named(TASK_SERVER, tool)).flatten()
 }
 
 /// Whether it is of a tool of the server for tasks.

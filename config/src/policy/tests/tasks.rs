@@ -87,6 +87,16 @@ fn to_look_after_tasks_is_allowed_if_any_agent_may_be_called() {
 }
 
 #[test]
+fn an_agent_is_the_same_one_however_its_name_is_written() {
+    let rules = "{task: {'*': allow, Deployer: ask, secret: deny}}";
+    for (agent, action) in [("dePloyer", Action::Ask), ("SECRET", Action::Deny), ("other", Action::Allow)] {
+        for (who, told) in asked("task", &json!({"agent": agent})) {
+            assert_eq!(judged(rules, &told).action, action, "{who} {agent}");
+        }
+    }
+}
+
+#[test]
 fn two_agents_in_one_call_are_none_that_is_allowed() {
     let input = json!({"agent": "reviewer", "subagent_type": "explore", "prompt": "x"});
     for (who, told) in asked("task", &input) {
@@ -117,6 +127,10 @@ fn what_a_model_can_choose_makes_no_call_a_task() {
         json!({"kind": "other", "title": "subagent_get_subagents now"}),
         json!({"kind": "other", "title": "mcp__subagent__get subagents"}),
         json!({"kind": "other", "title": "mcp__subagent2__get_subagents"}),
+        // Tools that the server for tasks does not have: of another one with its name, or with a name that begins so.
+        json!({"kind": "other", "name": "mcp__subagent__deploy"}),
+        json!({"kind": "other", "title": "mcp__subagent__x__get_subagents"}),
+        json!({"kind": "execute", "title": "mcp.subagent.deploy", "rawInput": {"server": "subagent", "tool": "deploy", "arguments": {}}}),
     ];
     for told in other {
         let verdict = judged(rules, std::slice::from_ref(&told));

@@ -5,8 +5,9 @@ use subagent_protocol::state::{Carrier, Dispatched};
 use subagent_protocol::time::Timestamp;
 
 use super::*;
+use crate::core::task::TaskEnding;
 use crate::core::worker::{Fact, State};
-use crate::store::{Durability, NewWorker, Store};
+use crate::store::{Durability, NewWorker, Store, task_ends};
 
 pub(in crate::store) const NOW: Timestamp = Timestamp(1_000);
 
@@ -126,4 +127,68 @@ async fn m9_what_is_below_a_task_that_has_ended_is_ended_too() {
 async fn m9_tasks_of_others_go_on() {
     let forest = vec![root(1), root(2), below(2, 3, "foreground"), below(3, 4, "background")];
     assert_eq!(wanted_after(forest, Some(TurnStatus::Canceled)).await, Vec::<i64>::new());
+}
+
+/// What worker 2 is told of the end of worker 3, with this stored of its own task.
+async fn told_to(own: &'static str, end: &'static [Fact]) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background"), below(2, 4, "background")];
+    let store = planted(&folder.path().join("state.db"), tree).await;
+    let ended = move |tx: &mut Tx<'_>| {
+        let worker = crate::core::Worker::without_runtime();
+        tx.settle_task(RowId(3), &worker, NOW, &mut Vec::new())?;
+        assert_eq!(task_ends::due(tx.connection(), RowId(2))?.len(), 1, "as long as it goes on");
+        if !own.is_empty() {
+            tx.execute(&format!("UPDATE tasks SET {own} WHERE worker = 2"), [])?;
+        }
+        tx.store_facts(RowId(2), end, None, NOW)?;
+        tx.settle_task(RowId(4), &worker, NOW, &mut Vec::new())
+    };
+    store.write(Durability::Full, 1, ended).await.unwrap();
+    store.read(|connection| task_ends::due(connection, RowId(2))).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn m9_what_is_ended_from_outside_is_told_nothing_more_that_would_have_it_go_on() {
+    assert_eq!(told_to("outcome = 'completed'", &[]).await, 2);
+    assert_eq!(told_to("outcome = 'failed'", &[]).await, 2);
+    for own in ["outcome = 'cancelled'", "outcome = 'timed_out'", "outcome = 'max_iterations_reached'"] {
+        assert_eq!(told_to(own, &[]).await, 1, "{own}: of what ends later");
+    }
+    assert_eq!(told_to("wanted = 'cancelled'", &[]).await, 1);
+    assert_eq!(told_to("", &[Fact::TaskEnding(TaskEnding::TimedOut)]).await, 0, "nor of what ended before");
+}
+
+#[tokio::test]
+async fn m9_with_the_end_of_a_task_from_outside_goes_what_it_was_not_told_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "background")];
+    let store = planted(&folder.path().join("state.db"), tree).await;
+    let ended = |tx: &mut Tx<'_>| {
+        let worker = crate::core::Worker::without_runtime();
+        // Nothing was done: that is a task that was canceled.
+        tx.settle_task(RowId(3), &worker, NOW, &mut Vec::new())?;
+        tx.settle_task(RowId(2), &worker, NOW, &mut Vec::new())
+    };
+    store.write(Durability::Full, 1, ended).await.unwrap();
+    let due = store.read(|connection| {
+        Ok((task_ends::due(connection, RowId(2))?.len(), task_ends::due(connection, RowId(1))?.len()))
+    });
+    assert_eq!(due.await.unwrap(), (0, 1));
+}
+
+#[tokio::test]
+async fn m6_who_has_used_up_its_budget_gives_no_work_but_in_its_last_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = planted(&folder.path().join("state.db"), vec![root(1)]).await;
+    let limited = |limits: &'static str| {
+        store.write(Durability::Full, 1, move |tx| {
+            let sql = "UPDATE accounts SET account = json_set(account, '$.limits', json(?1), '$.turns', 1, '$.tokens', 9)
+                       WHERE scope = 'worker' AND key = 1";
+            tx.execute(sql, [limits])?;
+            tx.may_give_work(RowId(1), NOW)
+        })
+    };
+    limited(r#"{"turns": 1, "tokens": 10}"#).await.unwrap();
+    assert_eq!(limited(r#"{"tokens": 9}"#).await.unwrap_err().code, subagent_protocol::Code::BudgetExceeded);
 }

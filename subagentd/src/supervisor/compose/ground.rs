@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use subagent_config::agents::{Catalog, Definition};
 use subagent_config::environment::account_home;
 use subagent_config::start::agent::{given, usable};
-use subagent_config::{Environment, LoadedConfig, discovery};
+use subagent_config::{Config, ConfigSource, Environment, LoadedConfig, discovery};
 use subagent_protocol::api::TaskPlace;
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::{Code, Error, Result};
@@ -38,7 +38,17 @@ impl Ground {
         let mut env = environment(variables, cwd);
         // A launcher may have given its agent another one.
         env.home.clone_from(&delegation.home);
-        Self::found(env, delegation.config.as_deref(), delegation.agents.as_deref(), &delegation.workspace)
+        let loaded = match &delegation.config {
+            Some(config) => discovery::load_regular(Some(config), &env)?,
+            // What lies there now may be its agent's own.
+            None => LoadedConfig {
+                config: Config::default(),
+                path: PathBuf::new(),
+                source: ConfigSource::User,
+                loaded: false,
+            },
+        };
+        Self::found(env, loaded, delegation.agents.as_deref(), &delegation.workspace)
     }
 
     /// Of somebody who is no worker's agent.
@@ -53,16 +63,11 @@ impl Ground {
             return Err(Error::new(Code::InvalidInput, message).with("field", "manager"));
         }
         let env = environment(&place.env, &place.cwd).or_home(account_home);
-        Self::found(env, place.config.as_deref(), place.agents.as_deref(), &place.workspace)
+        let loaded = discovery::load_regular(place.config.as_deref(), &env)?;
+        Self::found(env, loaded, place.agents.as_deref(), &place.workspace)
     }
 
-    fn found(
-        env: Environment,
-        config: Option<&Path>,
-        agents: Option<&str>,
-        workspace: &Path,
-    ) -> Result<Self> {
-        let loaded = discovery::load(config, None, &env)?;
+    fn found(env: Environment, loaded: LoadedConfig, agents: Option<&str>, workspace: &Path) -> Result<Self> {
         let catalog = Catalog::find(&given(agents)?, workspace, &env);
         Ok(Self { loaded, env, workspace: workspace.to_owned(), catalog })
     }

@@ -63,6 +63,16 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     let own = parent.own_servers(definition, &launched.launcher, config, resolved.servers);
     let own = servers::wired(own, &parent.cwd, &launched.env)?;
     let mut mcp_servers = parent.kept.mcp_servers.clone();
+    let others = |server: &&serde_json::Value| {
+        mcp_servers.0.iter().any(|kept| kept["name"] == server["name"] && kept != *server)
+    };
+    // What the rules above it say of the parent's server would count for this one.
+    if let (Some(definition), Some(server)) = (definition, own.0.iter().find(others)) {
+        let name = server["name"].as_str().unwrap_or_default();
+        let reason =
+            format!("its own MCP server `{name}` has the name of another one of its caller; give it another");
+        return Err(agent::lacks(definition, "mcpServers", reason).with("mcpServer", name));
+    }
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
     mcp_servers.0.extend(own.0);
 

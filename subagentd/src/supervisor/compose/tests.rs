@@ -58,6 +58,8 @@ impl World {
         fs::write(agents.join("boss.md"), "---\ndescription: d\nmode: primary\n---\n").unwrap();
         fs::write(agents.join("broken.md"), "---\ndescription: d\nisolation: worktree\n---\n").unwrap();
         fs::write(agents.join("eager.md"), "---\ndescription: d\npermissionMode: yolo\n---\n").unwrap();
+        let own = "---\ndescription: d\nmcpServers: {subagent: {command: deploy-mcp}}\n---\n";
+        fs::write(agents.join("server.md"), own).unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
         init(&supervisor, dir.path(), own_process(), None).await.unwrap();
         Self { dir, supervisor }
@@ -200,7 +202,7 @@ async fn a_task_without_a_definition_is_as_its_parent_but_for_what_the_call_says
 #[tokio::test]
 async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     let world = World::new().await;
-    let parent = world.parent(&["task(plan)", "task(reviewer)", "task(e*)"], |_| ()).await;
+    let parent = world.parent(&["task(plan)", "task(reviewer)", "task(e*)", "task(server)"], |_| ()).await;
     let names = |parent: &Parent| -> Vec<String> {
         callable(parent).unwrap().into_iter().map(|agent| agent.name).collect()
     };
@@ -218,7 +220,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     });
     let parent = parent.await;
     let names = names(&parent);
-    assert_eq!(names, ["eager", "explore", "general", "reviewer", "worker"]);
+    assert_eq!(names, ["eager", "explore", "general", "reviewer", "server", "worker"]);
     let fails = |agent: &str, code: Code| {
         let error = for_parent(&parent, &task(Some(agent))).map(|_| ()).unwrap_err();
         assert_eq!((error.code, &error.details["agent"]), (code, &json!(agent)), "{error}");
@@ -228,6 +230,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     assert_eq!(fails("boss", Code::AgentNotASubagent)["mode"], "primary");
     assert_eq!(fails("plan", Code::TaskNotPermitted)["rule"], "task(plan): deny");
     assert_eq!(fails("broken", Code::AgentNotUsable)["key"], "isolation");
+    assert_eq!(fails("server", Code::AgentNotUsable)["mcpServer"], TASK_SERVER);
     let details = fails("eager", Code::AgentNotUsable);
     assert_eq!((&details["key"], &details["mode"]), (&json!("permissionMode"), &json!("yolo")));
     world.supervisor.shutdown(false).await.unwrap();
@@ -243,6 +246,60 @@ async fn m5_files_are_read_anew_for_each_task_and_nothing_of_a_task_follows_them
     let after = for_parent(&parent, &task(Some("reviewer"))).unwrap();
     assert_eq!((before.terms.max_steps, after.terms.max_steps), (3, 7));
     assert_eq!(after.request.delegation, None, "it says nothing of tasks any more");
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn m3_a_server_of_a_definition_takes_the_place_of_none_of_the_parents() {
+    let world = World::new().await;
+    let change = |request: &mut StartWorker| {
+        request.mcp_servers.0.push(json!({"name": "inline", "command": "other", "args": [], "env": []}));
+    };
+    let parent = world.parent(&[], change).await;
+    let error = for_parent(&parent, &task(Some("reviewer"))).map(drop).unwrap_err();
+    assert_eq!(
+        (error.code, &error.details["mcpServer"]),
+        (Code::AgentNotUsable, &json!("inline")),
+        "{error}"
+    );
+    // The very same one is no other.
+    let mut same = world.parent(&[], |_| ()).await;
+    same.kept.mcp_servers = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
+    let again = for_parent(&same, &task(Some("reviewer"))).unwrap().request.mcp_servers;
+    assert_eq!(again.names(), same.kept.mcp_servers.names());
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn m5_a_config_that_was_not_there_at_the_start_counts_for_no_task() {
+    let world = World::new().await;
+    let mut parent = world.parent(&[], |_| ()).await;
+    assert!(for_parent(&parent, &task(Some("reviewer"))).is_ok());
+    parent.delegation.config = None;
+    let error = for_parent(&parent, &task(Some("reviewer"))).map(drop).unwrap_err();
+    assert_eq!(error.code, Code::LauncherNotFound, "whoever wrote it since: {error}");
+    world.supervisor.shutdown(false).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_config_holds_up_nobody() {
+    let world = World::new().await;
+    let parent = world.parent(&[], |_| ()).await;
+    let config = world.dir.path().join(".subagent/config.yaml");
+    fs::remove_file(&config).unwrap();
+    nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // A reader would wait for this writer as long as it likes.
+    let _open = fs::OpenOptions::new().read(true).write(true).open(&config).unwrap();
+    let found = [
+        callable(&parent).map(drop),
+        for_parent(&parent, &task(None)).map(drop),
+        for_manager(&world.place(), &task(None)).map(drop),
+    ];
+    for found in found {
+        let error = found.unwrap_err();
+        assert_eq!(error.code, Code::ConfigParseError);
+        assert!(error.message.contains("not a regular file"), "{error}");
+    }
     world.supervisor.shutdown(false).await.unwrap();
 }
 

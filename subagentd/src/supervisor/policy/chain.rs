@@ -14,8 +14,8 @@ use subagent_protocol::{Code, Error, Result};
 
 use crate::store::owner_rules::OfChain;
 
-/// No tree is that deep.
-const MOST_ANCESTORS: usize = 32;
+/// As deep as `delegation.maxDepth` may be.
+pub(super) const MOST_ANCESTORS: usize = 100;
 /// No worker or task has a longer name.
 const MOST_NAME_CHARS: usize = 1000;
 

@@ -15,14 +15,14 @@ use crate::core::queue::{Queued, Urgency};
 use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{Input, Worker};
-use crate::store::tasks::TaskRow;
+use crate::store::tasks::{self, TaskRow};
 use crate::store::{RowId, Tx};
 
 impl Supervisor {
     /// Says something to a task.
     ///
     /// # Errors
-    /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`, `WORKER_STOPPED`, `IDEMPOTENCY_CONFLICT`,
+    /// `TASK_NOT_FOUND`, `INVALID_ARGUMENT`, `CONTEXT_LOST{task}`, `QUEUE_FULL`, `WORKER_STOPPED` (also of a parent whose own task is over), `IDEMPOTENCY_CONFLICT`,
     /// `INVALID_CONTROLLER_HANDLE`.
     pub async fn message_task(
         &self,
@@ -123,11 +123,16 @@ impl Supervisor {
             (false, true) => TaskMessage::Last,
             (false, false) => TaskMessage::Queued,
         };
-        let mode = request.mode;
-        let also: Option<Also> = (did == TaskMessage::Resumed)
-            .then(|| Box::new(move |tx: &mut Tx<'_>, id: RowId| tx.take_up_task(id, mode)) as Also);
+        let (mode, resumes) = (request.mode, did == TaskMessage::Resumed);
         let (owner, key) = guarded.clone();
-        let response = self.order_also(&handle, owner, key, input, answer(did), None, also).await?;
+        let of_parent = owner.is_none();
+        let also: Also = Box::new(move |tx: &mut Tx<'_>, id: RowId| {
+            if of_parent && let Some(parent) = tasks::parent(tx.connection(), id)? {
+                super::gives_tasks(tx, parent)?;
+            }
+            if resumes { tx.take_up_task(id, mode) } else { Ok(()) }
+        });
+        let response = self.order_also(&handle, owner, key, input, answer(did), None, Some(also)).await?;
         read_response(response)
     }
 

@@ -20,7 +20,7 @@ use super::delegation::TaskToken;
 use super::orders::Reached;
 use super::{Caller, Supervisor, spec};
 use crate::store::tasks::{self, TaskRow};
-use crate::store::{OwnerCheck, WorkerRow};
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow};
 
 /// Who asks for something about tasks.
 #[derive(Debug, Clone)]
@@ -121,4 +121,16 @@ impl Supervisor {
         };
         Ok((worker, reached))
     }
+}
+
+/// Whether the agent of a worker may have tasks begin or go on: not if its own is over, or about to be. Its processes may live
+/// for a while after that, and what they begin then nobody would end.
+///
+/// # Errors
+/// `WORKER_STOPPED`, `STORAGE_ERROR`.
+fn gives_tasks(tx: &Tx<'_>, parent: RowId) -> Result<()> {
+    if tasks::is_over(tx.connection(), parent)? {
+        return Err(Error::new(Code::WorkerStopped, "the task of this agent is over: it gives no tasks"));
+    }
+    Ok(())
 }

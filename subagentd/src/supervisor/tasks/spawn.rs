@@ -1,5 +1,7 @@
 //! Giving a task: its worker, its row and its prompt are stored at once; its actor has the prompt begun when its turn comes.
 
+use std::sync::Arc;
+
 use subagent_protocol::api::{CallableAgents, RunTask, TaskView};
 use subagent_protocol::ids::{PlaceholderSessionId, TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
@@ -7,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::super::compose::{self, Composed};
 use super::super::{Supervisor, controllers, delegation, entropy, environment, start, turns};
-use super::{TaskCaller, shown};
+use super::{TaskCaller, gives_tasks, shown};
 use crate::core::queue::{Queue, Queued, Urgency};
 use crate::core::task::check_name;
 use crate::core::worker::State;
@@ -41,7 +43,8 @@ impl Supervisor {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
-    /// worker, `WORKER_STOPPED` for a parent that is being stopped, `ENV_REQUIRED` if the parent's environment is gone.
+    /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
+    /// `BUDGET_EXCEEDED` and `BUDGET_UNKNOWN` if the parent has used up what it may.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
@@ -102,11 +105,31 @@ impl Supervisor {
     async fn composed(&self, parent: Option<&WorkerRow>, request: &RunTask) -> Result<Composed> {
         let wrong = |message: &str| Error::new(Code::InvalidInput, message).with("field", "manager");
         match (parent, &request.manager) {
-            (Some(row), None) => compose::for_parent(&self.parent(row.clone()).await?, request),
-            (None, Some(place)) => compose::for_manager(place, request),
+            (Some(row), None) => {
+                let (parent, request) = (self.parent(row.clone()).await?, request.clone());
+                self.in_files(move || compose::for_parent(&parent, &request)).await
+            }
+            (None, Some(place)) => {
+                let (place, request) = (place.clone(), request.clone());
+                self.in_files(move || compose::for_manager(&place, &request)).await
+            }
             (Some(_), Some(_)) => Err(wrong("a task of an agent has the place of the agent")),
             (None, None) => Err(wrong("a manager's task needs to be told where it is run")),
         }
+    }
+
+    /// Looks into files of definitions, which may be many and large: where nothing waits for it, and for one at a time.
+    async fn in_files<T: Send + 'static>(
+        &self,
+        look: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let one = Arc::clone(&self.shared.composing).lock_owned().await;
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = look();
+            drop(one);
+            found
+        });
+        looked.await.unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
     }
 
     /// The agents to which the rules of the caller, which is a worker's agent, let it give tasks.
@@ -119,7 +142,10 @@ impl Supervisor {
             return Err(Error::new(Code::InvalidArgument, message).recommend("run `subagent agent list`"));
         };
         let parent = self.parent(self.row(worker.as_str()).await?).await?;
-        Ok(CallableAgents { worker_id: worker.clone(), agents: compose::callable(&parent)? })
+        Ok(CallableAgents {
+            worker_id: worker.clone(),
+            agents: self.in_files(move || compose::callable(&parent)).await?,
+        })
     }
 
     /// The task as it is shown, with its actor begun.
@@ -145,7 +171,7 @@ impl Spawn {
         let Self { composed, parent, owner, worker_id, task, .. } = self;
         let worker = composed.request;
         let controller = match (&parent, &owner) {
-            (Some(parent), _) => still_runs(tx, parent)?,
+            (Some(parent), _) => still_runs(tx, parent, now)?,
             (None, Some(owner)) => {
                 controllers::of_new_worker(tx.connection(), &worker.choice, owner, &self.state_db)?.id
             }
@@ -191,11 +217,15 @@ impl Spawn {
     }
 }
 
-/// The controller of a parent that has not been stopped meanwhile.
-fn still_runs(tx: &Tx<'_>, parent: &WorkerRow) -> Result<RowId> {
-    let now = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
-    match now {
-        Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => Ok(row.controller),
+/// The controller of a parent that has not been stopped meanwhile, may still give tasks, and has something left of its budget.
+fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> {
+    let found = crate::store::workers::get(tx.connection(), parent.worker_id.as_str())?;
+    match found {
+        Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => {
+            gives_tasks(tx, row.id)?;
+            tx.may_give_work(row.id, now)?;
+            Ok(row.controller)
+        }
         _ => {
             let message = "the worker is stopped: it gives no tasks";
             Err(Error::new(Code::WorkerStopped, message).with("workerId", parent.worker_id.as_str()))

@@ -66,6 +66,15 @@ fn given(name: &str, mode: TaskMode) -> RunTask {
 }
 
 impl World {
+    /// A task of an agent that may give tasks itself.
+    fn nested(&self, name: &str, mode: TaskMode) -> RunTask {
+        let folder = self.dir.path().join(".agents/agents");
+        std::fs::create_dir_all(&folder).unwrap();
+        let definition = "---\ndescription: gives tasks\npermission: {task: allow}\n---\nGive tasks.\n";
+        std::fs::write(folder.join("nested.md"), definition).unwrap();
+        RunTask { agent: Some("nested".to_owned()), ..given(name, mode) }
+    }
+
     fn caller(&self, key: Option<&str>) -> TaskCaller {
         TaskCaller::Parent { worker: self.parent.clone(), idempotency_key: key.map(str::to_owned) }
     }
@@ -77,16 +86,6 @@ impl World {
     async fn end(&self, task: &str) -> TaskStatus {
         let waited = self.supervisor.wait_task(self.caller(None), task, WaitTask::default()).await.unwrap();
         waited.task.status
-    }
-
-    /// A task that may give tasks.
-    async fn nested(&self, name: &str) -> TaskView {
-        let folder = self.dir.path().join(".agents/agents");
-        std::fs::create_dir_all(&folder).unwrap();
-        let definition = "---\ndescription: gives tasks\npermission: {task: allow}\n---\nGive tasks.\n";
-        std::fs::write(folder.join("nested.md"), definition).unwrap();
-        let agent = Some("nested".to_owned());
-        self.run(RunTask { agent, ..given(name, TaskMode::Background) }).await.unwrap()
     }
 
     /// The texts of what was told to the parent.
@@ -142,21 +141,44 @@ async fn m6_names_depth_and_number_are_limited_and_a_refusal_leaves_nothing() {
 #[tokio::test]
 async fn m6_a_task_below_the_last_level_is_refused() {
     let world = world(TaskLimits { max_depth: 1, ..TaskLimits::default() }).await;
-    let child = world.nested("child").await;
+    let child = world.run(world.nested("child", TaskMode::Foreground)).await.unwrap();
     let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
+    world.end("child").await;
+    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
     let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
     assert_eq!((below.code, &below.details["depth"]), (Code::TaskDepthLimit, &json!(2)));
     drop(world.dir);
 }
 
 #[tokio::test]
-async fn m9_what_is_left_of_a_task_that_is_over_gives_no_tasks() {
-    let world = world(TaskLimits { max_depth: 2, ..TaskLimits::default() }).await;
-    let child = world.nested("child").await;
+async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
+    let world = world(TaskLimits::default()).await;
+    let child = world.run(world.nested("child", TaskMode::Foreground)).await.unwrap();
+    let of_child = || TaskCaller::Parent { worker: child.task_id.clone(), idempotency_key: None };
     assert_eq!(world.end("child").await, TaskStatus::Failed);
-    let caller = TaskCaller::Parent { worker: child.task_id, idempotency_key: None };
-    let below = world.supervisor.run_task(caller, given("below", TaskMode::Background)).await.unwrap_err();
-    assert_eq!((below.code, &below.details["rule"]), (Code::TaskNotPermitted, &json!(null)));
+    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    let give = |name: &str| world.supervisor.run_task(of_child(), given(name, TaskMode::Foreground));
+    let below = give("while it goes on").await.unwrap();
+    let waited = world.supervisor.wait_task(of_child(), below.task_id.as_str(), WaitTask::default()).await;
+    assert_eq!(waited.unwrap().task.status, TaskStatus::Failed);
+    for own in [
+        "outcome = 'cancelled'",
+        "outcome = NULL, ending = 'timed_out'",
+        "ending = NULL, wanted = 'cancelled'",
+    ] {
+        world
+            .supervisor
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| tx.pretend_task(own))
+            .await
+            .unwrap();
+        assert_eq!(give("after it").await.unwrap_err().code, Code::WorkerStopped, "{own}");
+        let message =
+            MessageTask { message: "go on".to_owned(), cancel: false, allow_fresh: true, mode: None };
+        let said = world.supervisor.message_task(of_child(), below.task_id.as_str(), message).await;
+        assert_eq!(said.unwrap_err().code, Code::WorkerStopped, "{own}");
+    }
     drop(world.dir);
 }
 

@@ -140,6 +140,25 @@ fn the_child_of_a_task_gets_no_more_than_that_was_granted() {
 }
 
 #[test]
+fn below_a_task_that_asks_nobody_what_is_denied_waits_for_nobody_either() {
+    let above = PolicyNode { pre_approved: Some(rules(&[("execute(ls)", "allow")])), ..node("B", &[]) };
+    let spec = task(vec![above], &[("execute", "allow")], None);
+    for kinds in [&["allow_once", "reject_always"][..], &[]] {
+        let seen = see(&mut watching(&spec, &OfChain::default()), &asks("1", "make", kinds));
+        let Some(Input::DecideByRule { choice, .. }) = seen else { panic!("{kinds:?} {seen:?}") };
+        assert_eq!(choice, Choice::cancelled());
+    }
+    let seen = see(&mut watching(&spec, &OfChain::default()), &asks("1", "ls", &["allow_always"]));
+    assert_eq!(seen, None, "what is allowed, but not so, is still somebody's to answer");
+}
+
+#[test]
+fn a_tree_may_be_as_deep_as_a_config_can_say() {
+    let most = crate::supervisor::policy::chain::MOST_ANCESTORS;
+    assert_eq!(u32::try_from(most), Ok(subagent_protocol::delegation::MOST[0]));
+}
+
+#[test]
 fn several_lists_of_tools_all_hold() {
     let mut spec = task(Vec::new(), &[("*", "allow")], None);
     let lists = |tools: &[&str]| PolicyLayer {
