@@ -166,6 +166,11 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
     assert_eq!((&again["message"], &again["runs"]), (&json!("resumed"), &json!(2)));
     let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
     assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("once more")));
+    // Also one that ends at this moment: its process ends all the same when that is over.
+    world.post("/v1/tasks/Scout/messages", &json!({"message": "!say at once"}));
+    let waited = world.post("/v1/tasks/Scout/wait", &json!({}));
+    assert_eq!((&waited["status"], &waited["result"]), (&json!("completed"), &json!("at once")));
+    wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
     let gate = world.sandbox.gate("never");
     world.post("/v1/tasks/Scout/messages", &json!({"message": gate.directive()}));
     let known = json!({"known": {"status": "queued", "steps": 0}});

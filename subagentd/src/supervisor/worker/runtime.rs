@@ -359,6 +359,7 @@ impl Actor {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime does not hibernate yet");
                 self.is_active();
                 self.apply(Input::HibernateRefused).await;
+                self.end_all_the_same();
             }
             (Asked::Cancel { .. } | Asked::Terminate, refusal) => {
                 tracing::info!(worker = %self.worker_id, ?refusal, "a runtime had nothing to cancel or to end");

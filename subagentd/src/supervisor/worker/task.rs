@@ -55,6 +55,10 @@ impl Tasks {
             self.stale = true;
             self.changed = true;
         }
+        // It has something to do again: what its runtime was told was for the end before.
+        if facts.iter().any(|fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. })) {
+            self.rests = false;
+        }
     }
 }
 
@@ -164,8 +168,18 @@ impl Actor {
         false
     }
 
+    /// A runtime does not hibernate, as while a terminal of its agent runs: of a task that is over it ends all the same.
+    pub(super) fn end_all_the_same(&mut self) {
+        if self.tasks.ended && self.worker.rests() {
+            self.tasks.rests = true;
+            self.terminate_for(TASK_ENDED);
+        }
+    }
+
     fn terminate_for(&mut self, reason: &str) {
         self.command(Command::Terminate { reason: reason.to_owned() });
+        // It may not hear it, and nothing would say it again.
+        self.ends_soon();
     }
 }
 
