@@ -308,7 +308,7 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
     assert!(tree.text().lines().any(|line| line.starts_with("Two  ")), "{tree}");
     gate.open();
     assert_eq!(sandbox.run(&["task", "wait", "Two"]).data_of("task.waited")["result"], "and more");
-    let shown = sandbox.run(&["tree", id]).data_of("tree.shown");
+    let shown = sandbox.run(&["tree", "two"]).data_of("tree.shown");
     assert_eq!((&shown["count"], &shown["items"][0]["name"]), (&json!(1), &json!("Two")));
     let gate = sandbox.gate("three");
     let args =
