@@ -76,6 +76,21 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Whether what waits is not longer than a prompt may be, whatever was added to it.
+    ///
+    /// # Errors
+    /// `PAYLOAD_TOO_LARGE{limitBytes,bytes}`, `STORAGE_ERROR`.
+    pub(crate) fn fits(&self, turn_id: &TurnId, most: usize) -> Result<()> {
+        let sql = "SELECT octet_length(message) FROM queued_turns WHERE turn_id = ?1";
+        let bytes: i64 =
+            self.connection.query_row(sql, [turn_id.as_str()], |row| row.get(0)).map_err(StoreError::from)?;
+        if usize::try_from(bytes).is_ok_and(|bytes| bytes <= most) {
+            return Ok(());
+        }
+        let message = format!("what waits would have {bytes} bytes; at most {most} can be sent");
+        Err(Error::new(Code::PayloadTooLarge, message).with("limitBytes", most).with("bytes", bytes))
+    }
+
     fn delete_queued(&self, id: RowId, turn_id: &TurnId) -> Result<()> {
         let sql = "DELETE FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
         if self.execute(sql, params![id.0, turn_id.as_str()])? != 1 {

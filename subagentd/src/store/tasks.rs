@@ -193,14 +193,17 @@ impl Tx<'_> {
             Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
                 self.go_on(id)?;
                 self.execute(
-                    "UPDATE tasks SET started_at = ?2 WHERE worker = ?1 AND started_at IS NULL",
+                    // What is begun behind an end was said after it.
+                    "UPDATE tasks SET ending = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
                     params![id.0, now.0],
                 )?;
             }
-            Fact::TurnClosed { status, .. } => self.end_tasks_below(id, Unwanted::after(*status))?,
+            Fact::TurnClosed { no, status, .. } => {
+                self.end_tasks_below(id, Unwanted::after(*status), Some(*no))?
+            }
             // Nobody hears it any more; what came of the tasks can still be read.
             Fact::DesiredStop => {
-                self.end_tasks_below(id, Unwanted::All)?;
+                self.end_tasks_below(id, Unwanted::All, None)?;
                 self.tell_no_ends(id)?;
             }
             _ => {}
@@ -220,16 +223,17 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Has a task be one of the parent's present turn, and says whether somebody waits for it.
+    /// Has a task be one of the parent's present turn, if it is the parent who takes it up, and says whether somebody waits for it.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>) -> Result<()> {
+    pub(crate) fn take_up_task(&self, id: RowId, mode: Option<TaskMode>, by_parent: bool) -> Result<()> {
         self.execute(
             "UPDATE tasks SET mode = coalesce(?2, mode),
-                    parent_turn = (SELECT no FROM turns u WHERE u.worker = tasks.parent AND u.status = 'accepted')
+                    parent_turn = CASE WHEN ?3 THEN
+                        (SELECT no FROM turns u WHERE u.worker = tasks.parent AND u.status = 'accepted') END
              WHERE worker = ?1",
-            params![id.0, mode.map(TaskMode::as_str)],
+            params![id.0, mode.map(TaskMode::as_str), by_parent],
         )?;
         Ok(())
     }
@@ -377,8 +381,10 @@ pub(crate) struct TaskQuery {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<TaskRow>> {
+    // Of a prompt a list has the beginning, and of a result nothing.
+    let select = SELECT.replace("t.prompt", "substr(t.prompt, 1, 1000)").replace("t.result", "NULL");
     let sql = format!(
-        "{SELECT} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
+        "{select} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
            AND (t.archived_at IS NOT NULL) = ?3 ORDER BY t.worker"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;

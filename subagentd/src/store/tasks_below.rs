@@ -8,7 +8,7 @@ use subagent_protocol::state::TurnStatus;
 
 use super::error::StoreError;
 use super::rows::RowId;
-use super::tx::Tx;
+use super::tx::{Tx, signed};
 
 /// Which tasks of a worker are not wanted any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,16 +37,16 @@ impl Unwanted {
 }
 
 impl Tx<'_> {
-    /// The ends of these tasks of a worker are wanted, and of all that is below them. Also below one that has ended, some may
+    /// The ends of these tasks of a worker are wanted, whose `turn` has ended, and of all that is below them. Also below one that has ended, some may
     /// go on.
-    pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted) -> Result<()> {
+    pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted, turn: Option<u64>) -> Result<()> {
         self.execute(
             "WITH RECURSIVE below (worker) AS (
-               SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL))
+               SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
                UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
              UPDATE tasks SET wanted = 'cancelled', why = ?3
              WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND wanted IS NULL",
-            params![parent.0, which == Unwanted::All, which.why()],
+            params![parent.0, which == Unwanted::All, which.why(), turn.map(signed)],
         )?;
         Ok(())
     }

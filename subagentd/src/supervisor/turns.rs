@@ -27,7 +27,7 @@ use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
 /// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
 /// The longest prompt, in bytes as JSON: with what a frame and a record have around it, it must fit into one line.
-const MOST_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
+pub(super) const MOST_PROMPT_BYTES: usize = MAX_LINE_BYTES - 64 * 1024;
 
 impl Supervisor {
     /// Accepts a message. It returns as soon as the turn is stored; a simulated one may be over then.

@@ -52,9 +52,9 @@ impl Planted {
         let name = format!("task {}", self.key);
         tx.execute(
             "INSERT INTO tasks (worker, parent, parent_id, root, root_id, controller, depth, name, folded, path, description, prompt,
-                                mode, terms, metadata, max_active, outcome, created_at, completed_at)
+                                mode, terms, metadata, max_active, outcome, created_at, completed_at, parent_turn)
              VALUES (?1, ?2, 'w_2', 1, 'w_1', ?3, 1, ?4, ?4, '[]', '', '', ?5, '{}', '{}', 6, ?6, ?7,
-                     CASE WHEN ?6 IS NOT NULL THEN ?7 END)",
+                     CASE WHEN ?6 IS NOT NULL THEN ?7 END, 1)",
             params![id.0, parent, controller.0, name, self.mode, self.outcome, NOW.0],
         )?;
         Ok(())
@@ -114,6 +114,15 @@ async fn m9_a_turn_that_ended_by_itself_ends_those_that_it_waited_for() {
     for status in [TurnStatus::Completed, TurnStatus::Failed] {
         assert_eq!(wanted_after(tree(), Some(status)).await, [2, 4, 5], "{status}");
     }
+}
+
+#[tokio::test]
+async fn m9_a_turn_ends_nothing_that_another_turn_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = planted(&folder.path().join("state.db"), tree()).await;
+    let end = |tx: &mut Tx<'_>| tx.end_tasks_below(RowId(1), Unwanted::after(TurnStatus::Completed), Some(2));
+    store.write(Durability::Full, 1, end).await.unwrap();
+    assert_eq!(store.read(|connection| wanted_below(connection, RowId(1))).await.unwrap(), Vec::new());
 }
 
 #[tokio::test]

@@ -96,9 +96,11 @@ impl Supervisor {
         let Some(turn_id) = known.queue.turns.front().cloned() else {
             return Err(Error::new(Code::TurnNotQueued, "the task has begun"));
         };
-        let input = Input::AppendQueued { turn_id, text: request.message.clone() };
+        let input = Input::AppendQueued { turn_id: turn_id.clone(), text: request.message.clone() };
         let (owner, key) = guarded.clone();
-        let response = self.order(&handle, owner, key, input, answer(TaskMessage::Appended)).await?;
+        let also: Also = Box::new(move |tx: &mut Tx<'_>, _| tx.fits(&turn_id, turns::MOST_PROMPT_BYTES));
+        let answer = answer(TaskMessage::Appended);
+        let response = self.order_also(&handle, owner, key, input, answer, None, Some(also)).await?;
         read_response(response)
     }
 
@@ -130,7 +132,7 @@ impl Supervisor {
             if of_parent && let Some(parent) = tasks::parent(tx.connection(), id)? {
                 super::gives_tasks(tx, parent)?;
             }
-            if resumes { tx.take_up_task(id, mode) } else { Ok(()) }
+            if resumes { tx.take_up_task(id, mode, of_parent) } else { Ok(()) }
         });
         let response = self.order_also(&handle, owner, key, input, answer(did), None, Some(also)).await?;
         read_response(response)
