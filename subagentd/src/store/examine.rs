@@ -64,7 +64,11 @@ impl Drop for Interrupts {
 }
 
 fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Result<ExaminedDatabase> {
-    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let pragma = |name: &str| {
+        let ask = || connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        // The end of the checks' time may fall into it; it takes none of that.
+        ask().or_else(|error| if is_interrupt(&error) { ask() } else { Err(error) })
+    };
     let size = |name: &str| pragma(name).map(|number| u64::try_from(number).unwrap_or(0));
     let mut found = ExaminedDatabase {
         schema: pragma("user_version")?,
@@ -83,7 +87,7 @@ fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Resu
             break;
         }
         match check(connection, &mut found) {
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            Err(error) if is_interrupt(&error) => {
                 found.complete = false;
                 break;
             }
@@ -93,6 +97,10 @@ fn examine(connection: &Connection, deadline: Option<Instant>) -> rusqlite::Resu
     }
     found.problems.truncate(MOST_PROBLEMS);
     Ok(found)
+}
+
+fn is_interrupt(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted)
 }
 
 fn quick_check(connection: &Connection, found: &mut ExaminedDatabase) -> rusqlite::Result<()> {
