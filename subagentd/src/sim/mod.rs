@@ -26,9 +26,11 @@ const SEEDS: usize = 10_000;
 const SEEDS_TO_NOTICE: u64 = 10_000;
 
 /// Histories that the promises did not hold in once.
-const FOUND: [u64; 1] = [
+const FOUND: [u64; 2] = [
     // A runtime that ends tells in its hello of a prompt whose record waits for room on the disk; then it is canceled.
     4_430_183_903_349_186_363,
+    // A runtime was given a prompt by its hello and by the record of its session, refused one for a full disk and took the other.
+    2_503_756_355_836_343_536,
 ];
 
 /// A product, or a system below it, that does not keep its word. Each must be noticed.

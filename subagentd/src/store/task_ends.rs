@@ -30,8 +30,13 @@ const MOST_EVENTS: i64 = 50_000;
 const SUMMARY_CHARS: usize = 1_000;
 
 /// A task that somebody has ended, or is ending: who asked for that, a limit, or what is above it.
-pub(super) const WAS_ENDED: &str = "(p.ending IS NOT NULL OR p.wanted IS NOT NULL
+const WAS_ENDED: &str = "(p.ending IS NOT NULL OR p.wanted IS NOT NULL
      OR p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached'))";
+
+/// The same of a task that has ended.
+const fn was_ended(outcome: TaskStatus) -> bool {
+    matches!(outcome, TaskStatus::Cancelled | TaskStatus::TimedOut | TaskStatus::MaxIterationsReached)
+}
 
 /// The end of a turn as it is stored.
 struct Ended {
@@ -83,12 +88,10 @@ impl Tx<'_> {
             "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, wanted = NULL WHERE worker = ?1",
             params![id.0, outcome.as_str(), text, result, now.0],
         )?;
-        // What was ended is not woken by what it has left: that would begin another run, with its limits anew.
-        let forget = format!(
-            "DELETE FROM task_deliveries WHERE parent = ?1 AND turn_id IS NULL
-               AND (?2 OR EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?1 AND {WAS_ENDED}))"
-        );
-        self.execute(&forget, params![id.0, open.why.is_some()])?;
+        if open.why.is_some() || was_ended(outcome) {
+            // It is not woken by what it has left: that would begin another run, with its limits anew.
+            self.tell_no_ends(id)?;
+        }
         let (task_id, name) = (&open.task_id, &open.name);
         let data = match outcome {
             TaskStatus::Completed => {
