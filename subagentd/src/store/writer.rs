@@ -8,10 +8,12 @@
 //! Chores are small transactions that nobody waits for. After each of them goes whatever has arrived since.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, TransactionBehavior};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
@@ -29,9 +31,9 @@ const SEQ_BLOCK: i64 = 65_536;
 /// A batch is begun only with so many left; no batch gives more.
 const SEQ_MARGIN: i64 = 8_192;
 /// The WAL is checkpointed when nothing waits and it has so many pages (4 KiB each) ...
-const CHECKPOINT_PAGES_IDLE: i64 = 1_000;
+const CHECKPOINT_PAGES_IDLE: i32 = 1_000;
 /// ... and whatever waits when it has so many.
-const CHECKPOINT_PAGES_ALWAYS: i64 = 16_384;
+const CHECKPOINT_PAGES_ALWAYS: i32 = 16_384;
 
 /// What must be true of a transaction before anyone hears of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +77,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// `left_behind`: there was a WAL, whose writer had died.
-    pub(super) fn start(connection: Connection, left_behind: bool) -> Result<Self> {
+    pub(super) fn start(mut connection: Connection, left_behind: bool) -> Result<Self> {
         let reserved: i64 = connection
             .query_row(
                 "SELECT max(value, (SELECT coalesce(max(seq), 0) FROM events)) FROM meta WHERE key = 'seq_reserved'",
@@ -90,9 +92,17 @@ impl Writer {
         } else {
             reserved
         };
+        let wal_pages = Arc::new(AtomicI32::new(0));
+        let told = Arc::clone(&wal_pages);
+        let count = move |_: &mut Wal, pages| {
+            told.store(pages, Ordering::Relaxed);
+            Ok(())
+        };
+        connection.wal_hook(Some(count)).map_err(StoreError::from)?;
         let (work, inbox) = mpsc::channel();
         let mut state = WriterState {
             connection,
+            wal_pages,
             next_seq: reserved + 1,
             reserved,
             unsynced: None,
@@ -170,6 +180,8 @@ impl Writer {
 
 struct WriterState {
     connection: Connection,
+    /// How many pages the WAL had after the last commit: those since it was begun anew.
+    wal_pages: Arc<AtomicI32>,
     next_seq: i64,
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
@@ -349,7 +361,7 @@ impl WriterState {
         if self.forgets && idle {
             self.forgets = !self.empty_wal();
         }
-        let pages = wal_pages(&self.connection);
+        let pages = self.wal_pages.load(Ordering::Relaxed);
         if pages > CHECKPOINT_PAGES_ALWAYS || (idle && pages > CHECKPOINT_PAGES_IDLE) {
             let checked = check("checkpoint.before_write");
             let passive = |()| self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
@@ -424,11 +436,4 @@ fn set_synchronous(connection: &Connection, durability: Durability) -> rusqlite:
         Durability::Full => "PRAGMA synchronous = FULL",
         Durability::Progress => "PRAGMA synchronous = NORMAL",
     })
-}
-
-/// About how many pages the WAL has: its file's size, which a checkpoint lets be written from the start again.
-fn wal_pages(connection: &Connection) -> i64 {
-    let Some(path) = connection.path() else { return 0 };
-    let bytes = std::fs::metadata(format!("{path}-wal")).map_or(0, |meta| meta.len());
-    i64::try_from(bytes / 4096).unwrap_or(i64::MAX)
 }
