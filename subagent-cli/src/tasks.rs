@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
-use subagent_config::agents::{Catalog, Mode};
+use subagent_config::agents::Catalog;
 use subagent_config::start::agent::given;
 use subagent_config::start::budgets::of_config;
 use subagent_config::{Workspace, workspace};
@@ -95,14 +95,10 @@ impl Giver {
         let root = self.workspace().map_or(root, |workspace| workspace.root);
         let given = given(self.wish.agents.as_deref())?;
         let catalog = Catalog::find(&given, &root, &self.context.env);
-        let usable = catalog.found.into_iter().filter(|found| {
-            let definition = &found.definition;
-            definition.mode != Mode::Primary && definition.refusals.is_empty() && found.behind.is_none()
-        });
-        let agents = usable.map(|found| CallableAgent {
-            name: found.definition.name,
-            description: found.definition.description,
-            background: found.definition.background,
+        let agents = catalog.callable().map(|definition| CallableAgent {
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            background: definition.background,
         });
         Ok(Callable { agents: agents.collect(), worker: None })
     }

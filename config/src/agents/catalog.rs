@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::folder::{self, Read};
 use super::problem::Problem;
 use super::read::of_entry;
-use super::{Definition, Reading, Source, builtin, read, skills};
+use super::{Definition, Mode, Reading, Source, builtin, read, skills};
 use crate::environment::Environment;
 
 /// What `--agents` says: a text of JSON, from names to definitions.
@@ -102,6 +102,12 @@ impl Catalog {
         }
         catalog.found.sort_by_key(|found| folded(&found.definition.name));
         catalog
+    }
+
+    /// Those to whom tasks can be given, by name.
+    pub fn callable(&self) -> impl Iterator<Item = &Definition> {
+        let found = self.found.iter().filter(|found| found.behind.is_none()).map(|found| &found.definition);
+        found.filter(|definition| definition.mode != Mode::Primary && definition.refusals.is_empty())
     }
 
     /// Files and folders that somebody names, to look at them.

@@ -83,12 +83,17 @@ fn parts(line: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// A tool as a rule. Others write `Bash(git:*)` for what is `Bash(git *)` here.
+/// A tool as a rule. Others write `Bash(git:*)` for what is `Bash(git *)` here, and `mcp__github` for all tools of a server.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn rule(name: &str, action: Action) -> Result<Rule, String> {
-    let ours = name.strip_suffix(":*)").map(|before| format!("{before} *)"));
+    let is_server =
+        name.strip_prefix("mcp__").is_some_and(|server| !server.is_empty() && !server.contains("__"));
+    let ours = match name.strip_suffix(":*)") {
+        Some(before) => Some(format!("{before} *)")),
+        None => is_server.then(|| format!("{name}__*")),
+    };
     Rule::parse(ours.as_deref().unwrap_or(name), action)
         .map_err(|found| format!("`{name}` is no tool: character {}: {}", found.column, found.problem))
 }

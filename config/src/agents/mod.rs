@@ -29,8 +29,6 @@ pub use read::{Reading, read};
 pub const MOST_BYTES: usize = 256 * 1024;
 /// The longest name, in characters.
 pub const MOST_NAME_CHARS: usize = 64;
-/// How many steps a task may take when its definition says nothing.
-pub const DEFAULT_STEPS: u64 = 20;
 
 /// A tool that somebody names, as a rule: `Bash(git:*)` is `Bash(git *)`.
 ///

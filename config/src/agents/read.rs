@@ -79,8 +79,9 @@ fn of_document(
     let Some(description) = description else {
         return Ok(Reading::Other(Problem::note("has no `description` and is taken for no agent")));
     };
-    if front.get("disable") == Some(&Value::Bool(true)) {
-        return Ok(Reading::Other(Problem::note("is disabled (`disable: true`)").at(keys.of(&["disable"]))));
+    if let Some(key) = DISABLES.iter().find(|key| front.get(**key) == Some(&Value::Bool(true))) {
+        let note = Problem::note(format!("is disabled (`{key}: true`)"));
+        return Ok(Reading::Other(note.at(keys.of(&[*key]))));
     }
     definition(front, keys, stem, description, source)
         .map(|definition| {
@@ -126,6 +127,7 @@ const KNOWN: &[&str] = &[
     "permissionMode",
     "maxSteps",
     "maxTurns",
+    "steps",
     "timeoutSeconds",
     "preApproved",
     "skills",
@@ -142,7 +144,14 @@ const KNOWN: &[&str] = &[
     "resultSchema",
     "resultMaxTokens",
     "disable",
+    "disabled",
 ];
+
+/// How many steps it may make, in the words of several products; the first that is there counts.
+const STEPS: [&str; 3] = ["maxSteps", "maxTurns", "steps"];
+
+/// What says that a file is not used.
+const DISABLES: [&str; 2] = ["disable", "disabled"];
 
 /// Those that limit what an agent may do.
 const LIMITS: &[&str] = &[
@@ -208,7 +217,7 @@ fn definition(
         rules,
         tools: listed,
         permission_mode: text(front, "permissionMode")?,
-        max_steps: whole(front, "maxSteps", 1..=MOST_STEPS)?.or(whole(front, "maxTurns", 1..=MOST_STEPS)?),
+        max_steps: max_steps(front)?,
         timeout_seconds: seconds(front, "timeoutSeconds")?,
         pre_approved: pre_approved(front, keys)?,
         skills: lists::names(front.get("skills"), "skills")?,
@@ -259,6 +268,12 @@ fn flag(front: &Map<String, Value>, key: &str) -> Checked<Option<bool>> {
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
         Some(other) => mismatch(Place::Field(key.to_owned()), "true or false", other),
     }
+}
+
+fn max_steps(front: &Map<String, Value>) -> Checked<Option<u64>> {
+    let mut all = STEPS.iter().map(|key| whole(front, key, 1..=MOST_STEPS));
+    // Each is looked at: one that is wrong is not overlooked for another one.
+    all.try_fold(None, |first, steps| Ok(first.or(steps?)))
 }
 
 fn whole(

@@ -75,7 +75,10 @@ fn files_of_claude_code_load() {
     let claude = definition(include_str!("cases/claude.md"));
     assert_eq!(claude.name, "test-runner");
     assert!(claude.description.contains("Context: the user"), "a colon in a text is no YAML and is taken");
-    assert_eq!(tools(&claude), ["Read", "Grep", "Bash(cargo test *)", "mcp__github__get_issue"]);
+    assert_eq!(
+        tools(&claude),
+        ["Read", "Grep", "Bash(cargo test *)", "mcp__github__get_issue", "mcp__wiki__*"]
+    );
     assert_eq!(rules(&claude), ["task: deny"], "listing allows nothing");
     assert_eq!((claude.model.as_deref(), claude.max_steps), (Some("sonnet"), Some(7)));
     assert_eq!(claude.permission_mode.as_deref(), Some("acceptEdits"));
@@ -103,7 +106,7 @@ fn files_of_opencode_load() {
             "edit: deny",
         ]
     );
-    assert_eq!(opencode.unknown["temperature"], 0.1);
+    assert_eq!((&opencode.unknown["temperature"], opencode.max_steps), (&serde_json::json!(0.1), Some(9)));
 }
 
 #[test]
@@ -166,7 +169,10 @@ fn a_file_without_a_description_is_another_file() {
     for text in ["# Readme\n", "", "---\n---\nx", "---\nname: x\n---\n", "---\ndescription: ''\n---\n"] {
         assert!(matches!(reading(text), Ok(Reading::Other(_))), "{text:?}");
     }
-    assert!(matches!(reading("---\ndescription: d\ndisable: true\n---\n"), Ok(Reading::Other(_))));
+    for key in ["disable", "disabled"] {
+        let text = format!("---\ndescription: d\n{key}: true\n---\n");
+        assert!(matches!(reading(&text), Ok(Reading::Other(_))), "{key}");
+    }
 }
 
 #[test]

@@ -46,15 +46,16 @@ impl Server {
 
     /// The tools of now; those that were listed last where that is not known.
     async fn tools(&self, context: &RequestContext<RoleServer>) -> Vec<Tool> {
+        let is_told = self.0.giver.token().is_some();
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
-            *listed() = tools(&agents);
+            *listed() = tools(&agents, is_told);
         } else {
             self.0.changes.missed(&self.0, &context.peer);
             if listed().is_empty() {
                 // An answer with an error would be the end of this server for most clients.
-                *listed() = tools(&[]);
+                *listed() = tools(&[], is_told);
             }
         }
         listed().clone()

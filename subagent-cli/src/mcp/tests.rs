@@ -201,8 +201,9 @@ fn the_tools_have_the_schemas_that_are_written_down() {
         description: format!("Does what\n{name} does."),
         background,
     };
-    let found =
-        serde_json::to_value(tools::tools(&[agent("explore", false), agent("nightly", true)])).unwrap();
+    let agents = [agent("explore", false), agent("nightly", true)];
+    let (worker, manager) = (tools::tools(&agents, true), tools::tools(&agents, false));
+    let found = serde_json::json!({"forTheAgentOfAWorker": worker, "forAManager": manager});
     let found = format!("{found:#}\n");
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/mcp/tools.json");
     if std::env::var_os("UPDATE_MCP_TOOLS").is_some() {

@@ -10,21 +10,20 @@ pub(super) const KINDS: [&str; 8] = ["read", "edit", "delete", "move", "search",
 pub(super) const FILESYSTEM_MODES: [&str; 3] = ["shared_rw", "shared_ro", "isolated"];
 /// Which tasks a list may be of.
 pub(super) const FILTERS: [&str; 4] = ["all", "running", "completed", "failed"];
-/// How many tool calls a task makes where nothing is said.
-const STEPS: u64 = 20;
 /// The longest wait for a task that one call may ask for, in seconds.
 pub(super) const LONGEST_WAIT: u64 = 3_600;
 /// So much of an agent's description is told.
 const MOST_DESCRIPTION_CHARS: usize = 1_000;
 
-/// What somebody can do who may call these agents. Without any the tools that give tasks are left out.
-pub(super) fn tools(agents: &[CallableAgent]) -> Vec<Tool> {
+/// What somebody can do who may call these agents, and who is told when a task in the background has ended: the agent of a
+/// worker is. Without any agent the tools that give tasks are left out.
+pub(super) fn tools(agents: &[CallableAgent], is_told: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     if !agents.is_empty() {
-        tools.push(task(agents));
-        tools.push(spawn_subagent(agents));
+        tools.push(task(agents, is_told));
+        tools.push(spawn_subagent(agents, is_told));
     }
-    tools.push(get_subagents());
+    tools.push(get_subagents(is_told));
     tools.push(message_subagent());
     tools
 }
@@ -38,12 +37,27 @@ pub(super) const INSTRUCTIONS: &str = "Gives work to other agents, which run on 
 const HOW: &str = "The agent sees nothing of this conversation: not what was said, not what you have read, not other tasks. \
 Put everything into the prompt that it needs (the goal, paths, what you know already, what it must not do, and in what form it is to answer). \
 Calls in one turn run at the same time: for work that does not depend on each other make the calls together. \
-In the foreground the call returns the agent's last message. Use the background for long work whose result you do not need for your next step: \
-the call returns at once, and you are told when the task has ended; do not wait for it by asking again and again. \
-It works on the same files as you do, and never may do more than you may.";
+In the foreground the call returns the agent's last message. It works on the same files as you do. Use the background for long work whose result you do not need for your next step: \
+the call returns at once";
+/// Where nobody is above it, what it may do is its definition's and the config's to say.
+const DENIED: &str = "What you are denied it is denied, too.";
 
-fn task(agents: &[CallableAgent]) -> Tool {
-    let text = format!("Have an agent carry out a task, and get its result. {HOW}\n\n{}", list(agents));
+/// How the end of a task in the background is learned of.
+const fn end(is_told: bool) -> &'static str {
+    match is_told {
+        true => "you are told when the task has ended; do not wait for it by asking again and again",
+        false => "get_subagents with wait_seconds waits for the end",
+    }
+}
+
+fn how(is_told: bool) -> String {
+    let denied = if is_told { format!(" {DENIED}") } else { String::new() };
+    format!("{HOW}, and {}.{denied}", end(is_told))
+}
+
+fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
+    let text =
+        format!("Have an agent carry out a task, and get its result. {}\n\n{}", how(is_told), list(agents));
     let properties = json!({
         "agent": {
             "type": "string", "enum": names(agents),
@@ -54,7 +68,7 @@ fn task(agents: &[CallableAgent]) -> Tool {
         "name": name("A name to refer to the task by; without one it is made of the description"),
         "background": {
             "type": "boolean", "default": false,
-            "description": "Return at once. You are told when the task has ended",
+            "description": format!("Return at once; {}", end(is_told)),
         },
         "task_id": {
             "type": "string",
@@ -66,9 +80,10 @@ fn task(agents: &[CallableAgent]) -> Tool {
     new("task", text, properties, &["agent", "prompt", "description"]).annotate(changes("Give a task"))
 }
 
-fn spawn_subagent(agents: &[CallableAgent]) -> Tool {
+fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {
     let text = format!(
-        "Start a subagent with a name, and with less than what you have where its config says so. {HOW}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
+        "Start a subagent with a name, and with less than what you have where its config says so. {}\n\nWith agent_id or template it is one of these agents, without one it has your own model and rules.\n\n{}",
+        how(is_told),
         list(agents)
     );
     let which = |what: &str| json!({"type": "string", "enum": names(agents), "description": what});
@@ -88,9 +103,14 @@ fn spawn_subagent(agents: &[CallableAgent]) -> Tool {
     new("spawn_subagent", text, properties, &["name", "task"]).annotate(changes("Start a subagent"))
 }
 
-fn get_subagents() -> Tool {
-    let text = "Look at the subagents that you have given tasks to. With name_or_id one of them with its result, without it a list. \
-You are told when a background task ends, so there is no need to ask for that.";
+fn get_subagents(is_told: bool) -> Tool {
+    let needless = match is_told {
+        true => " You are told when a background task ends, so there is no need to ask for that.",
+        false => "",
+    };
+    let text = format!(
+        "Look at the subagents that you have given tasks to. With name_or_id one of them with its result, without it a list.{needless}"
+    );
     let properties = json!({
         "name_or_id": {"type": "string", "description": "One of them, by its name or id"},
         "status_filter": {
@@ -102,7 +122,7 @@ You are told when a background task ends, so there is no need to ask for that.";
             "description": "Wait for so long for the end of the one, or of the first that ends of those that run",
         },
     });
-    new("get_subagents", text.to_owned(), properties, &[])
+    new("get_subagents", text, properties, &[])
         .annotate(ToolAnnotations::with_title("Look at subagents").read_only(true))
 }
 
@@ -135,8 +155,8 @@ fn config(own: Value) -> Value {
         },
         "model": {"type": "string", "description": "A model of the agent, or fast, default or strong"},
         "max_turns": {
-            "type": "integer", "minimum": 1, "default": STEPS,
-            "description": "So many tool calls it may make, at most as many as the agent may",
+            "type": "integer", "minimum": 1,
+            "description": "So many tool calls it may make: fewer than the agent may otherwise",
         },
         "filesystem_mode": {
             "type": "string", "enum": FILESYSTEM_MODES, "default": FILESYSTEM_MODES[0],

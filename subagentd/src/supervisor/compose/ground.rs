@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use subagent_config::agents::{Catalog, Definition};
+use subagent_config::agents::{Catalog, Definition, Mode};
 use subagent_config::environment::account_home;
 use subagent_config::start::agent::{given, usable};
 use subagent_config::{Config, ConfigSource, Environment, LoadedConfig, discovery};
@@ -12,7 +12,6 @@ use subagent_protocol::api::TaskPlace;
 use subagent_protocol::delegation::DelegationSpec;
 use subagent_protocol::{Code, Error, Result};
 
-use super::is_subagent;
 use crate::supervisor::environment::Variables;
 
 /// What is read anew for each task.
@@ -74,9 +73,7 @@ impl Ground {
 
     /// Those to whom tasks can be given, by name.
     pub(super) fn callable(&self) -> Vec<&Definition> {
-        let found = self.catalog.found.iter().filter(|found| found.behind.is_none());
-        let definitions = found.map(|found| &found.definition);
-        definitions.filter(|definition| is_subagent(definition) && definition.refusals.is_empty()).collect()
+        self.catalog.callable().collect()
     }
 
     /// The definition of this name; `callable` are those that the caller may hear of.
@@ -95,7 +92,7 @@ impl Ground {
             }
             _ => error,
         })?;
-        if is_subagent(definition) {
+        if definition.mode != Mode::Primary {
             return Ok(definition);
         }
         let message = format!("the agent `{}` is for people alone (`mode: primary`)", definition.name);

@@ -10,7 +10,7 @@ mod narrow;
 mod parent;
 
 use serde_json::json;
-use subagent_config::agents::{Definition, Mode};
+use subagent_config::agents::Definition;
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
 use subagent_config::start::agent::{self, Resolved, Wish};
 use subagent_config::start::{self, Composition, Place, policy as rules, servers};
@@ -225,11 +225,6 @@ fn permitted(policy: &Policy, agent: Option<&str>) -> Result<()> {
     Err(Error::new(Code::TaskNotPermitted, format!("no task may be given to {whom}: {why}"))
         .with("agent", agent.map(str::to_owned))
         .with("rule", rule))
-}
-
-/// Whether tasks may be given to it at all.
-fn is_subagent(definition: &Definition) -> bool {
-    definition.mode != Mode::Primary
 }
 
 /// What no definition says.
