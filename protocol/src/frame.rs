@@ -25,6 +25,9 @@ pub const HIBERNATE: &str = "hibernate";
 /// The capability of a runtime that asks before it reads, writes or runs something for the agent.
 pub const CLIENT_RULES: &str = "clientRules";
 
+/// The capability of a runtime that cancels a session which its agent runs below its own.
+pub const CANCEL_CHILD: &str = "cancelChild";
+
 /// What the daemon writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -99,6 +102,12 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Secret<Map<String, Value>>>,
     },
+    /// Cancel a session that the agent runs below its own. Needs [`CANCEL_CHILD`]. Taken means: the agent is told; what
+    /// comes of it the agent tells by itself.
+    CancelChild {
+        /// The agent's id of it.
+        session_id: String,
+    },
     /// End the agent, everything it started, and the runtime, unless something of it is open. Needs [`HIBERNATE`].
     Hibernate {
         /// Refused with [`Refusal::WrongTurn`] if a later turn was taken.
@@ -161,6 +170,8 @@ pub enum Refusal {
     NoSuchTurn,
     /// No such permission request is open.
     NoSuchRequest,
+    /// The agent has told of no such session below its own, or takes no cancel for it.
+    NoSuchSession,
     /// The journal cannot be written.
     StorageFull,
     /// It is for an agent that can do more. Only for what needs a capability.

@@ -143,6 +143,26 @@ pub struct CancelTurn {
     pub reason: Option<String>,
 }
 
+/// Cancel a session that the worker's agent runs below its own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CancelChildSession {
+    /// The agent's id of it.
+    pub session_id: String,
+}
+
+/// Data of `childSession.canceled`: the agent was told. What becomes of the session it tells by itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ChildSessionCanceled {
+    /// The worker.
+    pub worker_id: WorkerId,
+    /// The agent's id of the session.
+    pub session_id: String,
+}
+
 /// Data of `turn.canceled`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

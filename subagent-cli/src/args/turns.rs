@@ -309,6 +309,9 @@ pub struct Cancel {
     /// The worker's id
     #[arg(long, value_name = "ID")]
     pub worker_id: String,
+    /// Only this session that the agent runs below its own ("childSessions" of worker show); returns when the agent was told
+    #[arg(long, value_name = "ID", conflicts_with = "reason")]
+    pub child_session: Option<String>,
     /// Why, for the journal [default: canceled by manager]
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,

@@ -330,7 +330,12 @@ impl Turn<'_> {
         match self.agent.handle(message, Busy::In(&self.session))? {
             // `Run` cannot happen: a prompt during a turn was answered with an error.
             Next::Nothing | Next::Run(_) => {}
-            Next::Cancel(session) => self.cancel_seen |= session == self.session,
+            Next::Cancel(session) if session == self.session => self.cancel_seen = true,
+            // One that it said it has below its own.
+            Next::Cancel(session) => self.update(json!({
+                "sessionUpdate": "subagent_update", "sessionId": session,
+                "state": {"state": "idle", "stopReason": "cancelled"},
+            }))?,
             Next::CancelThen(message) => {
                 self.agent.deferred.push_back(message);
                 self.cancel_seen = true;

@@ -89,6 +89,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/turns/{turn}/move", post(queue::move_turn))
         .route("/v1/turns/{turn}/retry", post(queue::retry))
         .route("/v1/workers/{worker}/cancel", post(turns::cancel))
+        .route("/v1/workers/{worker}/child-sessions/cancel", post(turns::cancel_child))
         .route("/v1/workers/{worker}/wait", post(waits::wait))
         .route("/v1/workers/{worker}/events", get(events::follow))
         .route("/v1/workers/{worker}/events/latest", get(events::latest))

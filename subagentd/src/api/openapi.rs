@@ -53,6 +53,7 @@ use super::{
         handoffs::restart,
         turns::send,
         turns::cancel,
+        turns::cancel_child,
         queue::list,
         queue::show,
         queue::drop_turn,

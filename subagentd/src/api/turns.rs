@@ -1,7 +1,9 @@
 //! Turns: sending a message, canceling what runs.
 
 use axum::extract::State;
-use subagent_protocol::api::{CancelTurn, SendTurn, TurnAccepted, TurnCanceled};
+use subagent_protocol::api::{
+    CancelChildSession, CancelTurn, ChildSessionCanceled, SendTurn, TurnAccepted, TurnCanceled,
+};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -37,4 +39,15 @@ pub(super) async fn cancel(
     Body(request): Body<CancelTurn>,
 ) -> Outcome<TurnCanceled> {
     Ok(Reply("turn.canceled", api.supervisor.cancel(caller, &worker, request).await?))
+}
+
+/// `POST /v1/workers/{worker}/child-sessions/cancel`
+#[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/child-sessions/cancel", request_body = CancelChildSession, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`childSession.canceled`: the agent was told", body = Envelope<ChildSessionCanceled>))))]
+pub(super) async fn cancel_child(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Names(worker): Names<String>,
+    Body(request): Body<CancelChildSession>,
+) -> Outcome<ChildSessionCanceled> {
+    Ok(Reply("childSession.canceled", api.supervisor.cancel_child(caller, &worker, request).await?))
 }

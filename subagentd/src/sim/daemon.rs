@@ -327,7 +327,7 @@ impl Site {
             Command::Terminate { .. } => Asked::Terminate,
             Command::Hibernate { .. } => Asked::Hibernate,
             // Nobody chooses options in these histories: no accepted work depends on them.
-            Command::SetOptions { .. } => return,
+            Command::SetOptions { .. } | Command::CancelChild { .. } => return,
         };
         self.memory.unanswered.insert(id, asked);
         open.to_runtime.push_back(serde_json::to_vec(&ToRuntime::Command { id, command }).unwrap());

@@ -7,6 +7,7 @@ mod always;
 mod attachments;
 mod backups;
 mod budgets;
+mod child_cancel;
 mod collected;
 mod compose;
 mod controllers;

@@ -10,12 +10,16 @@ use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, try_request, wait_until};
 
 /// What is posted and changes nothing that an owner has, or is no request of an owner, with the reason.
-const EXEMPT: [(&str, &str); 5] = [
+const EXEMPT: [(&str, &str); 6] = [
     ("/v1/daemon/health", "looks, and starts again what an order has started"),
     ("/v1/daemon/stop", "ends the daemon: there is nobody left to repeat it to"),
     ("/v1/workers/{worker}/wait", "only waits"),
     ("/v1/tasks/{task}/wait", "only waits"),
     ("/v1/wait", "only waits"),
+    (
+        "/v1/workers/{worker}/child-sessions/cancel",
+        "has the agent told; nothing is stored, and to be told twice harms nobody",
+    ),
 ];
 
 /// Removes whatever is old enough.

@@ -68,6 +68,11 @@ impl Children {
         self.0.push(session);
     }
 
+    /// Whether there is such a session, and it takes a cancel of its own.
+    pub(super) fn takes_cancel(&self, id: &str) -> bool {
+        self.0.iter().any(|session| session.id == id && session.cancelable)
+    }
+
     /// Those that work and take a cancel of their own; the others are canceled with the session above them.
     pub(super) fn to_cancel(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|session| session.cancelable && !session.idle).map(|session| session.id.as_str())

@@ -4,6 +4,8 @@ use subagent_protocol::frame::{Command, Refusal};
 
 use super::turn::CancelCause;
 use super::{Conversation, Cx, ReplyTo, State, Storage, Timer};
+use crate::acp::outgoing::Kind;
+use crate::acp::requests;
 
 impl Conversation {
     pub(super) fn command(&mut self, to: ReplyTo, command: Command, cx: &mut Cx<'_>) {
@@ -62,6 +64,13 @@ impl Conversation {
                 let content = content.as_ref().map(|content| &content.0);
                 let answer = self.answer_elicitation(&request_id, action, content, cx);
                 cx.reply(to, answer);
+            }
+            Command::CancelChild { session_id } => {
+                if !self.children.takes_cancel(&session_id) {
+                    return cx.reply(to, Err(Refusal::NoSuchSession));
+                }
+                cx.send(Kind::Plain, requests::cancel(&session_id));
+                cx.reply(to, Ok(()));
             }
             Command::Hibernate { last_turn, reason } => match self.may_hibernate(last_turn) {
                 Ok(()) => {

@@ -4,7 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
-use subagent_protocol::frame::{CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello};
+use subagent_protocol::frame::{
+    CANCEL_CHILD, CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello,
+};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
@@ -115,8 +117,16 @@ impl Driver {
 
     fn describe(&self) -> RuntimeHello {
         let pid = nix::unistd::getpid().as_raw();
-        let mut capabilities =
-            vec!["prompt", "answer", "options", "attachments", ELICITATION, HIBERNATE, CLIENT_RULES];
+        let mut capabilities = vec![
+            "prompt",
+            "answer",
+            "options",
+            "attachments",
+            ELICITATION,
+            HIBERNATE,
+            CLIENT_RULES,
+            CANCEL_CHILD,
+        ];
         if subagent_failpoint::sabotaged("hello.without_client_rules") {
             capabilities.retain(|known| *known != CLIENT_RULES);
         }

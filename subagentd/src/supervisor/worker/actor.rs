@@ -265,9 +265,11 @@ impl Actor {
                     Some(Message::Revive { reply, .. }) if refuse => {
                         let _ = reply.send(Demand::Needless);
                     }
+                    Some(Message::CancelChild(order)) if refuse => self.refuse(order.reply),
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Set(order)) => self.set(*order).await,
                     Some(Message::Limits(order)) => self.set_limits(*order).await,
+                    Some(Message::CancelChild(order)) => self.cancel_child(order),
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.

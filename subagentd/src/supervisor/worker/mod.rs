@@ -7,6 +7,7 @@ mod actor;
 mod batch;
 mod blocked;
 mod budget;
+mod child_cancel;
 mod client_rules;
 mod elicitation;
 mod gone;
@@ -30,6 +31,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use budget::LimitOrder;
+pub(super) use child_cancel::{ChildCancel, broken};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use ingest::{Aside, input};
 pub(super) use order::{Also, Order, Respond};
@@ -52,6 +54,8 @@ pub(super) enum Message {
     Set(Box<SetOrder>),
     /// Change what it may use.
     Limits(Box<LimitOrder>),
+    /// Cancel a session below the worker's own.
+    CancelChild(ChildCancel),
     /// Journal that somebody below the worker was refused.
     Forbidden {
         /// What was asked for.

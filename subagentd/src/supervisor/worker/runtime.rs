@@ -8,10 +8,12 @@ use subagent_protocol::frame::{Command, ELICITATION, FromRuntime, Phase, Refusal
 use subagent_protocol::ids::{RequestId, TurnId};
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
-use subagent_protocol::{Code, Error};
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::child_cancel;
 use super::ingest::Goal;
 use crate::core::Input;
 use crate::core::approval::{Approval, Request};
@@ -54,12 +56,13 @@ pub(super) struct Runtime {
     _live: LiveToken,
 }
 
-/// What a command was about, for when it is refused.
-enum Asked {
+/// What a command was about, for when it is answered.
+pub(super) enum Asked {
     Prompt { turn: u64 },
     Cancel { turn: u64 },
     Answer { request_id: RequestId },
     Set { request: String },
+    CancelChild(oneshot::Sender<Result<()>>),
     Terminate,
     Hibernate,
 }
@@ -129,29 +132,34 @@ impl Actor {
         }
     }
 
+    /// Tells the runtime. What cannot be said now is said again after the next hello.
     pub(super) fn command(&mut self, command: Command) {
-        let Some(runtime) = &mut self.runtime else { return };
-        // What cannot be said now is said again after the next hello. Nothing is said before its answer: that tells
-        // what the runtime has taken, and a prompt on its way would make it untrue.
-        let Some(link) = runtime.link.as_mut().filter(|_| runtime.greeted) else { return };
-        let asked = match &command {
-            Command::Prompt { turn, .. } => Asked::Prompt { turn: *turn },
+        let (asked, point) = match &command {
+            Command::Prompt { turn, .. } => (Asked::Prompt { turn: *turn }, "dispatch.before_send"),
             Command::Answer { request_id, .. } | Command::AnswerElicitation { request_id, .. } => {
-                Asked::Answer { request_id: request_id.clone() }
+                (Asked::Answer { request_id: request_id.clone() }, "answer.before_send")
             }
-            Command::Cancel { turn, .. } => Asked::Cancel { turn: *turn },
-            Command::SetOptions { request, .. } => Asked::Set { request: request.clone() },
-            Command::Terminate { .. } => Asked::Terminate,
-            Command::Hibernate { .. } => Asked::Hibernate,
+            Command::Cancel { turn, .. } => (Asked::Cancel { turn: *turn }, "cancel.before_send"),
+            Command::SetOptions { request, .. } => {
+                (Asked::Set { request: request.clone() }, "options.before_send")
+            }
+            Command::Terminate { .. } => (Asked::Terminate, "terminate.before_send"),
+            Command::Hibernate { .. } => (Asked::Hibernate, "hibernate.before_send"),
+            // Somebody waits for what comes of it: `cancel_child`.
+            Command::CancelChild { .. } => return,
         };
-        subagent_failpoint::hit(match &command {
-            Command::Prompt { .. } => "dispatch.before_send",
-            Command::Answer { .. } | Command::AnswerElicitation { .. } => "answer.before_send",
-            Command::Cancel { .. } => "cancel.before_send",
-            Command::SetOptions { .. } => "options.before_send",
-            Command::Terminate { .. } => "terminate.before_send",
-            Command::Hibernate { .. } => "hibernate.before_send",
-        });
+        if self.runtime.as_ref().is_some_and(Runtime::is_greeted) {
+            subagent_failpoint::hit(point);
+        }
+        self.tell(command, asked);
+    }
+
+    /// Tells the runtime, and keeps what that was about until it has answered.
+    pub(super) fn tell(&mut self, command: Command, asked: Asked) {
+        let Some(runtime) = &mut self.runtime else { return };
+        // Nothing is said before its answer to our hello: that tells what the runtime has taken, and a prompt on its way
+        // would make it untrue.
+        let Some(link) = runtime.link.as_mut().filter(|_| runtime.greeted) else { return };
         let id = link.send(command);
         runtime.unanswered.insert(id, asked);
         runtime.answer_by.get_or_insert(Instant::now() + ANSWER_TIMEOUT);
@@ -207,6 +215,10 @@ impl Actor {
                 match (asked, refusal) {
                     (Some(asked), Some(refusal)) => self.on_refusal(asked, refusal).await,
                     (Some(Asked::Hibernate), None) => self.ends_soon(),
+                    (Some(Asked::CancelChild(reply)), None) => {
+                        // Whoever asked may have gone.
+                        let _ = reply.send(Ok(()));
+                    }
                     _ => {}
                 }
             }
@@ -345,6 +357,9 @@ impl Actor {
                 self.apply(Input::PromptRefused { turn, error: Some(error) }).await;
             }
             (Asked::Set { request }, refusal) => self.setting_refused(&request, &refusal),
+            (Asked::CancelChild(reply), refusal) => {
+                let _ = reply.send(Err(child_cancel::refused(&refusal)));
+            }
             (Asked::Answer { .. }, Refusal::StorageFull) => self.say_again_later(),
             (Asked::Answer { request_id }, _) => self.apply(Input::AnswerRefused { request_id }).await,
             // Its end is missing in the journal, or it was begun after this was said. A hello tells which.

@@ -82,3 +82,41 @@ fn sessions_below_the_workers_are_listed_and_their_permission_requests_can_be_de
     assert_eq!(of_type(&sandbox, &worker, "turn.canceled").len(), 1);
     sandbox.finish();
 }
+
+#[test]
+fn a_session_below_the_workers_is_canceled_alone_where_the_agent_lets_it_be() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let running = json!({"sessionId": "c 1/", "title": "Tests", "capabilities": {"cancel": {}}, "state": {"state": "running"}});
+    let stubborn = json!({"sessionId": "c2", "state": {"state": "running"}});
+    let gate = sandbox.gate("end");
+    let script = format!("{}\n{}\n!say told\n{}", announce(&running), announce(&stubborn), gate.directive());
+    let accepted = sandbox.send_no_wait(&worker, &script);
+    let cursor = &accepted["acceptedEventId"];
+    let _ = sandbox.wait_after(&worker, cursor, "progress.message");
+    let cancel = |session: &str| {
+        sandbox.run(&["cancel", "--worker-id", &worker, "--child-session", session, "--json"])
+    };
+    let told = cancel("c 1/").data_of("childSession.canceled");
+    assert_eq!(told, json!({"workerId": worker, "sessionId": "c 1/"}));
+    // As with those that were never heard of.
+    for session in ["c2", "c3"] {
+        let error = cancel(session).error("SESSION_NOT_FOUND");
+        assert_eq!(error["details"]["sessionId"], session);
+    }
+    // The turn goes on, and what the agent said of the one is known.
+    gate.open();
+    let ended = sandbox.wait_after(&worker, cursor, "turn.completed");
+    assert_eq!(ended["turnId"], accepted["turnId"]);
+    let states: Vec<Value> = sandbox.show(&worker)["childSessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|child| json!([child["sessionId"], child["state"]]))
+        .collect();
+    assert_eq!(states, [json!(["c2", "running"]), json!(["c 1/", "idle"])]);
+
+    let stopped = |args: &[&str]| sandbox.run(&[&["cancel", "--worker-id", &worker], args].concat());
+    let _ = sandbox.run(&["worker", "stop", &worker]);
+    stopped(&["--child-session", "c2"]).error("WORKER_STOPPED");
+    sandbox.finish();
+}

@@ -1,0 +1,63 @@
+//! Canceling a session that a worker's agent runs below its own, for the owner.
+
+use std::time::Duration;
+
+use subagent_protocol::Result;
+use subagent_protocol::api::{CancelChildSession, ChildSessionCanceled};
+use subagent_protocol::state::WorkerState;
+use tokio::sync::oneshot;
+
+use super::orders::{Reached, read_response};
+use super::worker::{self, ChildCancel, Message};
+use super::{Caller, Supervisor, entropy};
+use crate::core::worker::{State, stopped_for_good};
+use crate::store::Durability;
+
+/// Within this the runtime has answered, or cannot be reached.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Supervisor {
+    /// Has the agent cancel a session below its own, and returns when it was told.
+    ///
+    /// # Errors
+    /// `WORKER_NOT_FOUND`, `WORKER_STOPPED`, `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`; `SESSION_NOT_FOUND{sessionId}`
+    /// where the agent has told of none with this id, or not that it may be canceled; `INVALID_WORKER_STATE` for a runtime that
+    /// cannot do it yet, `BACKEND_SOCKET_UNREACHABLE`, `BACKEND_UNAVAILABLE`.
+    pub async fn cancel_child(
+        &self,
+        caller: Caller,
+        worker: &str,
+        request: CancelChildSession,
+    ) -> Result<ChildSessionCanceled> {
+        let row = self.row(worker).await?;
+        let (owner, key) = self.guarded(caller, &format!("cancel child {worker}"), &request)?;
+        let handle = match self.reach(&row, &owner, &key).await? {
+            Reached::Actor(handle) => handle,
+            Reached::Past(response) => return read_response(response),
+        };
+        if let Some(response) = self.recall(&key).await? {
+            return read_response(response);
+        }
+        self.check_owner_of(&owner, &row).await?;
+        let (reply, answer) = oneshot::channel();
+        let session_id = request.session_id;
+        let sent = handle.send(Message::CancelChild(ChildCancel { session_id: session_id.clone(), reply }));
+        let told = match tokio::time::timeout(LIMIT, answer).await {
+            Ok(Ok(told)) => told,
+            // The runtime is lost, or the worker's actor has returned.
+            Ok(Err(_)) if handle.snapshot.borrow().worker.state == State::Stopped => {
+                Err(stopped_for_good(WorkerState::Stopped))
+            }
+            Ok(Err(_)) => Err(sent.err().unwrap_or_else(worker::broken)),
+            Err(_) => Err(worker::broken()),
+        };
+        told.map_err(|error| error.with("workerId", worker).with("sessionId", session_id.as_str()))?;
+        let response = ChildSessionCanceled { worker_id: row.worker_id, session_id };
+        let now = entropy::now();
+        let kept = self
+            .shared
+            .store
+            .write(Durability::Full, 1, move |tx| Ok(tx.once(key.as_ref(), now, move |_| Ok(response))?.0));
+        kept.await
+    }
+}

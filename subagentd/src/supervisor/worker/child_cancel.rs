@@ -1,0 +1,77 @@
+//! Canceling a session that the agent runs below its own: its runtime is told, and tells the agent.
+//!
+//! Nothing is stored: what becomes of such a session is the agent's to tell, and to be told twice harms nobody.
+
+use subagent_protocol::frame::{CANCEL_CHILD, Command, Refusal};
+use subagent_protocol::{Code, Error, Result};
+use tokio::sync::oneshot;
+
+use super::actor::Actor;
+use super::runtime::Asked;
+use crate::core::worker::{State, stopped_for_good};
+
+/// Somebody cancels such a session.
+pub(in crate::supervisor) struct ChildCancel {
+    /// The agent's id of it.
+    pub(in crate::supervisor) session_id: String,
+    /// Told when the agent is told. Ends without a word where the runtime is lost before it has answered.
+    pub(in crate::supervisor) reply: oneshot::Sender<Result<()>>,
+}
+
+impl Actor {
+    pub(super) fn cancel_child(&mut self, order: ChildCancel) {
+        let ChildCancel { session_id, reply } = order;
+        match self.may_cancel_child() {
+            Ok(()) => self.tell(Command::CancelChild { session_id }, Asked::CancelChild(reply)),
+            Err(error) => {
+                // Whoever asked may have gone.
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    fn may_cancel_child(&self) -> Result<()> {
+        if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
+            return Err(stopped_for_good(self.worker.public_state()));
+        }
+        match &self.runtime {
+            None => Err(not_found()),
+            Some(runtime) if !runtime.listens() => Err(broken()),
+            Some(runtime) if !runtime.capabilities.iter().any(|known| known == CANCEL_CHILD) => {
+                let message =
+                    "the worker's runtime is of an older version that cannot cancel a session of its agent";
+                let advice =
+                    format!("cancel its turn, or run `subagent worker restart {}` first", self.worker_id);
+                Err(Error::new(Code::InvalidWorkerState, message).recommend(advice))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// The runtime did not take the command.
+pub(super) fn refused(refusal: &Refusal) -> Error {
+    match refusal {
+        Refusal::NoSuchSession => not_found(),
+        Refusal::Ending => {
+            Error::new(Code::BackendUnavailable, "the worker's agent is being ended; try again").retryable()
+        }
+        other => {
+            let message = format!("the worker's runtime did not take the cancel: {other:?}");
+            Error::new(Code::BackendRuntimeError, message)
+        }
+    }
+}
+
+/// The runtime was not told, or has not answered.
+pub(in crate::supervisor) fn broken() -> Error {
+    Error::new(Code::BackendSocketUnreachable, "the worker's runtime cannot be reached just now; try again")
+        .retryable()
+}
+
+fn not_found() -> Error {
+    let message =
+        "the worker's agent runs no such session below its own, or does not let it be canceled alone";
+    Error::new(Code::SessionNotFound, message)
+        .recommend("`subagent worker show` lists them (childSessions); `subagent cancel` without a session ends the whole turn")
+}
