@@ -23,7 +23,7 @@ use super::body::{Names, Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
-use crate::supervisor::{AllFollower, Chosen, Follower};
+use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
 
 /// The parameters of a stream of events.
 #[derive(Debug, Default, Deserialize)]
@@ -36,12 +36,15 @@ pub(super) struct Choice {
     /// With what each event was derived from.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
+    /// With all events of the tasks below it.
+    #[serde(default, deserialize_with = "flag")]
+    tree: bool,
     /// Follow for this many milliseconds.
     until_ms: Option<u64>,
 }
 
-/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&until_ms=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&tree=&until_ms=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: Reader,
@@ -50,7 +53,14 @@ pub(super) async fn follow(
 ) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
     let from = choice.from.filter(|from| !from.is_empty());
-    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw).await?;
+    let sight = match (reader.only(), choice.tree) {
+        (None, false) => Sight::Told,
+        (None, true) => Sight::Tree,
+        // From below a worker nothing but that worker can be seen.
+        (Some(_), false) => Sight::Alone,
+        (Some(only), true) => return Err(reader.refuse(&api, only).await),
+    };
+    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw, sight).await?;
     // A time beyond what the clock can hold is no limit.
     let until = choice
         .until_ms

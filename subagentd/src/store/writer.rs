@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::error::StoreError;
 use super::tx::Tx;
@@ -71,6 +71,7 @@ struct Job {
 pub(super) struct Writer {
     work: Mutex<Option<mpsc::Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    told: watch::Sender<i64>,
 }
 
 impl Writer {
@@ -91,8 +92,10 @@ impl Writer {
             reserved
         };
         let (work, inbox) = mpsc::channel();
+        let told = watch::Sender::new(0);
         let mut state = WriterState {
             connection,
+            told: told.clone(),
             next_seq: reserved + 1,
             reserved,
             unsynced: None,
@@ -103,7 +106,11 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), told })
+    }
+
+    pub(super) fn told(&self) -> watch::Receiver<i64> {
+        self.told.subscribe()
     }
 
     pub(super) async fn submit<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
@@ -170,6 +177,8 @@ impl Writer {
 
 struct WriterState {
     connection: Connection,
+    /// The newest event that was told of a task.
+    told: watch::Sender<i64>,
     next_seq: i64,
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
@@ -274,12 +283,14 @@ impl WriterState {
         check("transaction.before_begin")?;
         set_synchronous(&self.connection, durability)?;
         let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut told = 0;
         while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
             let Some(job) = jobs.pop_front() else { break };
             let mut job_tx = Tx::new(&savepoint, &mut self.next_seq);
             let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
+            told = if failed { told } else { job_tx.told.max(told) };
             self.forgets |= job_tx.forgets;
             drop(job_tx);
             finishes.push(finish);
@@ -301,6 +312,10 @@ impl WriterState {
         check("store.before_commit")?;
         tx.commit()?;
         subagent_failpoint::hit("store.after_commit");
+        if told > 0 {
+            // Before anybody hears of the transaction.
+            self.told.send_replace(told);
+        }
         match durability {
             Durability::Full => self.unsynced = None,
             Durability::Progress => {
