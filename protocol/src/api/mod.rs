@@ -51,7 +51,8 @@ pub use tasks::{
     TaskPlace, TaskShown, TaskStatus, TaskView, WaitTask,
 };
 pub use turns::{
-    CancelTurn, LatestEvent, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest, Waited,
+    CancelTurn, LatestEvent, LatestOfAll, SendTurn, Simulation, TurnAccepted, TurnCanceled, WaitRequest,
+    Waited,
 };
 pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{

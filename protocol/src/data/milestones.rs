@@ -489,7 +489,8 @@ pub(super) mod of {
     };
     use super::super::schema::{Named, named};
     use super::super::tasks::{
-        SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress, SubagentSpawned,
+        SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
+        SubagentSpawned,
     };
     use crate::event::EventType;
 

@@ -33,10 +33,18 @@ struct Line<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Data<'a> {
-    Message { role: &'static str, text: Cow<'a, str> },
+    Message {
+        role: &'static str,
+        text: Cow<'a, str>,
+    },
     Other(Value),
     #[serde(rename_all = "camelCase")]
-    Below { path: &'a [String], worker_id: &'a WorkerId, agent: Option<&'a str>, event: Box<Line<'a>> },
+    Below {
+        path: &'a [String],
+        worker_id: &'a WorkerId,
+        agent: Option<&'a str>,
+        event: Box<Line<'a>>,
+    },
 }
 
 /// Whose an event is that is shown in the stream of a worker above it.

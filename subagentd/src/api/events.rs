@@ -12,7 +12,7 @@ use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
 use subagent_protocol::Result;
-use subagent_protocol::api::LatestEvent;
+use subagent_protocol::api::{LatestEvent, LatestOfAll};
 use tokio::time::Instant;
 
 #[cfg(test)]
@@ -104,10 +104,13 @@ pub(super) struct ChoiceOfAll {
     /// With what each event was derived from.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
+    /// Without the progress of turns.
+    #[serde(default, deserialize_with = "flag")]
+    milestones: bool,
 }
 
-/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=&milestones=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
     reader: Reader,
@@ -117,6 +120,7 @@ pub(super) async fn follow_all(
         controller_id: choice.controller_id,
         selector: choice.selector,
         only: reader.only().cloned(),
+        milestones: choice.milestones,
     };
     let from = choice.from.filter(|from| !from.is_empty());
     let follower = api.supervisor.follow_all(chosen, from, choice.follow, choice.raw).await?;
@@ -132,6 +136,12 @@ pub(super) async fn latest(
 ) -> Outcome<LatestEvent> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
+}
+
+/// `GET /v1/events/latest`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events/latest", responses((status = 200, description = "`event.latest`", body = Envelope<LatestOfAll>))))]
+pub(super) async fn latest_of_all(State(api): State<Api>, reader: Reader) -> Outcome<LatestOfAll> {
+    Ok(Reply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
 }
 
 /// Whose events.

@@ -53,7 +53,9 @@ async fn read(store: &Store, worker: i64, all: bool, from: i64, up_to: i64) -> V
     loop {
         let query = EventQuery { worker: RowId(worker), after, up_to, floor };
         let joined = store
-            .read(move |connection| page(connection, query, all, |event, below| Ok((event.seq, below.is_some()))))
+            .read(move |connection| {
+                page(connection, query, all, |event, below| Ok((event.seq, below.is_some())))
+            })
             .await
             .unwrap();
         assert!(joined.page.events.len() <= PAGE_EVENTS);
@@ -77,7 +79,8 @@ async fn is_read_in_order(shapes: Vec<Shape>, all: bool, from: usize) {
             .iter()
             .zip(&seqs)
             .filter(|((of, kind, _), seq)| {
-                let wanted = if i64::from(*of) == worker { *kind != 3 } else { tasks.contains(of) && of_tasks(*kind) };
+                let wanted =
+                    if i64::from(*of) == worker { *kind != 3 } else { tasks.contains(of) && of_tasks(*kind) };
                 wanted && (from + 1..=up_to).contains(*seq)
             })
             .map(|((of, ..), seq)| (*seq, i64::from(*of) != worker))
@@ -126,7 +129,8 @@ async fn m10_a_flood_of_a_task_is_not_gone_through_for_what_is_told_of_it() {
     let seqs = stored(&store, flood).await;
     let steps = store.read(move |connection| {
         let mut statement = connection.prepare(&sql()).map_err(StoreError::from)?;
-        let mut rows = statement.query(params![1, 0, i64::MAX, 256, false, LARGE_BYTES]).map_err(StoreError::from)?;
+        let mut rows =
+            statement.query(params![1, 0, i64::MAX, 256, false, LARGE_BYTES]).map_err(StoreError::from)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next().map_err(StoreError::from)? {
             found.push(row.get::<_, i64>(0).map_err(StoreError::from)?);
@@ -151,7 +155,10 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
     let left: Vec<i64> = read(&store, 1, true, 0, i64::MAX).await.into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(left, [seqs[2], seqs[3], seqs[4]]);
     // A task between them that is gone cuts nothing off.
-    store.write(Durability::Full, 1, |tx| tx.execute("DELETE FROM tasks WHERE worker = 2", [])).await.unwrap();
+    store
+        .write(Durability::Full, 1, |tx| tx.execute("DELETE FROM tasks WHERE worker = 2", []))
+        .await
+        .unwrap();
     let left: Vec<i64> = read(&store, 1, false, 0, i64::MAX).await.into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(left, [seqs[3], seqs[4]]);
     let query = EventQuery { worker: RowId(1), after: mark, up_to: i64::MAX, floor: 0 };
