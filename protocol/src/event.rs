@@ -24,6 +24,8 @@ use crate::{client, fields};
 
 mod line;
 
+pub use line::Below;
+
 words! {
     /// The type of an event. Those that begin with `runtime.` are the journal's own and are never shown.
     EventType {
@@ -93,12 +95,16 @@ words! {
         WorkerForbidden = "worker.forbidden",
         /// The worker was made for a task of another worker, or of a manager.
         SubagentSpawned = "subagent.spawned",
+        /// A prompt of the worker's task has made another tool call.
+        SubagentProgress = "subagent.progress",
         /// The task of the worker ended well.
         SubagentCompleted = "subagent.completed",
         /// It failed, was lost, or has used up what it might use.
         SubagentFailed = "subagent.failed",
         /// Somebody canceled it.
         SubagentCancelled = "subagent.cancelled",
+        /// Another event of a task below the worker, in the stream of the worker. Never stored.
+        SubagentEvent = "subagent.event",
         /// Records of the journal are missing.
         JournalGap = "journal.gap",
         /// See [`RecordType::Segment`].
@@ -133,6 +139,25 @@ impl EventType {
     #[must_use]
     pub fn is_internal(self) -> bool {
         self.as_str().starts_with("runtime.")
+    }
+
+    /// Whether a worker may have such an event, and somebody may see it: then he may wait for it, too.
+    #[must_use]
+    pub fn is_of_workers(self) -> bool {
+        !self.is_internal() && self != Self::SubagentEvent
+    }
+
+    /// Whether the event says how the task of its worker stands: whoever watches a worker above that sees it as well.
+    #[must_use]
+    pub const fn is_of_tasks(self) -> bool {
+        matches!(
+            self,
+            Self::SubagentSpawned
+                | Self::SubagentProgress
+                | Self::SubagentCompleted
+                | Self::SubagentFailed
+                | Self::SubagentCancelled
+        )
     }
 
     /// Whether the event is progress of a turn: it says nothing about where the turn stands.

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::clean::one_line;
 use crate::data::progress::ToolCall;
 use crate::record::RecordType;
 use crate::{fields, surrogates};
@@ -84,6 +85,15 @@ struct Asked<'a> {
 pub fn id_of(record: RecordType, body: &str) -> Option<String> {
     let body = surrogates::replaced(body);
     text(said(record, &body)?.update.tool_call_id)
+}
+
+/// What the agent calls the call that a record speaks of, else its kind: one line, bounded and harmless to show.
+#[must_use]
+pub fn name_of(record: RecordType, body: &str) -> Option<String> {
+    let body = surrogates::replaced(body);
+    let call = said(record, &body)?.update;
+    let name = |raw| text(raw).map(|name| one_line(&short(&name))).filter(|name| !name.is_empty());
+    name(call.title).or_else(|| name(call.kind))
 }
 
 /// What a record says of a call; none of one that speaks of none.
@@ -264,13 +274,29 @@ mod tests {
         assert_eq!(id(update(&long, json!({}))), Some(long));
     }
 
+    #[test]
+    fn a_call_is_named_by_its_title_or_its_kind() {
+        let name = |more: Value| {
+            let (record, body) = update("1", more);
+            name_of(record, &body.to_string())
+        };
+        assert_eq!(name(json!({"title": "Read a.rs", "kind": "read"})).as_deref(), Some("Read a.rs"));
+        assert_eq!(name(json!({"title": " \n", "kind": "read"})).as_deref(), Some("read"));
+        assert_eq!(name(json!({"title": 7, "kind": []})), None);
+        assert_eq!(name(json!({"title": "a\u{1b}[2J\nb\u{202e}"})).as_deref(), Some("a b"));
+        let long = name(json!({"title": "ä".repeat(9999)})).unwrap();
+        assert_eq!(long.chars().count(), MOST_TITLE_CHARS);
+        let (record, body) = asked("2");
+        assert_eq!(name_of(record, &body.to_string()).as_deref(), Some("rm x"));
+    }
+
     proptest! {
         #[test]
         fn arbitrary_text_never_panics(body in r#"[\[\]{}:,"a-zA-Z]{0,80}"#) {
             let mut calls = Calls::default();
             for record in [RecordType::Update, RecordType::ApprovalRequested, RecordType::Noise] {
                 calls.see(record, &body);
-                let _ = id_of(record, &body);
+                let _ = (id_of(record, &body), name_of(record, &body));
             }
             let _ = calls.closings();
         }

@@ -47,7 +47,7 @@ impl Until {
                     wanted.extend(asks.map(|t| (t, None)));
                 }
                 ("turn_end", None) => wanted.extend(TURN_END.iter().map(|t| (*t, None))),
-                _ => match EventType::parse(name).filter(|t| !t.is_internal()) {
+                _ => match EventType::parse(name).filter(|t| t.is_of_workers()) {
                     Some(EventType::ProgressUpdate) if kind != Some("") => {
                         wanted.push((EventType::ProgressUpdate, kind.map(str::to_owned)));
                     }
@@ -59,7 +59,7 @@ impl Until {
         unknown.sort_unstable();
         if !unknown.is_empty() {
             let mut known: Vec<&str> =
-                EventType::ALL.iter().filter(|t| !t.is_internal()).map(|t| t.as_str()).collect();
+                EventType::ALL.iter().filter(|t| t.is_of_workers()).map(|t| t.as_str()).collect();
             known.sort_unstable();
             return Err(Error::new(
                 Code::InvalidArgument,

@@ -159,7 +159,7 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
         .filter_map(|event| event["type"].as_str())
         .filter(|word| word.starts_with("subagent."))
         .collect();
-    assert_eq!(told, ["subagent.spawned", "subagent.completed"]);
+    assert_eq!(told, ["subagent.spawned", "subagent.progress", "subagent.completed"]);
     // Its process ends, and a message brings it back.
     wait_until("its agent to end", SOON, || world.sandbox.show(id)["runtimePid"].is_null().then_some(()));
     let again = world.post("/v1/tasks/Scout/messages", &json!({"message": "!say once more"}));

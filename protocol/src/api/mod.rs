@@ -51,8 +51,8 @@ pub use tasks::{
     TaskPlace, TaskShown, TaskStatus, TaskView, WaitTask,
 };
 pub use turns::{
-    CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, SendTurn, Simulation, TurnAccepted,
-    TurnCanceled, WaitRequest, Waited,
+    CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,
+    TurnAccepted, TurnCanceled, WaitRequest, Waited,
 };
 pub use waits::{MOST_WORKERS, WaitMany, WaitMode, WaitedFor, WaitedMany, WaitedWorker, WorkerOutcome};
 pub use workers::{

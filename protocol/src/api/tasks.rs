@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::controllers::ControllerChoice;
 use crate::bytes64::Bytes64;
+use crate::children::ChildSession;
 use crate::details::Cost;
 use crate::error::Error;
 use crate::ids::WorkerId;
@@ -218,6 +219,9 @@ pub struct TaskView {
     /// Since when it is kept, but hidden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
+    /// The sessions that its agent runs below its own, as far as it has told of them, at most 100; only lists have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub child_sessions: Vec<ChildSession>,
 }
 
 /// Data of `task.shown` and `task.waited`.

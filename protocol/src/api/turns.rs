@@ -133,6 +133,14 @@ pub struct LatestEvent {
     pub event: Value,
 }
 
+/// `GET /v1/events/latest`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LatestOfAll {
+    /// The newest event of all workers in short (`eventId`, `type`, `turnId`, `ts`); null before the first one.
+    pub event: Value,
+}
+
 /// `POST /v1/workers/{id}/cancel`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

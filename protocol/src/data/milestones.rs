@@ -488,7 +488,10 @@ pub(super) mod of {
         Replayed, SessionInfo, Text, ToolCall, Usage,
     };
     use super::super::schema::{Named, named};
-    use super::super::tasks::{SubagentCancelled, SubagentCompleted, SubagentFailed, SubagentSpawned};
+    use super::super::tasks::{
+        SubagentCancelled, SubagentCompleted, SubagentEvent, SubagentFailed, SubagentProgress,
+        SubagentSpawned,
+    };
     use crate::event::EventType;
 
     /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
@@ -523,6 +526,8 @@ pub(super) mod of {
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
             EventType::SubagentSpawned => named::<SubagentSpawned>(),
+            EventType::SubagentProgress => named::<SubagentProgress>(),
+            EventType::SubagentEvent => named::<SubagentEvent>(),
             EventType::SubagentCompleted => named::<SubagentCompleted>(),
             EventType::SubagentFailed => named::<SubagentFailed>(),
             EventType::SubagentCancelled => named::<SubagentCancelled>(),

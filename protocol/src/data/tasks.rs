@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "only their schema is used")]
 
+use serde_json::Value;
+
 use crate::api::{TaskMode, TaskStatus};
 use crate::error::Error;
 use crate::ids::WorkerId;
@@ -32,6 +34,36 @@ pub(super) struct SubagentSpawned {
     task: String,
     /// Whether somebody waits for it.
     mode: TaskMode,
+}
+
+/// A prompt of a task has made another tool call.
+#[derive(utoipa::ToSchema)]
+pub(super) struct SubagentProgress {
+    /// The task.
+    id: WorkerId,
+    /// Its name.
+    name: String,
+    /// How many tool calls the prompt has made.
+    steps: u64,
+    /// What the agent calls the new one, or its kind; null if it says neither.
+    #[schema(required)]
+    tool: Option<String>,
+}
+
+/// Another event of a task, in the stream of a worker above it.
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SubagentEvent {
+    /// The names from the root to the task.
+    path: Vec<String>,
+    /// The task.
+    worker_id: WorkerId,
+    /// The definition; null for one without.
+    #[schema(required)]
+    agent: Option<String>,
+    /// The event as it is in the stream of the task.
+    #[schema(value_type = Object)]
+    event: Value,
 }
 
 /// A task ended well.

@@ -33,8 +33,29 @@ struct Line<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Data<'a> {
-    Message { role: &'static str, text: Cow<'a, str> },
+    Message {
+        role: &'static str,
+        text: Cow<'a, str>,
+    },
     Other(Value),
+    #[serde(rename_all = "camelCase")]
+    Below {
+        path: &'a [String],
+        worker_id: &'a WorkerId,
+        agent: Option<&'a str>,
+        event: Box<Line<'a>>,
+    },
+}
+
+/// Whose an event is that is shown in the stream of a worker above it.
+#[derive(Debug, Clone, Copy)]
+pub struct Below<'a> {
+    /// The names from the root to the task.
+    pub path: &'a [String],
+    /// The task.
+    pub worker_id: &'a WorkerId,
+    /// Its definition.
+    pub agent: Option<&'a str>,
 }
 
 impl<P: AsRef<str>> StoredEvent<P> {
@@ -54,7 +75,37 @@ impl<P: AsRef<str>> StoredEvent<P> {
     /// # Errors
     /// None that is known: what is stored was JSON, and a `Vec` takes everything.
     pub fn write_line(&self, worker_id: &WorkerId, raw: bool, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        end_line(&self.line(worker_id, raw), out)
+    }
+
+    /// Appends the line of the event in the stream of `above`, a worker above its own: the line that it has in that of its
+    /// own is inside.
+    ///
+    /// # Errors
+    /// As [`StoredEvent::write_line`].
+    pub fn write_line_above(
+        &self,
+        above: &WorkerId,
+        below: Below<'_>,
+        raw: bool,
+        out: &mut Vec<u8>,
+    ) -> serde_json::Result<()> {
+        let Below { path, worker_id, agent } = below;
         let line = Line {
+            schema_version: "v1",
+            event_id: EventId(self.seq),
+            ts: self.at,
+            worker_id: above,
+            event_type: EventType::SubagentEvent,
+            data: Data::Below { path, worker_id, agent, event: Box::new(self.line(worker_id, raw)) },
+            turn_id: None,
+            raw: None,
+        };
+        end_line(&line, out)
+    }
+
+    fn line<'a>(&'a self, worker_id: &'a WorkerId, raw: bool) -> Line<'a> {
+        Line {
             schema_version: "v1",
             event_id: EventId(self.seq),
             ts: self.at,
@@ -66,11 +117,14 @@ impl<P: AsRef<str>> StoredEvent<P> {
             },
             turn_id: self.turn_id.as_ref(),
             raw: raw.then(|| depth::shown(self.raw())),
-        };
-        serde_json::to_writer(&mut *out, &line)?;
-        out.push(b'\n');
-        Ok(())
+        }
     }
+}
+
+fn end_line(line: &Line<'_>, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.push(b'\n');
+    Ok(())
 }
 
 impl StoredEvent<&str> {
@@ -147,6 +201,17 @@ mod tests {
                 let expected = serde_json::to_string(&event.view(&worker, raw)).unwrap() + "\n";
                 assert_eq!(String::from_utf8(line).unwrap(), expected);
             }
+            let (above, path) = (WorkerId::from_random([4; 5]), ["Root".to_owned(), "Child".to_owned()]);
+            let below = Below { path: &path, worker_id: &worker, agent: Some("explore") };
+            let mut line = Vec::new();
+            event.write_line_above(&above, below, true, &mut line).unwrap();
+            let inside = serde_json::to_value(event.view(&worker, true)).unwrap();
+            let expected = serde_json::json!({
+                "schemaVersion": "v1", "eventId": inside["eventId"], "ts": inside["ts"], "workerId": above,
+                "type": "subagent.event",
+                "data": {"path": path, "workerId": worker, "agent": "explore", "event": inside},
+            });
+            assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), expected);
             let data = event.data();
             assert_eq!(event.text().as_deref(), data["text"].as_str(), "{data}");
             assert_eq!(event.into_text().as_deref(), data["text"].as_str());

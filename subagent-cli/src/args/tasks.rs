@@ -257,11 +257,15 @@ pub struct TaskCancel {
 #[command(after_help = "\
 Examples:
   subagent tree
-  subagent tree w_0123456789 --json")]
+  subagent tree w_0123456789 --json
+  subagent tree --follow")]
 pub struct Tree {
     /// Only what is below this worker or task, and itself
     #[arg(value_name = "WORKER")]
     pub worker: Option<String>,
+    /// Show it again whenever it has changed, until nothing in it is open
+    #[arg(long)]
+    pub follow: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

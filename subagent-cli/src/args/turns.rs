@@ -143,6 +143,9 @@ pub struct Watch {
     /// The events of this controller's workers
     #[arg(long, value_name = "ID", alias = "controller")]
     pub controller_id: Option<String>,
+    /// Also all events of the tasks below the worker, each as the data of a subagent.event
+    #[arg(long)]
+    pub tree: bool,
     /// Only events after this one [default: from the beginning]
     #[arg(long, value_name = "ID")]
     pub from_event_id: Option<String>,

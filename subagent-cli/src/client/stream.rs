@@ -54,6 +54,23 @@ impl Client {
         self.events_at(place, from, follow, raw)
     }
 
+    /// The same, with all events of the tasks below it.
+    pub fn tree_events(
+        &mut self,
+        worker_id: &str,
+        from: Option<String>,
+        follow: bool,
+        raw: bool,
+    ) -> Events<'_> {
+        let place = Query::new(format!("/v1/workers/{}/events", segment(worker_id)));
+        self.events_at(place.with("tree", Some("true")), from, follow, raw)
+    }
+
+    /// What of all workers is no progress of a turn, after `from`, and whatever of it is yet to come.
+    pub fn milestones(&mut self, from: Option<String>) -> Events<'_> {
+        self.events_at(Query::new("/v1/events").with("milestones", Some("true")), from, true, false)
+    }
+
     /// The events of the workers that are chosen, in one order; with `follow` also of those that are started later.
     pub fn all_events(
         &mut self,

@@ -1,7 +1,7 @@
 //! `tree`: workers and the tasks below them.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_protocol::Code;
@@ -15,6 +15,10 @@ use crate::client::{Ask, Client, block_on, read, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
+use crate::output::ago::elapsed;
+use crate::output::human::now;
+
+mod follow;
 
 /// Deeper than any tree may be: what is stored cannot make this command go on for ever.
 const DEEPEST: usize = 64;
@@ -24,6 +28,10 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
     let wanted = present(args.worker.clone());
     let items = if has_state(&workspace) {
         let mut client = Client::new(context, &workspace);
+        if args.follow {
+            let watching = Client::new(context, &workspace);
+            return follow::run(client, watching, wanted.as_deref(), args.json.json);
+        }
         block_on(async { nodes(&mut client, wanted.as_deref()).await })?
     } else if let Some(worker) = wanted {
         let message = format!("there is no worker {worker}: nothing was started in this workspace so far");
@@ -31,12 +39,12 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
     } else {
         Vec::new()
     };
-    let text = match items.is_empty() {
-        true => "(no tasks)".to_owned(),
-        false => text(&items, now()),
-    };
-    let data = json!({"count": items.len(), "items": items});
-    Ok(Outcome::report("tree.shown", data, text))
+    let text = shown(&items, now());
+    Ok(Outcome::report("tree.shown", data(items), text))
+}
+
+fn data(items: Vec<Value>) -> Value {
+    json!({"count": items.len(), "items": items})
 }
 
 /// The roots, each with all that is below it.
@@ -44,16 +52,35 @@ async fn nodes(client: &mut Client, wanted: Option<&str>) -> Result<Vec<Value>> 
     let tasks = items(client.ask(&Ask::get("/v1/tasks")).await?);
     if let Some(wanted) = wanted {
         let root = match client.ask(&Ask::get(format!("/v1/tasks/{}", segment(wanted)))).await {
-            Ok(shown) => known(read(shown)?)?,
-            Err(failure) if failure.is(Code::TaskNotFound) => {
-                client.ask(&Ask::get(format!("/v1/workers/{}", segment(wanted)))).await?
+            Ok(shown) => {
+                let task = known(read(shown)?)?;
+                let listed = tasks.iter().find(|listed| listed["taskId"] == task["taskId"]);
+                listed.cloned().unwrap_or(task)
             }
+            Err(failure) if failure.is(Code::TaskNotFound) => worker(client, wanted).await?,
             Err(failure) => return Err(failure),
         };
         return Ok(vec![grown(root, &below(&tasks), DEEPEST)]);
     }
     let workers = items(client.ask(&Ask::get("/v1/workers")).await?);
-    Ok(forest(workers, &tasks))
+    let mut roots = forest(workers, &tasks);
+    for root in &mut roots {
+        let Some(id) = root["workerId"].as_str().map(str::to_owned) else { continue };
+        // A list does not have them, and the worker may be gone by now.
+        let sessions = match worker(client, &id).await {
+            Ok(mut shown) => shown["childSessions"].take(),
+            Err(failure) if failure.is(Code::WorkerNotFound) => continue,
+            Err(failure) => return Err(failure),
+        };
+        if sessions.is_array() {
+            root["childSessions"] = sessions;
+        }
+    }
+    Ok(roots)
+}
+
+async fn worker(client: &mut Client, id: &str) -> Result<Value> {
+    client.ask(&Ask::get(format!("/v1/workers/{}", segment(id)))).await
 }
 
 /// A task as a list has it.
@@ -104,7 +131,23 @@ fn id(node: &Value) -> Option<&str> {
     node["taskId"].as_str().or_else(|| node["workerId"].as_str())
 }
 
-fn text(roots: &[Value], now: Timestamp) -> String {
+/// What is open: the words of tasks and of workers.
+const OPEN: [&str; 6] = ["queued", "spawning", "starting", "running", "waiting_approval", "canceling"];
+
+/// Whether something of it goes on, so that it will be another one.
+fn is_open(node: &Value) -> bool {
+    let goes_on = node["status"].as_str().or_else(|| node["state"].as_str());
+    goes_on.is_some_and(|word| OPEN.contains(&word)) || parts(node, "tasks").iter().any(is_open)
+}
+
+fn parts<'a>(node: &'a Value, key: &str) -> &'a [Value] {
+    node[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn shown(roots: &[Value], now: Timestamp) -> String {
+    if roots.is_empty() {
+        return "(no tasks)".to_owned();
+    }
     let mut lines = Vec::new();
     for root in roots {
         lines.push(line(root, now));
@@ -114,12 +157,28 @@ fn text(roots: &[Value], now: Timestamp) -> String {
 }
 
 fn branches(node: &Value, indent: &str, now: Timestamp, lines: &mut Vec<String>) {
-    let tasks = node["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (at, task) in tasks.iter().enumerate() {
-        let (branch, further) = if at + 1 == tasks.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+    let (tasks, sessions) = (parts(node, "tasks"), parts(node, "childSessions"));
+    let mut left = tasks.len() + sessions.len();
+    let mut branch = || {
+        left -= 1;
+        if left == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") }
+    };
+    for task in tasks {
+        let (branch, further) = branch();
         lines.push(format!("{indent}{branch}{}", line(task, now)));
         branches(task, &format!("{indent}{further}"), now, lines);
     }
+    for session in sessions {
+        let (branch, _) = branch();
+        lines.push(format!("{indent}{branch}{}", session_line(session)));
+    }
+}
+
+/// A session that an agent runs below its own.
+fn session_line(session: &Value) -> String {
+    let word = |key: &str| session[key].as_str().map(one_line).filter(|word| !word.is_empty());
+    let parts = [word("title"), word("state"), Some("session".to_owned()), word("sessionId")];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
 /// One worker or task: its name, how it is, who does it, how long, how much.
@@ -147,22 +206,16 @@ fn line(node: &Value, now: Timestamp) -> String {
     parts.join("  ")
 }
 
+/// How long something took, or has taken so far.
 fn lasted(begun: Timestamp, ended: Timestamp) -> String {
-    let seconds = ended.0.saturating_sub(begun.0).max(0) / 1000;
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m {seconds}s"),
-        (hours, minutes, _) => format!("{hours}h {minutes}m"),
-    }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    let millis = u64::try_from(ended.0.saturating_sub(begun.0)).unwrap_or(0);
+    elapsed(Duration::from_millis(millis))
 }
 
 #[cfg(test)]
 mod tests {
+    use subagent_protocol::api::TaskStatus;
+
     use super::*;
 
     fn task(id: &str, parent: Option<&str>) -> Value {
@@ -174,7 +227,7 @@ mod tests {
     }
 
     fn shown(items: &[Value]) -> String {
-        text(items, serde_json::from_value(json!("2026-11-21T20:31:45+00:00")).unwrap())
+        super::shown(items, serde_json::from_value(json!("2026-11-21T20:31:45+00:00")).unwrap())
     }
 
     #[test]
@@ -190,7 +243,7 @@ mod tests {
             task("w_5", Some("w_gone")),
         ];
         let items = forest(workers.to_vec(), &tasks);
-        let rest = "running  explore  2m 3s  2 tool calls  0.12 USD";
+        let rest = "running  explore  2m 03s  2 tool calls  0.12 USD";
         assert_eq!(
             shown(&items),
             format!(
@@ -203,6 +256,37 @@ mod tests {
             )
         );
         assert_eq!(items[0]["tasks"][0]["tasks"][0]["taskId"], "w_2");
+    }
+
+    #[test]
+    fn sessions_of_an_agent_are_leaves_behind_its_tasks() {
+        let mut root = json!({"workerId": "w_root", "label": "lead", "state": "idle", "launcher": "demo"});
+        root["childSessions"] = json!([
+            {"sessionId": "s1", "title": "look\u{1b}[2J around", "state": "running"},
+            {"sessionId": "s2", "title": null, "state": null},
+        ]);
+        let node = grown(root, &below(&[task("w_1", Some("w_root"))]), 3);
+        let lines = shown(std::slice::from_ref(&node));
+        let expected = ["├─ Task w_1", "├─ look around  running  session  s1", "└─ session  s2"];
+        for (line, begin) in lines.lines().skip(1).zip(expected) {
+            assert!(line.starts_with(begin), "{lines}");
+        }
+        assert_eq!(lines.lines().count(), 4);
+    }
+
+    #[test]
+    fn a_tree_is_open_as_long_as_something_in_it_is() {
+        let idle = json!({"workerId": "w_root", "state": "idle", "tasks": [{"status": "completed"}]});
+        assert!(!is_open(&idle));
+        let deep = json!({"workerId": "w_root", "state": "idle", "tasks": [
+            {"status": "completed", "tasks": [{"status": "queued"}]},
+        ]});
+        assert!(is_open(&deep));
+        assert!(is_open(&json!({"workerId": "w_root", "state": "running", "tasks": []})));
+        assert_eq!(
+            OPEN.iter().filter(|word| TaskStatus::parse(word).is_some_and(|s| !s.is_end())).count(),
+            4
+        );
     }
 
     #[test]

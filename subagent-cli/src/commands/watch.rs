@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_protocol::clean::one_line;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -27,6 +28,11 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
     if unlimited && args.json.json {
         return Err(Failure::argument(
             "--json prints one document at the end, which --follow --timeout-seconds 0 never comes to; leave out --json",
+        ));
+    }
+    if args.tree && args.worker_id.is_none() {
+        return Err(Failure::argument(
+            "--tree shows a worker with the tasks below it: say which by --worker-id, or leave out --tree",
         ));
     }
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
@@ -55,10 +61,11 @@ pub(super) fn run(args: Watch, context: &Context) -> Result<Outcome> {
         }
         let (controller, selector) = (choice.controller_id.as_deref(), choice.selector.as_deref());
         let mut events = match &worker_id {
+            Some(worker_id) if args.tree => client.tree_events(worker_id, from, args.follow, args.raw),
             Some(worker_id) => client.events(worker_id, from, args.follow, args.raw),
             None => client.all_events(controller, selector, from, args.follow, args.raw),
         };
-        let copied = copy(&mut events, &mut sink, worker_id.is_some());
+        let copied = copy(&mut events, &mut sink, worker_id.is_some() && !args.tree);
         match window {
             // The end of the time is the ordinary end.
             Some(window) => tokio::time::timeout(window, copied).await.unwrap_or(Ok(())),
@@ -124,18 +131,29 @@ async fn copy(events: &mut Events<'_>, sink: &mut Sink, is_one: bool) -> Result<
 
 /// An event of one of several workers: whose it is, is said where it changes.
 fn of_several(stream: &mut Stream, last: &mut Option<String>, event: Value) -> String {
-    let worker = event["workerId"].as_str().unwrap_or_default();
+    let (whose, event) = unwrapped(event);
     let mut text = String::new();
-    if last.as_deref() != Some(worker) {
+    if last.as_deref() != Some(&whose) {
         text.push_str(&stream.finish());
-        text.push_str(&format!("== {worker}\n"));
-        *last = Some(worker.to_owned());
+        text.push_str(&format!("== {whose}\n"));
+        *last = Some(whose);
     }
     text + &stream.write(&[event])
 }
 
+/// Whose an event is, for people, and the event: of a task that one which was wrapped.
+fn unwrapped(mut event: Value) -> (String, Value) {
+    let word = |value: &Value| one_line(value.as_str().unwrap_or_default());
+    if event["type"] != "subagent.event" {
+        return (word(&event["workerId"]), event);
+    }
+    let data = &mut event["data"];
+    let names: Vec<String> = data["path"].as_array().into_iter().flatten().map(word).collect();
+    (format!("{}  {}", names.join(" › "), word(&data["workerId"])), data["event"].take())
+}
+
 /// Ends when the reader of a pipe on stdout is gone, so that `watch --follow | head` does not wait for one more event.
-async fn reader_gone() {
+pub(super) async fn reader_gone() {
     let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return std::future::pending().await };
     // SAFETY: the descriptor is a copy that nobody else knows, owned by the AsyncFd and closed with it.
     #[allow(unsafe_code)]

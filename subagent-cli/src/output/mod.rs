@@ -9,6 +9,7 @@ pub mod errors;
 pub mod human;
 pub mod live;
 pub mod page;
+pub mod redrawn;
 pub mod style;
 pub mod table;
 pub mod terminal;

@@ -11,6 +11,8 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 
 /// The width that is assumed of a terminal that does not tell.
 const USUAL_WIDTH: usize = 80;
+/// The same of the height.
+const USUAL_HEIGHT: usize = 24;
 
 /// A terminal that output goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +52,33 @@ impl Terminal {
 /// Whether a line on stderr may be drawn and erased: a terminal that can do so, which this process is in front of.
 #[must_use]
 pub fn can_redraw_stderr() -> bool {
-    let in_front = match tcgetpgrp(io::stderr()) {
+    can_redraw(io::stderr().as_fd())
+}
+
+/// The same of stdout.
+#[must_use]
+pub fn can_redraw_stdout() -> bool {
+    can_redraw(io::stdout().as_fd())
+}
+
+fn can_redraw(output: BorrowedFd<'_>) -> bool {
+    let in_front = match tcgetpgrp(output) {
         Ok(group) => group == getpgrp(),
         // Somebody else's terminal has no foreground that we could miss.
         Err(_) => true,
     };
-    io::stderr().is_terminal() && in_front && !is_dumb(std::env::var_os("TERM").as_deref())
+    output.is_terminal() && in_front && !is_dumb(std::env::var_os("TERM").as_deref())
+}
+
+/// How many columns and lines stdout's terminal has now.
+#[must_use]
+pub fn stdout_size() -> (usize, usize) {
+    match terminal_size::terminal_size_of(io::stdout().as_fd()) {
+        Some((terminal_size::Width(columns), terminal_size::Height(lines))) if columns > 0 && lines > 0 => {
+            (columns.into(), lines.into())
+        }
+        _ => (USUAL_WIDTH, USUAL_HEIGHT),
+    }
 }
 
 /// The width of stderr's terminal now: a window may be resized at any time.

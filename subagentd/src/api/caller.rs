@@ -59,11 +59,14 @@ impl Reader {
     /// Refuses a look at another worker.
     pub(super) async fn may_see(&self, api: &Api, worker: &str) -> Result<(), Failure> {
         match &self.only {
-            Some(only) if only.as_str() != worker => {
-                Err(api.supervisor.forbidden(only, &self.what).await.into())
-            }
+            Some(only) if only.as_str() != worker => Err(self.refuse(api, only).await),
             _ => Ok(()),
         }
+    }
+
+    /// The refusal of a look from below this worker.
+    pub(super) async fn refuse(&self, api: &Api, only: &WorkerId) -> Failure {
+        api.supervisor.forbidden(only, &self.what).await.into()
     }
 }
 

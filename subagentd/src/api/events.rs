@@ -12,7 +12,7 @@ use axum::response::Response;
 use futures_util::stream;
 use serde::Deserialize;
 use subagent_protocol::Result;
-use subagent_protocol::api::LatestEvent;
+use subagent_protocol::api::{LatestEvent, LatestOfAll};
 use tokio::time::Instant;
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ use super::body::{Names, Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
-use crate::supervisor::{AllFollower, Chosen, Follower};
+use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
 
 /// The parameters of a stream of events.
 #[derive(Debug, Default, Deserialize)]
@@ -36,12 +36,15 @@ pub(super) struct Choice {
     /// With what each event was derived from.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
+    /// With all events of the tasks below it.
+    #[serde(default, deserialize_with = "flag")]
+    tree: bool,
     /// Follow for this many milliseconds.
     until_ms: Option<u64>,
 }
 
-/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&until_ms=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+/// `GET /v1/workers/{worker}/events?from=&follow=&raw=&tree=&until_ms=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers/{worker}/events", params(("worker" = String, Path, description = "Its id"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("tree" = Option<bool>, Query, description = "With all events of the tasks below it, wrapped; what is told of them is there anyway"), ("until_ms" = Option<u64>, Query, description = "Follow for this many milliseconds")), responses((status = 200, description = "One event per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow(
     State(api): State<Api>,
     reader: Reader,
@@ -50,7 +53,14 @@ pub(super) async fn follow(
 ) -> Result<Response, Failure> {
     reader.may_see(&api, &worker).await?;
     let from = choice.from.filter(|from| !from.is_empty());
-    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw).await?;
+    let sight = match (reader.only(), choice.tree) {
+        (None, false) => Sight::Told,
+        (None, true) => Sight::Tree,
+        // From below a worker nothing but that worker can be seen.
+        (Some(_), false) => Sight::Alone,
+        (Some(only), true) => return Err(reader.refuse(&api, only).await),
+    };
+    let follower = api.supervisor.follow(&worker, from, choice.follow, choice.raw, sight).await?;
     // A time beyond what the clock can hold is no limit.
     let until = choice
         .until_ms
@@ -94,10 +104,13 @@ pub(super) struct ChoiceOfAll {
     /// With what each event was derived from.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
+    /// Without the progress of turns.
+    #[serde(default, deserialize_with = "flag")]
+    milestones: bool,
 }
 
-/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+/// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=&milestones=`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
     reader: Reader,
@@ -107,6 +120,7 @@ pub(super) async fn follow_all(
         controller_id: choice.controller_id,
         selector: choice.selector,
         only: reader.only().cloned(),
+        milestones: choice.milestones,
     };
     let from = choice.from.filter(|from| !from.is_empty());
     let follower = api.supervisor.follow_all(chosen, from, choice.follow, choice.raw).await?;
@@ -122,6 +136,12 @@ pub(super) async fn latest(
 ) -> Outcome<LatestEvent> {
     reader.may_see(&api, &worker).await?;
     Ok(Reply("event.latest", api.supervisor.latest_event(&worker).await?))
+}
+
+/// `GET /v1/events/latest`
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events/latest", responses((status = 200, description = "`event.latest`", body = Envelope<LatestOfAll>))))]
+pub(super) async fn latest_of_all(State(api): State<Api>, reader: Reader) -> Outcome<LatestOfAll> {
+    Ok(Reply("event.latest", api.supervisor.latest_of_all(reader.only().cloned()).await?))
 }
 
 /// Whose events.

@@ -73,6 +73,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/prune", post(removal::prune))
         .route("/v1/wait", post(waits::many))
         .route("/v1/events", get(events::follow_all))
+        .route("/v1/events/latest", get(events::latest_of_all))
         .route("/v1/workers", get(workers::list).post(workers::start))
         .route("/v1/workers/{worker}", get(workers::show))
         .route("/v1/workers/{worker}/stop", post(workers::stop))

@@ -65,6 +65,7 @@ use super::{
         events::follow,
         events::follow_all,
         events::latest,
+        events::latest_of_all,
         approvals::list,
         approvals::decide,
         approvals::answer,

@@ -1,6 +1,6 @@
 //! Reading the events of all workers, in the order in which they were stored: their numbers are one sequence.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::event::StoredEvent;
 
@@ -65,4 +65,17 @@ pub(crate) fn last_seq(connection: &Connection) -> Result<i64> {
     let mut statement =
         connection.prepare_cached("SELECT coalesce(max(seq), 0) FROM events").map_err(StoreError::from)?;
     Ok(statement.query_row([], |row| row.get(0)).map_err(StoreError::from)?)
+}
+
+/// The newest shown event of all.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn latest(connection: &Connection) -> Result<Option<StoredEvent>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN turns t ON t.id = e.turn
+         WHERE +e.internal = 0 AND w.removed_at IS NULL ORDER BY e.seq DESC LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([], read).optional().map_err(StoreError::from)?)
 }

@@ -1,5 +1,7 @@
 //! What an agent has told of the sessions that it runs below its own.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
 use subagent_protocol::children::{ChildSession, Children};
@@ -34,4 +36,18 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
         }
     }
     Ok(children.finish())
+}
+
+/// Those of all tasks whose agents have told of any, by the id of the task.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn of_tasks(connection: &Connection) -> Result<HashMap<String, Vec<ChildSession>>> {
+    let sql = "SELECT w.worker_id, w.id FROM tasks t CROSS JOIN workers w ON w.id = t.worker
+               WHERE w.removed_at IS NULL AND EXISTS
+                 (SELECT 1 FROM events e INDEXED BY child_sessions WHERE e.worker = w.id AND e.kind = 'subagent_update')";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_map([], |row| Ok((row.get(0)?, RowId(row.get(1)?))));
+    let found: Vec<(String, RowId)> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
+    found.into_iter().map(|(task, worker)| Ok((task, known(connection, worker)?))).collect()
 }

@@ -35,7 +35,7 @@ pub struct EventQuery {
 }
 
 /// A longer payload is read by itself, ...
-const LARGE_BYTES: i64 = 1024 * 1024;
+pub(super) const LARGE_BYTES: i64 = 1024 * 1024;
 /// ... and one at a time: for a moment its reader has it twice, and a worker may have many readers.
 static LARGE: Mutex<()> = Mutex::new(());
 
@@ -108,28 +108,13 @@ pub(crate) fn page<T>(
         .map_err(StoreError::from)?;
     let mut page = EventPage { events: Vec::new(), seen: query.after, end: false, floor };
     let (mut count, mut bytes) = (0, 0);
-    let mut taken = |row: &rusqlite::Row<'_>| -> Result<usize> {
-        let read = row.get_ref(6).and_then(|payload| Ok(payload.as_str()?));
-        match read.and_then(|payload| read_with(row, payload)) {
-            Ok(event) => {
-                let length = event.payload.len();
-                page.events.push(each(event)?);
-                Ok(length)
-            }
-            Err(error) => {
-                let seq: i64 = row.get(0).unwrap_or_default();
-                tracing::error!(%error, seq, "an event cannot be read and is left out");
-                Ok(0)
-            }
-        }
-    };
     while let Some(row) = rows.next().map_err(StoreError::from)? {
         page.seen = row.get(0).map_err(StoreError::from)?;
         count += 1;
-        bytes += match row.get_ref(6).map_err(StoreError::from)? {
-            ValueRef::Null => alone(connection, page.seen, &mut taken)?,
-            _ => taken(row)?,
-        };
+        bytes += show(connection, row, &mut |event| {
+            page.events.push(each(event)?);
+            Ok(())
+        })?;
         if bytes >= PAGE_BYTES {
             return Ok(page);
         }
@@ -139,6 +124,33 @@ pub(crate) fn page<T>(
         page.seen = query.up_to.max(page.seen);
     }
     Ok(page)
+}
+
+/// Shows the event of a row that begins with [`COLUMNS_OF_PAGE`], unless it cannot be read. Gives its length.
+pub(super) fn show(
+    connection: &Connection,
+    row: &rusqlite::Row<'_>,
+    see: &mut impl FnMut(StoredEvent<&str>) -> Result<()>,
+) -> Result<usize> {
+    let mut taken = |row: &rusqlite::Row<'_>| -> Result<usize> {
+        let read = row.get_ref(6).and_then(|payload| Ok(payload.as_str()?));
+        match read.and_then(|payload| read_with(row, payload)) {
+            Ok(event) => {
+                let length = event.payload.len();
+                see(event)?;
+                Ok(length)
+            }
+            Err(error) => {
+                let seq: i64 = row.get(0).unwrap_or_default();
+                tracing::error!(%error, seq, "an event cannot be read and is left out");
+                Ok(0)
+            }
+        }
+    };
+    match row.get_ref(6).map_err(StoreError::from)? {
+        ValueRef::Null => alone(connection, row.get(0).map_err(StoreError::from)?, &mut taken),
+        _ => taken(row),
+    }
 }
 
 /// Shows one event, whatever its length.
@@ -158,7 +170,7 @@ fn alone(
 }
 
 /// [`COLUMNS`] with null for a large payload; SQLite does not read one to know its length.
-const COLUMNS_OF_PAGE: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, \
+pub(super) const COLUMNS_OF_PAGE: &str = "e.seq, e.at, e.type, e.kind, t.turn_id, e.record, \
      CASE WHEN octet_length(e.payload) <= ?6 THEN e.payload END, t.carrier";
 
 /// One event of a worker.

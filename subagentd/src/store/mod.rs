@@ -29,6 +29,7 @@ mod rows;
 mod schema;
 pub(crate) mod task_archive;
 pub(crate) mod task_ends;
+pub(crate) mod task_events;
 pub(crate) mod task_limits;
 pub(crate) mod task_places;
 pub(crate) mod tasks;
@@ -49,6 +50,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use rusqlite::Connection;
 use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
+use tokio::sync::watch;
 
 pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
@@ -183,6 +185,11 @@ impl Store {
             }
         };
         done.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))
+    }
+
+    /// The number of the newest event that was told of a task since the store was opened, once it is committed.
+    pub fn told(&self) -> watch::Receiver<i64> {
+        self.writer.told()
     }
 
     /// Commits what is waiting and ends the writer. Later writes fail.

@@ -37,20 +37,22 @@ impl Tx<'_> {
     }
 }
 
-/// What the task of this worker keeps to; `None`: it has none.
+/// The name of the task of this worker, and what it keeps to; `None`: it has none.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<TaskTerms>> {
-    let sql = "SELECT terms FROM tasks WHERE worker = ?1";
+pub(crate) fn terms(connection: &Connection, worker: RowId) -> Result<Option<(String, TaskTerms)>> {
+    let sql = "SELECT name, terms FROM tasks WHERE worker = ?1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let text: Option<String> =
-        statement.query_row([worker.0], |row| row.get(0)).optional().map_err(StoreError::from)?;
-    let read = |text: String| {
-        serde_json::from_str(&text)
-            .map_err(|error| StoreError::BadRow(format!("the terms of a task: {error}")).into())
+    let found: Option<(String, String)> = statement
+        .query_row([worker.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+        .map_err(StoreError::from)?;
+    let read = |(name, text): (String, String)| match serde_json::from_str(&text) {
+        Ok(terms) => Ok((name, terms)),
+        Err(error) => Err(StoreError::BadRow(format!("the terms of a task: {error}")).into()),
     };
-    text.map(read).transpose()
+    found.map(read).transpose()
 }
 
 /// For how many milliseconds the worker of a task had run when the present or last prompt was begun.

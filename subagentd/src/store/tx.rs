@@ -30,6 +30,8 @@ pub struct Tx<'a> {
     pub(super) failed: bool,
     /// Whether it overwrote something that may be a secret: an earlier copy of it may be in the WAL.
     pub(super) forgets: bool,
+    /// The newest event that it told of a task; 0 for none.
+    pub(super) told: i64,
     events: Events<'a>,
 }
 
@@ -45,7 +47,7 @@ struct Events<'a> {
 
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, next_seq: &'a mut i64) -> Self {
-        Self { connection, next_seq, failed: false, forgets: false, events: Events::default() }
+        Self { connection, next_seq, failed: false, forgets: false, told: 0, events: Events::default() }
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, TransactionBehavior};
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::error::StoreError;
 use super::tx::Tx;
@@ -73,6 +73,7 @@ struct Job {
 pub(super) struct Writer {
     work: Mutex<Option<mpsc::Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    told: watch::Sender<i64>,
 }
 
 impl Writer {
@@ -93,16 +94,18 @@ impl Writer {
             reserved
         };
         let wal_pages = Arc::new(AtomicI32::new(0));
-        let told = Arc::clone(&wal_pages);
+        let counted = Arc::clone(&wal_pages);
         let count = move |_: &mut Wal, pages| {
-            told.store(pages, Ordering::Relaxed);
+            counted.store(pages, Ordering::Relaxed);
             Ok(())
         };
         connection.wal_hook(Some(count)).map_err(StoreError::from)?;
         let (work, inbox) = mpsc::channel();
+        let told = watch::Sender::new(0);
         let mut state = WriterState {
             connection,
             wal_pages,
+            told: told.clone(),
             next_seq: reserved + 1,
             reserved,
             unsynced: None,
@@ -113,7 +116,11 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), told })
+    }
+
+    pub(super) fn told(&self) -> watch::Receiver<i64> {
+        self.told.subscribe()
     }
 
     pub(super) async fn submit<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
@@ -182,6 +189,8 @@ struct WriterState {
     connection: Connection,
     /// How many pages the WAL had after the last commit: those since it was begun anew.
     wal_pages: Arc<AtomicI32>,
+    /// The newest event that was told of a task.
+    told: watch::Sender<i64>,
     next_seq: i64,
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
@@ -286,12 +295,14 @@ impl WriterState {
         check("transaction.before_begin")?;
         set_synchronous(&self.connection, durability)?;
         let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut told = 0;
         while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
             let Some(job) = jobs.pop_front() else { break };
             let mut job_tx = Tx::new(&savepoint, &mut self.next_seq);
             let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
+            told = if failed { told } else { job_tx.told.max(told) };
             self.forgets |= job_tx.forgets;
             drop(job_tx);
             finishes.push(finish);
@@ -313,6 +324,10 @@ impl WriterState {
         check("store.before_commit")?;
         tx.commit()?;
         subagent_failpoint::hit("store.after_commit");
+        if told > 0 {
+            // Before anybody hears of the transaction.
+            self.told.send_replace(told);
+        }
         match durability {
             Durability::Full => self.unsynced = None,
             Durability::Progress => {

@@ -7,12 +7,17 @@ use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
+use super::follow_below::{Sight, TasksBelow};
 use super::shared::is_ending;
+use super::wait::changed;
 use super::worker::Snapshot;
 use super::{Supervisor, worker};
-use crate::store::{EventPage, EventQuery, RowId, Store, WorkerRow, events, history, retention};
+use crate::store::{
+    Connection, EventPage, EventQuery, RowId, Store, WorkerRow, all_events, events, history, retention,
+    task_events,
+};
 
-/// Reads the events of a worker after a cursor.
+/// Reads the events of a worker after a cursor, and with them what its stream has of the tasks below it.
 pub struct Follower {
     store: Store,
     worker: RowId,
@@ -20,6 +25,7 @@ pub struct Follower {
     after: i64,
     floor: i64,
     end: End,
+    below: TasksBelow,
     raw: bool,
 }
 
@@ -33,21 +39,38 @@ enum End {
 
 impl Follower {
     /// The next page (at most [`crate::store::PAGE_EVENTS`] events, in order), each as a line of JSON. Empty when the end is
-    /// reached: for a follower of new events that is when the worker is over, until then it waits. Cancel safe.
+    /// reached: for a follower of new events that is when the worker is over and no task below it is open, until then it
+    /// waits. Cancel safe.
     ///
     /// # Errors
     /// `DAEMON_NOT_RUNNING` when the daemon is ending: go on at the last cursor with the next one. `CURSOR_EXPIRED` when
     /// events were deleted before they were read.
     pub async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
-            let up_to = match &mut self.end {
-                End::At(up_to) => *up_to,
+            let (up_to, over) = match &mut self.end {
+                End::At(up_to) => (*up_to, true),
                 End::WithWorker { news, .. } => match news {
-                    Some(news) => news.borrow_and_update().last_seq,
-                    None => i64::MAX,
+                    Some(news) => (news.borrow_and_update().last_seq, false),
+                    None => (i64::MAX, true),
                 },
             };
-            if up_to > self.after {
+            let mut waits = false;
+            if self.below.may_be()
+                && let (mark, true) = self.below.look(over)
+            {
+                let (page, lines, open) = self.joined_page().await?;
+                (self.after, self.floor) = (page.seen, page.floor);
+                if page.end {
+                    self.below.looked(mark);
+                }
+                if !lines.is_empty() {
+                    return Ok(lines);
+                }
+                if !page.end {
+                    continue;
+                }
+                waits = open;
+            } else if up_to > self.after {
                 let (page, lines) = self.page(up_to).await?;
                 (self.after, self.floor) = (page.seen, page.floor);
                 if !lines.is_empty() {
@@ -64,17 +87,46 @@ impl Follower {
                         // The actors have returned because of it, not because their workers are over.
                         return Err(worker::ending());
                     }
-                    let Some(alive) = news else { return Ok(Vec::new()) };
+                    if over && !waits {
+                        return Ok(Vec::new());
+                    }
                     tokio::select! {
                         // The actor has returned: what it stored last is read before the end is believed.
-                        changed = alive.changed() => if changed.is_err() {
+                        is_alive = changed(news.as_mut()), if !over => if !is_alive {
                             *news = None;
                         },
+                        () = self.below.changed() => {}
                         () = is_ending(ending) => return Err(worker::ending()),
                     }
                 }
             }
         }
+    }
+
+    /// The next page of the worker's own events and of what its stream has of the tasks below it, with its lines; and whether
+    /// one of the tasks is open.
+    async fn joined_page(&self) -> Result<(EventPage<()>, Vec<u8>, bool)> {
+        let up_to = match self.end {
+            End::At(up_to) => up_to,
+            End::WithWorker { .. } => i64::MAX,
+        };
+        let query = EventQuery { worker: self.worker, after: self.after, up_to, floor: self.floor };
+        let (worker_id, raw, all) = (self.worker_id.clone(), self.raw, self.below.all());
+        let read = self.store.read(move |connection| {
+            let mut lines = Vec::new();
+            let joined = task_events::page(connection, query, all, |event, below| match below {
+                None => write_line(&event, &worker_id, raw, &mut lines),
+                Some(below) if event.event_type.is_of_tasks() => {
+                    write_line(&event, below.worker_id, raw, &mut lines)
+                }
+                Some(below) => {
+                    let written = event.write_line_above(&worker_id, below, raw, &mut lines);
+                    written.map_err(|error| unwritable(event.seq, &error))
+                }
+            })?;
+            Ok((joined.page, lines, joined.open))
+        });
+        read.await
     }
 
     /// The next page up to an event, and its lines: they are written where the rows are read, so that no event is copied.
@@ -101,11 +153,13 @@ pub(super) fn write_line<P: AsRef<str>>(
     raw: bool,
     lines: &mut Vec<u8>,
 ) -> Result<()> {
-    event.write_line(worker_id, raw, lines).map_err(|error| {
-        let event_id = EventId(event.seq).to_string();
-        let message = format!("event {event_id} cannot be written as JSON: {error}");
-        Error::new(Code::Internal, message).with("eventId", event_id)
-    })
+    event.write_line(worker_id, raw, lines).map_err(|error| unwritable(event.seq, &error))
+}
+
+fn unwritable(seq: i64, error: &serde_json::Error) -> Error {
+    let event_id = EventId(seq).to_string();
+    let message = format!("event {event_id} cannot be written as JSON: {error}");
+    Error::new(Code::Internal, message).with("eventId", event_id)
 }
 
 impl Supervisor {
@@ -119,19 +173,28 @@ impl Supervisor {
         from: Option<String>,
         follow: bool,
         raw: bool,
+        sight: Sight,
     ) -> Result<Follower> {
+        // Asked before the store is: either of them knows of the first task.
+        let live = self.roster.live(worker).ok();
         let row = self.row(worker).await?;
         let after = match from {
             Some(from) => self.cursor(&row, &from).await?,
             None => 0,
         };
-        let live = self.roster.live(worker).ok();
+        let live = live.or_else(|| self.roster.live(worker).ok());
+        let gives = live.as_ref().map(|handle| handle.gives.subscribe());
+        let (told, news) = (self.shared.store.told(), self.shared.news.subscribe());
         let end = if follow {
             let news = live.map(|handle| handle.snapshot.clone());
             End::WithWorker { news, ending: self.shared.ending.subscribe() }
         } else {
+            let last = match (sight, row.has_tasks) {
+                (Sight::Alone, _) | (_, false) => events::last_seq,
+                (_, true) => |connection: &Connection, _| all_events::last_seq(connection),
+            };
             let id = row.id;
-            End::At(self.shared.store.read(move |connection| events::last_seq(connection, id)).await?)
+            End::At(self.shared.store.read(move |connection| last(connection, id)).await?)
         };
         Ok(Follower {
             store: self.shared.store.clone(),
@@ -140,11 +203,12 @@ impl Supervisor {
             after,
             floor: 0,
             end,
+            below: TasksBelow::new(sight, row.has_tasks, gives, told, news),
             raw,
         })
     }
 
-    /// The sequence number of a cursor that a user gave.
+    /// The sequence number of a cursor that a user gave: an event of the worker, or of a task below it.
     pub(super) async fn cursor(&self, row: &WorkerRow, event_id: &str) -> Result<i64> {
         let not_found = || {
             Error::new(
@@ -158,14 +222,18 @@ impl Supervisor {
         let id = row.id;
         let found = self.shared.store.read(move |connection| {
             let _moment = history::one_moment(connection)?;
+            if task_events::is_of_one(connection, id, seq)? {
+                // The numbers are one sequence.
+                return Ok(Some(seq));
+            }
             if let Some(kept) = retention::kept(connection, id)?
                 && (1..=kept.expired_seq).contains(&seq)
                 && !retention::is_of_another(connection, id, seq)?
             {
                 return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
             }
-            events::get(connection, id, seq)
+            Ok(events::get(connection, id, seq)?.map(|event| event.seq))
         });
-        found.await?.map(|event| event.seq).ok_or_else(not_found)
+        found.await?.ok_or_else(not_found)
     }
 }

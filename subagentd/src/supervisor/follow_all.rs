@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+use subagent_protocol::api::LatestOfAll;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::watch;
 
 use super::follow::write_line;
+use super::orders::brief;
 use super::shared::is_ending;
 use super::{Supervisor, spec, worker};
 use crate::store::{RowId, Store, all_events, workers};
@@ -21,6 +24,8 @@ pub struct Chosen {
     pub selector: Option<String>,
     /// This one alone: whoever looks may see no other.
     pub only: Option<WorkerId>,
+    /// Without the progress of turns.
+    pub milestones: bool,
 }
 
 /// Reads the events of all workers that were chosen, after a cursor.
@@ -56,7 +61,8 @@ impl AllFollower {
             self.after = page.seen;
             let mut lines = Vec::new();
             for (worker, event) in page.events {
-                if let Some(Some(worker_id)) = self.known.get(&worker) {
+                let is_wanted = !(self.chosen.milestones && event.event_type.is_progress());
+                if let Some(Some(worker_id)) = self.known.get(&worker).filter(|_| is_wanted) {
                     write_line(&event, worker_id, self.raw, &mut lines)?;
                 }
             }
@@ -97,6 +103,18 @@ impl AllFollower {
 }
 
 impl Supervisor {
+    /// The newest event of all workers, or of the only one that may be seen.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`, `WORKER_NOT_FOUND` for that one.
+    pub async fn latest_of_all(&self, only: Option<WorkerId>) -> Result<LatestOfAll> {
+        if let Some(only) = only {
+            return Ok(LatestOfAll { event: self.latest(&self.row(only.as_str()).await?).await? });
+        }
+        let latest = self.shared.store.read(all_events::latest).await?;
+        Ok(LatestOfAll { event: latest.as_ref().map_or(Value::Null, brief) })
+    }
+
     /// A reader of the events of all workers that are chosen, after a cursor (`None`: from the beginning).
     ///
     /// # Errors

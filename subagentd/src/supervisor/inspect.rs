@@ -113,7 +113,7 @@ fn filter(query: InspectQuery) -> Result<history::Filter> {
 /// A word of `eventTypes`; `None` for one that no event has.
 fn wanted(word: &str) -> Option<(EventType, Option<String>)> {
     let (name, kind) = word.split_once(':').map_or((word, None), |(name, kind)| (name, Some(kind)));
-    let event_type = EventType::parse(name).filter(|event_type| !event_type.is_internal())?;
+    let event_type = EventType::parse(name).filter(|event_type| event_type.is_of_workers())?;
     match kind {
         Some(_) if event_type != EventType::ProgressUpdate => None,
         kind => Some((event_type, kind.map(str::to_owned))),

@@ -46,6 +46,8 @@ pub struct Granted {
 pub struct Watched {
     /// The worker.
     pub worker: String,
+    /// Whether it was to see all events of the tasks below the worker, not only what is told of them.
+    pub tree: bool,
     /// The cursor that it began behind.
     pub from: Option<EventId>,
     /// The events.

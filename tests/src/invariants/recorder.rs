@@ -101,6 +101,7 @@ impl Acknowledged {
                 true => ALL.to_owned(),
                 false => flag("--worker-id").cloned().unwrap_or_default(),
             },
+            tree: args.iter().any(|arg| arg == "--tree"),
             from: flag("--from-event-id").and_then(|id| id.parse().ok()),
             events: Vec::new(),
         };
@@ -118,6 +119,7 @@ impl Acknowledged {
     }
 
     fn learn_event(&mut self, event: &Value) -> Option<EventId> {
+        let event = if event["type"] == "subagent.event" { &event["data"]["event"] } else { event };
         let id = event["eventId"].as_str()?.parse().ok()?;
         self.events.insert(Seen {
             worker: event["workerId"].as_str()?.to_owned(),

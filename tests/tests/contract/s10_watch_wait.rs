@@ -30,6 +30,7 @@ const KNOWN: &[&str] = &[
     "subagent.cancelled",
     "subagent.completed",
     "subagent.failed",
+    "subagent.progress",
     "subagent.spawned",
     "turn.canceled",
     "turn.completed",

@@ -68,6 +68,8 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         "queue.resumed" => {
             page.word(Style::Dim, "queue resumed").end();
         }
+        task @ ("subagent.spawned" | "subagent.progress" | "subagent.completed" | "subagent.failed"
+        | "subagent.cancelled") => of_task(page, task, data),
         "worker.restarted" if data["contextLost"] == true => {
             page.word(Style::Bad, "the agent was started again and has forgotten the conversation").end();
         }
@@ -77,6 +79,36 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         other => {
             // `worker.lost`, `worker.forbidden`, `journal.gap`, and whatever a newer daemon says.
             page.word(Style::Bad, other).plain("  ").word(Style::Plain, &shown(data)).end();
+        }
+    }
+}
+
+/// Writes what is told of a task, in the stream of its worker or of one above it.
+fn of_task(page: &mut Page, what: &str, data: &Value) {
+    page.text(Style::Dim, "task ").word(Style::Strong, word(data, "name")).plain("  ");
+    match what {
+        "subagent.spawned" => {
+            let agent = data["agent"].as_str().unwrap_or("no agent");
+            page.word(Style::Dim, &format!("{agent}, {}", word(data, "mode"))).plain("  ");
+            page.word(Style::Plain, word(data, "task")).end();
+        }
+        "subagent.progress" => {
+            page.word(Style::Dim, &format!("step {}", shown(&data["steps"]))).plain("  ");
+            page.word(Style::Plain, word(data, "tool")).end();
+        }
+        "subagent.completed" => {
+            page.word(Style::Good, "completed").end();
+            page.lines(Style::Plain, "  ", word(data, "summary"), MOST_LINES);
+        }
+        "subagent.failed" => {
+            page.word(Style::Bad, &word(data, "status").replace('_', " ")).plain("  ");
+            page.word(Style::Plain, word(&data["error"], "message")).end();
+        }
+        _ => {
+            page.word(Style::Attention, "cancelled")
+                .plain("  ")
+                .word(Style::Plain, word(data, "reason"))
+                .end();
         }
     }
 }

@@ -129,7 +129,9 @@ fn parse_time(time: &Value) -> Option<Timestamp> {
     serde_json::from_value(time.clone()).ok()
 }
 
-fn now() -> Timestamp {
+/// The time now.
+#[must_use]
+pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -159,3 +159,5 @@ CREATE INDEX due_deliveries ON task_deliveries (parent) WHERE turn_id IS NULL;
 -- What decides something is held to it by this index too; pieces of progress, nearly all there is, are not in it.
 DROP INDEX record_once;
 CREATE UNIQUE INDEX record_once ON events (worker, number) WHERE number IS NOT NULL AND kind IS NULL;
+-- What is told of tasks, for whoever watches a worker above them: few rows among many.
+CREATE INDEX task_events ON events (worker) WHERE kind IS NULL AND type >= 'subagent.' AND type < 'subagent/';

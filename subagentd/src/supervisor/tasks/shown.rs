@@ -7,6 +7,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::super::Supervisor;
 use super::TaskCaller;
 use crate::core::task::beginning;
+use crate::store::child_sessions;
 use crate::store::tasks::{self, TaskQuery, TaskRow};
 
 /// Of a prompt so much is shown in a list, in characters.
@@ -37,9 +38,16 @@ impl Supervisor {
             None => filter.parent,
         };
         let query = TaskQuery { parent, root: filter.root, archived: filter.archived };
-        let rows = self.shared.store.read(move |connection| tasks::list(connection, &query)).await?;
+        let read = self.shared.store.read(move |connection| {
+            Ok((tasks::list(connection, &query)?, child_sessions::of_tasks(connection)?))
+        });
+        let (rows, mut sessions) = read.await?;
         let fits = |row: &&TaskRow| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status()));
-        let items: Vec<TaskView> = rows.iter().filter(fits).map(|row| view(row, true)).collect();
+        let shown = |row: &TaskRow| TaskView {
+            child_sessions: sessions.remove(row.task_id.as_str()).unwrap_or_default(),
+            ..view(row, true)
+        };
+        let items: Vec<TaskView> = rows.iter().filter(fits).map(shown).collect();
         Ok(TaskList { count: items.len(), items })
     }
 
@@ -92,6 +100,7 @@ pub(super) fn view(row: &TaskRow, short: bool) -> TaskView {
         started_at: row.started_at,
         completed_at: row.completed_at,
         archived_at: row.archived_at,
+        child_sessions: Vec::new(),
     }
 }
 

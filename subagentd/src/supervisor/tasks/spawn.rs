@@ -84,6 +84,12 @@ impl Supervisor {
             composed,
             task: request,
         };
+        if let Some(parent) = &spawn.parent
+            && let Ok(handle) = self.roster.live(parent.worker_id.as_str())
+        {
+            // Whoever follows the parent looks for what is told of its tasks from here on.
+            handle.gives.send_replace(true);
+        }
         let (now, parent) = (entropy::now(), spawn.parent.as_ref().map(|parent| parent.id));
         let stored = self
             .shared

@@ -18,7 +18,7 @@ use subagent_protocol::{Code, Error, Result, surrogates};
 use super::actor::Actor;
 use super::batch::{Basis, Draft, Taken, Understood, is_progress, kind, payload_range};
 use super::hibernation::is_activity;
-use super::task_limits::{Open, over_steps};
+use super::task_limits::{Open, step};
 use crate::core::budget::Spent;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
@@ -363,8 +363,9 @@ impl Actor {
                 facts.push(definition::applied(agent, &session));
             }
             let mut follows = by_rule(&record, &mut taken, &mut facts);
-            if let Some(input) = over_steps(&record, &mut taken.prompt, &taken.worker) {
-                follows |= taken.follows(input, &mut facts);
+            if let Some(step) = step(&record, &mut taken.prompt, &self.worker_id, &taken.worker) {
+                facts.push(step.told);
+                follows |= step.over.is_some_and(|input| taken.follows(input, &mut facts));
             }
             if follows {
                 (taken.changed, taken.durability) = (true, Durability::Full);

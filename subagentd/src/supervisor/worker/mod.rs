@@ -77,6 +77,8 @@ pub(super) struct Handle {
     pub(super) worker_id: WorkerId,
     mailbox: mpsc::Sender<Message>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// Whether it gives tasks, or was about to: true before the first one is stored.
+    pub(super) gives: Arc<watch::Sender<bool>>,
 }
 
 impl Handle {
@@ -94,7 +96,8 @@ impl Handle {
         let (mailbox, orders) = mpsc::channel(WAITING_ORDERS);
         let actor = actor::Actor::new(Arc::clone(shared), row, controller, worker, last_seq, orders)?;
         let snapshot = actor.subscribe();
-        let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot };
+        let gives = Arc::new(watch::Sender::new(row.has_tasks));
+        let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot, gives };
         tokio::spawn(actor.run());
         Ok(handle)
     }

@@ -1,10 +1,14 @@
-//! What ends a prompt of a task by itself, at work: its calls are counted as their records are taken in, its time by the
-//! account of its worker.
+//! What ends a prompt of a task by itself, at work: its calls are counted, and told, as their records are taken in, its time by
+//! the account of its worker.
 //!
 //! What is known here a daemon that is started anew finds in the store: nothing is counted twice, and no time is lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{Record, RecordType};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Error, Result, tool_calls};
@@ -26,8 +30,8 @@ const STORE_RETRY: Duration = Duration::from_secs(1);
 pub(super) struct TaskLimits {
     /// Whether all of it was read.
     known: bool,
-    /// What its prompts keep to; `None` of a worker that has no task.
-    terms: Option<TaskTerms>,
+    /// The name of the task, and what its prompts keep to; `None` of a worker that has no task.
+    task: Option<(Arc<str>, TaskTerms)>,
     /// The prompt that is open, or was the last.
     pub(super) open: Option<Open>,
     /// Whether it is to be looked at.
@@ -42,12 +46,14 @@ pub(super) struct TaskLimits {
 #[derive(Clone)]
 pub(super) struct Open {
     turn: u64,
+    /// Of its task.
+    name: Arc<str>,
     meter: Meter,
 }
 
 impl Open {
-    fn new(turn: u64, terms: &TaskTerms) -> Self {
-        Self { turn, meter: Meter::new(terms.max_steps, terms.timeout_ms, false) }
+    fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms)) -> Self {
+        Self { turn, name: Arc::clone(name), meter: Meter::new(terms.max_steps, terms.timeout_ms, false) }
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -60,17 +66,32 @@ impl Open {
     }
 }
 
-/// Counts a record of the open prompt of a task, and says what is to happen if it is one step too many: in the transaction of
-/// the record, and once.
-pub(super) fn over_steps(record: &Record<'_>, prompt: &mut Option<Open>, worker: &Worker) -> Option<Input> {
+/// A step of the open prompt of a task.
+pub(super) struct Step {
+    /// What is told of it.
+    pub(super) told: Fact,
+    /// What is to happen if it is one step too many.
+    pub(super) over: Option<Input>,
+}
+
+/// Counts a record of the open prompt of a task, if it is a step: in the transaction of the record, and once.
+pub(super) fn step(
+    record: &Record<'_>,
+    prompt: &mut Option<Open>,
+    task: &WorkerId,
+    worker: &Worker,
+) -> Option<Step> {
     let prompt = prompt.as_mut()?;
     if !is_step(record, prompt) {
         return None;
     }
-    let (ending, reason) = prompt.over(Ran::default())?;
+    let tool = record.b.and_then(|body| tool_calls::name_of(record.t, body.get()));
+    let data = json!({"id": task, "name": *prompt.name, "steps": prompt.steps(), "tool": tool});
+    let told = Fact::Event { event_type: EventType::SubagentProgress, data, turn: None };
     // What came first counts.
     let open = worker.turn().is_some_and(|turn| turn.cancel.is_none());
-    open.then_some(Input::EndTask { ending, reason })
+    let over = prompt.over(Ran::default()).filter(|_| open);
+    Some(Step { told, over: over.map(|(ending, reason)| Input::EndTask { ending, reason }) })
 }
 
 /// Takes notice of a record of this prompt. Says whether it is the first that speaks of its call.
@@ -93,7 +114,7 @@ impl TaskLimits {
         for fact in facts {
             match fact {
                 Fact::TurnOpened { no, .. } | Fact::QueuedTurnOpened { no, .. } => {
-                    self.open = self.terms.as_ref().map(|terms| Open::new(*no, terms));
+                    self.open = self.task.as_ref().map(|task| Open::new(*no, task));
                 }
                 Fact::Spent(_) => self.stale = true,
                 _ => {}
@@ -117,22 +138,23 @@ impl Actor {
     pub(super) async fn recall_task_limits(&mut self) {
         let (id, turn) = (self.id, self.worker.turn().map(|open| open.no));
         let read = self.shared.store.read(move |connection| {
-            let Some(terms) = task_limits::terms(connection, id)? else { return Ok(None) };
-            let mut open = turn.map(|turn| Open::new(turn, &terms));
-            if let Some(Open { turn, meter }) = &mut open {
+            let Some((name, terms)) = task_limits::terms(connection, id)? else { return Ok(None) };
+            let task = (Arc::from(name), terms);
+            let mut open = turn.map(|turn| Open::new(turn, &task));
+            if let Some(Open { turn, meter, .. }) = &mut open {
                 task_limits::calls(connection, id, *turn, |call| {
                     meter.steps.see(call);
                     !meter.steps.is_full()
                 })?;
             }
-            Ok(Some((terms, open)))
+            Ok(Some((task, open)))
         });
         match read.await {
             Ok(found) => {
                 let limits = &mut self.task_limits;
                 (limits.known, limits.stale) = (true, found.is_some());
-                let (terms, open) = found.unzip();
-                (limits.terms, limits.open) = (terms, open.flatten());
+                let (task, open) = found.unzip();
+                (limits.task, limits.open) = (task, open.flatten());
             }
             Err(error) => self.limits_failed(&error),
         }

@@ -1,0 +1,127 @@
+//! `tree --follow`: the tree again whenever it has changed. What may have changed it is heard of in the events of all workers;
+//! then it is asked for anew, and not more often than somebody can see.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+use subagent_protocol::time::Timestamp;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::super::watch::reader_gone;
+use super::{data, is_open, nodes, shown};
+use crate::client::{Ask, Batch, Client, block_on};
+use crate::failure::{Failure, Result};
+use crate::output::human::now;
+use crate::output::redrawn::Redrawn;
+use crate::output::{Outcome, document, success, write};
+
+/// At least so long between two looks at the tree.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Shows the tree until nothing in it is open any more, or nobody reads it.
+pub(super) fn run(
+    mut asking: Client,
+    mut watching: Client,
+    wanted: Option<&str>,
+    json: bool,
+) -> Result<Outcome> {
+    let mut out = Out::new(json);
+    block_on(async {
+        // The cursor is older than the first tree: what changes between them is heard of.
+        let latest = asking.ask(&Ask::get("/v1/events/latest")).await?;
+        let from = latest["event"]["eventId"].as_str().map(str::to_owned);
+        let mut events = watching.milestones(from);
+        let news = Notify::new();
+        let watched = async {
+            while let Batch::Events(_) = events.next().await? {
+                news.notify_one();
+            }
+            Ok(())
+        };
+        let looked = async {
+            loop {
+                let again = Instant::now() + PAUSE;
+                let items = nodes(&mut asking, wanted).await?;
+                let goes_on = items.iter().any(is_open);
+                if !out.show(items)? || !goes_on {
+                    return Ok(());
+                }
+                news.notified().await;
+                sleep_until(again).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            looked = looked => looked,
+            watched = watched => watched,
+            () = reader_gone() => Ok(()),
+        }
+    })?;
+    Ok(Outcome::Printed(ExitCode::SUCCESS))
+}
+
+/// Where trees go.
+enum Out {
+    /// A line of JSON each.
+    Documents(Option<Value>),
+    /// One below the other, with an empty line between them.
+    Texts(Option<String>),
+    /// Each in the place of the one before.
+    Screen(Redrawn, Option<String>),
+}
+
+impl Out {
+    fn new(json: bool) -> Self {
+        match Redrawn::on_stdout() {
+            _ if json => Self::Documents(None),
+            Some(screen) => Self::Screen(screen, None),
+            None => Self::Texts(None),
+        }
+    }
+
+    /// Shows a tree, if it is not the one that was shown last: that time goes on is no change. Says whether somebody reads it.
+    fn show(&mut self, items: Vec<Value>) -> Result<bool> {
+        let written = match self {
+            Self::Documents(last) => {
+                let data = data(items);
+                if last.as_ref() == Some(&data) {
+                    return Ok(true);
+                }
+                *last = Some(data.clone());
+                write(&(document(success("tree.shown", data)) + "\n"))
+            }
+            Self::Texts(last) => {
+                let is_first = last.is_none();
+                if !is_news(last, &items) {
+                    return Ok(true);
+                }
+                let gap = if is_first { "" } else { "\n" };
+                write(&format!("{gap}{}\n", shown(&items, now())))
+            }
+            Self::Screen(screen, last) => {
+                if !is_news(last, &items) {
+                    return Ok(true);
+                }
+                write(&screen.draw(&shown(&items, now())))
+            }
+        };
+        match written {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::internal(format!("cannot write to stdout: {error}"))),
+        }
+    }
+}
+
+/// Whether a tree is another one than the last, which it then is.
+fn is_news(last: &mut Option<String>, items: &[Value]) -> bool {
+    let text = shown(items, Timestamp(0));
+    if last.as_ref() == Some(&text) {
+        return false;
+    }
+    *last = Some(text);
+    true
+}

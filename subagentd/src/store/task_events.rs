@@ -1,0 +1,169 @@
+//! Reading what a worker's stream has with the tasks below it: its own events and what was told of them, or all of theirs, as
+//! one sequence.
+//!
+//! Nothing is stored for that. Of each worker the next event is looked up in an index, and the lowest number of them goes
+//! first: a page costs as much as it has events, however many there are of others, or of what is not wanted.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::Result;
+use subagent_protocol::event::{Below, StoredEvent};
+use subagent_protocol::ids::{EventId, WorkerId};
+
+use super::error::StoreError;
+use super::events::{self, COLUMNS_OF_PAGE, EventPage, EventQuery, LARGE_BYTES, PAGE_BYTES, PAGE_EVENTS};
+use super::history;
+use super::retention;
+use super::rows::{self, RowId};
+use super::tasks::count;
+
+/// The tasks below the worker `?1`, also where one between them was removed.
+const BELOW: &str = "below (worker) AS (
+       SELECT worker FROM tasks WHERE parent = ?1 + 0
+       UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1 + 0
+       UNION SELECT t.worker FROM below b CROSS JOIN tasks t ON t.parent = b.worker)";
+
+/// The first event of a worker behind another one; `told`: of those that tell of its task.
+fn first(worker: &str, after: &str, told: bool) -> String {
+    let (index, which) = match told {
+        true => ("task_events", "x.kind IS NULL AND x.type >= 'subagent.' AND x.type < 'subagent/'"),
+        false => ("events_of_worker", "x.internal = 0"),
+    };
+    format!(
+        "(SELECT min(x.seq) FROM events x INDEXED BY {index}
+          WHERE x.worker = {worker} AND {which} AND x.seq > {after} AND x.seq <= ?3)"
+    )
+}
+
+/// The events of a page: `?1` whose, `?2` behind which, `?3` up to which, `?4` how many, `?5` whether all of those below, `?6`
+/// what a large payload is.
+fn sql() -> String {
+    let any = |worker: &str, after: &str| {
+        let (all, told) = (first(worker, after, false), first(worker, after, true));
+        format!("CASE WHEN ?5 OR {worker} = ?1 + 0 THEN {all} ELSE {told} END")
+    };
+    let own = first("?1 + 0", "?2", false);
+    let (begin, next) = (any("b.worker", "?2"), any("n.worker", "n.seq"));
+    let needed = retention::needed("w.expired_seq");
+    format!(
+        "WITH RECURSIVE {BELOW},
+         next (worker, seq) AS (
+           SELECT e.worker, e.seq FROM events e WHERE e.seq = {own}
+           UNION ALL SELECT e.worker, e.seq FROM below b CROSS JOIN events e ON e.seq = {begin}
+           UNION ALL SELECT e.worker, e.seq FROM next n CROSS JOIN events e ON e.seq = {next}
+           ORDER BY 2 LIMIT ?4 + 0)
+         SELECT {COLUMNS_OF_PAGE}, w.worker_id, k.path, k.agent, e.worker = ?1 + 0,
+                w.removed_at IS NULL AND {needed}
+         FROM next n CROSS JOIN events e ON e.seq = n.seq CROSS JOIN workers w ON w.id = e.worker
+         LEFT JOIN tasks k ON k.worker = e.worker LEFT JOIN turns t ON t.id = e.turn"
+    )
+}
+
+/// A page of what a worker's stream has with the tasks below it.
+#[derive(Debug)]
+pub(crate) struct JoinedPage<T> {
+    /// The events; of its numbers, `seen` is the last event's that was looked at.
+    pub(crate) page: EventPage<T>,
+    /// Whether a task is open: something may still be told of it.
+    pub(crate) open: bool,
+}
+
+/// The next page: what `each` makes of its events, and of what is known of the task if it is not the worker's own. Of the
+/// tasks, what was deleted is left out.
+///
+/// # Errors
+/// As [`events::page`].
+pub(crate) fn page<T>(
+    connection: &Connection,
+    query: EventQuery,
+    all: bool,
+    each: impl FnMut(StoredEvent<&str>, Option<Below<'_>>) -> Result<T>,
+) -> Result<JoinedPage<T>> {
+    let _moment = history::one_moment(connection)?;
+    let page = events_of_page(connection, query, all, each)?;
+    Ok(JoinedPage { page, open: is_one_open(connection, query.worker)? })
+}
+
+fn events_of_page<T>(
+    connection: &Connection,
+    query: EventQuery,
+    all: bool,
+    mut each: impl FnMut(StoredEvent<&str>, Option<Below<'_>>) -> Result<T>,
+) -> Result<EventPage<T>> {
+    let mut page = EventPage { events: Vec::new(), seen: query.after, end: true, floor: query.floor };
+    let Some(kept) = retention::kept(connection, query.worker)? else { return Ok(page) };
+    page.floor = if query.after == 0 { kept.expired_seq } else { query.floor };
+    if kept.expired_seq > query.after.max(page.floor) {
+        return Err(retention::cursor_expired(connection, query.worker, &kept, EventId(query.after))?);
+    }
+    let mut statement = connection.prepare_cached(&sql()).map_err(StoreError::from)?;
+    let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);
+    let mut found = statement
+        .query(params![query.worker.0, query.after, query.up_to, limit, all, LARGE_BYTES])
+        .map_err(StoreError::from)?;
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(row) = found.next().map_err(StoreError::from)? {
+        page.seen = row.get(0).map_err(StoreError::from)?;
+        count += 1;
+        if !row.get(12).map_err(StoreError::from)? {
+            continue;
+        }
+        let task = if row.get(11).map_err(StoreError::from)? { None } else { Some(task_of(row)?) };
+        bytes += events::show(connection, row, &mut |event| {
+            let below = task.as_ref().map(Task::below);
+            page.events.push(each(event, below)?);
+            Ok(())
+        })?;
+        if bytes >= PAGE_BYTES {
+            page.end = false;
+            return Ok(page);
+        }
+    }
+    page.end = count < PAGE_EVENTS;
+    Ok(page)
+}
+
+/// Whose event it is.
+struct Task {
+    worker_id: WorkerId,
+    path: Vec<String>,
+    agent: Option<String>,
+}
+
+impl Task {
+    fn below(&self) -> Below<'_> {
+        Below { path: &self.path, worker_id: &self.worker_id, agent: self.agent.as_deref() }
+    }
+}
+
+fn task_of(row: &rusqlite::Row<'_>) -> Result<Task> {
+    let read = || {
+        let path: Option<String> = row.get(9)?;
+        let path = path.and_then(|path| serde_json::from_str(&path).ok()).unwrap_or_default();
+        Ok(Task { worker_id: rows::parsed(row, 8)?, path, agent: row.get(10)? })
+    };
+    Ok(read().map_err(|error: rusqlite::Error| StoreError::from(error))?)
+}
+
+/// Whether a task below a worker is open.
+fn is_one_open(connection: &Connection, worker: RowId) -> Result<bool> {
+    let sql = format!(
+        "WITH RECURSIVE {BELOW} SELECT count(*) FROM below b CROSS JOIN tasks t ON t.worker = b.worker
+         WHERE t.outcome IS NULL AND t.archived_at IS NULL"
+    );
+    Ok(count(connection, &sql, [worker.0])? > 0)
+}
+
+/// Whether this event is in the stream of a worker because of a task below it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_of_one(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
+    let sql = format!(
+        "WITH RECURSIVE {BELOW} SELECT count(*) FROM events e WHERE e.seq = ?2 AND e.internal = 0
+           AND e.worker IN (SELECT worker FROM below)"
+    );
+    Ok(count(connection, &sql, params![worker.0, seq])? > 0)
+}
+
+#[cfg(test)]
+mod tests;
