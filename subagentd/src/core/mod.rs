@@ -22,6 +22,7 @@ mod send;
 mod step;
 pub mod task;
 pub mod task_limits;
+pub mod task_result;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn_end;

@@ -31,6 +31,7 @@ pub(crate) mod task_archive;
 pub(crate) mod task_ends;
 pub(crate) mod task_limits;
 pub(crate) mod task_places;
+pub(crate) mod task_results;
 pub(crate) mod tasks;
 mod tasks_below;
 #[cfg(test)]

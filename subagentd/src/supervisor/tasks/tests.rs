@@ -164,7 +164,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
     for own in [
         "outcome = 'cancelled'",
         "outcome = NULL, ending = 'timed_out'",
-        "ending = NULL, wanted = 'cancelled'",
+        "ending = NULL, why = 'the turn above it was canceled'",
     ] {
         world
             .supervisor

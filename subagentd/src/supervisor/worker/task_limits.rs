@@ -46,8 +46,9 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(turn: u64, terms: &TaskTerms) -> Self {
-        Self { turn, meter: Meter::new(terms.max_steps, terms.timeout_ms, false) }
+    /// `ends`: something ends it already.
+    fn new(turn: u64, terms: &TaskTerms, ends: bool) -> Self {
+        Self { turn, meter: Meter::new(terms.max_steps, terms.timeout_ms, ends) }
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -93,7 +94,7 @@ impl TaskLimits {
         for fact in facts {
             match fact {
                 Fact::TurnOpened { no, .. } | Fact::QueuedTurnOpened { no, .. } => {
-                    self.open = self.terms.as_ref().map(|terms| Open::new(*no, terms));
+                    self.open = self.terms.as_ref().map(|terms| Open::new(*no, terms, false));
                 }
                 Fact::Spent(_) => self.stale = true,
                 _ => {}
@@ -115,10 +116,14 @@ impl TaskLimits {
 impl Actor {
     /// Finds out what the task of the worker keeps to, if it has one, and what its open prompt has used.
     pub(super) async fn recall_task_limits(&mut self) {
-        let (id, turn) = (self.id, self.worker.turn().map(|open| open.no));
+        if !self.tasks.is_task() {
+            self.task_limits.known = true;
+            return;
+        }
+        let (id, turn) = (self.id, self.worker.turn().map(|open| (open.no, open.cancel.is_some())));
         let read = self.shared.store.read(move |connection| {
             let Some(terms) = task_limits::terms(connection, id)? else { return Ok(None) };
-            let mut open = turn.map(|turn| Open::new(turn, &terms));
+            let mut open = turn.map(|(turn, ends)| Open::new(turn, &terms, ends));
             if let Some(Open { turn, meter }) = &mut open {
                 task_limits::calls(connection, id, *turn, |call| {
                     meter.steps.see(call);
