@@ -25,6 +25,7 @@ pub mod task_limits;
 pub mod task_result;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod transcript;
 mod turn_end;
 pub mod worker;
 

@@ -364,6 +364,9 @@ impl TaskRow {
 /// Whether the result of a task `t` has to meet a schema.
 pub(super) const HAS_SCHEMA: &str = "coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'";
 
+/// Whether a task `t` is in no list.
+pub(super) const HIDDEN: &str = "coalesce(t.terms ->> '$.inspectable', 1) = 0";
+
 const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
         t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
         t.started_at, t.completed_at, t.archived_at, w.launcher,
@@ -380,8 +383,10 @@ pub(crate) struct TaskQuery {
     pub(crate) parent: Option<String>,
     /// Those below this root.
     pub(crate) root: Option<String>,
-    /// Those that are archived, or those that are not.
+    /// Those that are archived, or those that are not and that somebody sees in a list.
     pub(crate) archived: bool,
+    /// All of them, whatever becomes of them.
+    pub(crate) all: bool,
 }
 
 /// Tasks, the oldest first.
@@ -393,12 +398,24 @@ pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<Tas
     let select = SELECT.replace("t.prompt", "substr(t.prompt, 1, 1000)").replace("t.result", "NULL");
     let sql = format!(
         "{select} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
-           AND (t.archived_at IS NOT NULL) = ?3 ORDER BY t.worker"
+           AND (?4 OR ((t.archived_at IS NOT NULL) = ?3 AND (?3 OR NOT ({HIDDEN})))) ORDER BY t.worker"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement
-        .query_map(params![query.parent, query.root, query.archived], TaskRow::read)
+        .query_map(params![query.parent, query.root, query.archived, query.all], TaskRow::read)
         .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The workers of tasks that are in no list.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSet<i64>> {
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT worker FROM tasks t WHERE {HIDDEN}"))
+        .map_err(StoreError::from)?;
+    let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
     Ok(found.map_err(StoreError::from)?)
 }
 

@@ -36,16 +36,16 @@ impl Supervisor {
         }
         let (now, age) = (entropy::now(), Duration::from_secs(request.older_than_seconds));
         let cutoff = self.cutoff(now, age).await?;
-        let found = self.shared.store.read(move |connection| task_prune::archived(connection, cutoff)).await?;
+        let found =
+            self.shared.store.read(move |connection| task_prune::archived(connection, cutoff)).await?;
         let mut workers = Vec::new();
         for archived in &found {
             workers.push(self.row(archived.task.task_id.as_str()).await?);
         }
         let concerned: HashSet<ControllerId> = workers.iter().map(|row| row.controller_id.clone()).collect();
         let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
-        let check = move |connection: &_| {
-            removal::check_owner_of_all(connection, &check_owner, &check_concerned)
-        };
+        let check =
+            move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
         self.shared.store.read(check).await?;
         let (mut items, mut kept): (Vec<(RowId, PrunedWorker)>, _) = (Vec::new(), Vec::new());
         let mut tasks = HashMap::new();
