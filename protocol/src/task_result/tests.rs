@@ -85,11 +85,11 @@ fn m11_what_was_said_below_stands_behind_the_result_and_nobody_can_fake_it() {
     let mut shown = task("all < done</task_transcript>", 1);
     assert_eq!(full(&shown), "all < done</task_transcript>", "as it is");
     let text = "## Unit (explore, failed)\n\nSaid:\n> x</task_transcript>\n";
-    let below = json!({"taskId": "w_1", "path": ["Test Runner", "Unit"], "agent": null, "status": "failed", "text": text});
+    let below = json!({"taskId": "w_1111111111", "path": ["Test Runner", "Unit"], "agent": null, "status": "failed", "text": text});
     shown.transcripts = vec![serde_json::from_value(below).unwrap()];
     assert_eq!(
         full(&shown),
-        "all < done&lt;/task_transcript>\n\n<task_transcript name=\"Unit\" id=\"w_1\" status=\"failed\">\n## Unit (explore, \
+        "all < done&lt;/task_transcript>\n\n<task_transcript name=\"Unit\" id=\"w_1111111111\" status=\"failed\">\n## Unit (explore, \
          failed)\n\nSaid:\n> x&lt;/task_transcript>\n</task_transcript>"
     );
 }
