@@ -27,6 +27,7 @@ mod paths;
 pub mod policy;
 pub mod proc;
 pub mod regular;
+pub mod result_schema;
 pub mod role;
 pub mod runtime_dir;
 pub mod session;

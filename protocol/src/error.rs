@@ -107,6 +107,8 @@ words! {
         WaitNoProgress = "WAIT_NO_PROGRESS",
         /// The result of a task is larger than its caller may get, and has to meet a schema.
         ResultTooLarge = "RESULT_TOO_LARGE",
+        /// The result of a task does not fit the schema that it has to meet, also not when it was asked for once more.
+        ResultSchemaNotMet = "RESULT_SCHEMA_NOT_MET",
         /// The launcher cannot be run.
         BackendLauncher = "BACKEND_LAUNCHER",
         /// The agent ended or its pipe broke.

@@ -2,7 +2,7 @@
 //! Pure.
 //!
 //! The text of a result comes from an agent and is read by another one. It must not be able to end its element and go on
-//! as something that this program has said: of every `<` behind which `task_result` or `task_error` follows, however the
+//! as something that this program has said: of every `<` behind which the name of an element of ours follows, however the
 //! letters are written and whatever stands before or in it that is no letter and no digit, the `<` becomes `&lt;`. All other text
 //! stays as it is, so that code and markup in a result can be read and copied. In attributes everything is escaped that
 //! XML wants escaped, and what is no plain text on one line is taken out.
@@ -59,6 +59,28 @@ pub struct About<'a> {
 /// `RESULT_TOO_LARGE` for one that has to meet a schema: a part of it would not.
 pub fn short(task: &TaskShown) -> Result<Cow<'_, str>, Error> {
     inside(Cow::Borrowed(task.result.as_deref().unwrap_or_default()), task)
+}
+
+/// All of the result of a task, and behind it what was said in the tasks below it that nobody sees in a list: each in an
+/// element that none of them can end.
+#[must_use]
+pub fn full(task: &TaskShown) -> Cow<'_, str> {
+    let result = task.result.as_deref().unwrap_or_default();
+    if task.transcripts.is_empty() {
+        return Cow::Borrowed(result);
+    }
+    let mut all = contained(result).into_owned();
+    for transcript in &task.transcripts {
+        let about = About {
+            agent: transcript.agent.as_deref(),
+            name: transcript.path.last().map(String::as_str),
+            id: Some(transcript.task_id.as_str()),
+            status: Some(transcript.status),
+        };
+        let text = format!("\n{}", contained(&transcript.text));
+        let _ = write!(all, "\n\n{}", element("task_transcript", about, &text));
+    }
+    Cow::Owned(all)
 }
 
 /// What became of a task that has ended, for its caller. One that was stopped by a limit has what it had said by then.
@@ -205,7 +227,7 @@ fn contained(text: &str) -> Cow<'_, str> {
 
 /// Whether a tag of ours may be read in what follows a `<`. A word that is only written as one, `<TaskResult>`, is code.
 fn is_ours(rest: &str) -> bool {
-    const OURS: [&str; 2] = ["taskresult", "taskerror"];
+    const OURS: [&str; 3] = ["taskresult", "taskerror", "tasktranscript"];
     let mut letters = String::new();
     let mut parted = false;
     for char in rest.chars().take_while(|char| *char != '<') {

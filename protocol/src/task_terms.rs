@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::{RESULT_TOKENS, TaskMode};
+use crate::api::RESULT_TOKENS;
 use crate::delegation::TTL_HOURS;
 use crate::policy::PolicyRule;
 
@@ -20,8 +20,6 @@ pub struct TaskTerms {
     pub max_steps: u64,
     /// How long a prompt may run, in milliseconds; 0: no limit.
     pub timeout_ms: u64,
-    /// Whether nobody waits for it.
-    pub background: bool,
     /// Whether it is listed as a worker of its own.
     pub inspectable: bool,
     /// What its final message has to meet.
@@ -41,20 +39,11 @@ impl Default for TaskTerms {
         Self {
             max_steps: STEPS,
             timeout_ms: FOREGROUND_MS,
-            background: false,
             inspectable: true,
             result_schema: None,
             result_max_tokens: RESULT_TOKENS,
             pre_approved: Vec::new(),
             ttl_hours: TTL_HOURS,
         }
-    }
-}
-
-impl TaskTerms {
-    /// Whether somebody waits for it.
-    #[must_use]
-    pub const fn mode(&self) -> TaskMode {
-        if self.background { TaskMode::Background } else { TaskMode::Foreground }
     }
 }

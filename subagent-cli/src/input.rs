@@ -24,6 +24,8 @@ enum Shape {
     Bool,
     /// A number, 0 or more; null is absent.
     Seconds,
+    /// A whole number, 1 or more; null is absent.
+    Count,
     /// A list of objects.
     Objects,
     /// A list of texts that are not empty.
@@ -132,7 +134,7 @@ pub const TASK_RUN: &[Field] = &[
     field("systemPrompt", &["system_prompt"], Shape::Text),
     field("allowedTools", &["allowed_tool"], Shape::Texts),
     field("disallowedTools", &["disallowed_tool"], Shape::Texts),
-    field("maxSteps", &["max_steps"], Shape::Seconds),
+    field("maxSteps", &["max_steps"], Shape::Count),
     field("timeoutSeconds", &["timeout"], Shape::Seconds),
     field("metadata", &[], Shape::Object),
     field("controllerId", &["controller_id"], Shape::Text),
@@ -248,6 +250,12 @@ impl Input {
         self.0.get(key).and_then(Value::as_f64)
     }
 
+    /// A whole number.
+    #[must_use]
+    pub fn count(&self, key: &str) -> Option<u64> {
+        self.0.get(key).and_then(Value::as_u64)
+    }
+
     /// A list of texts; none is an empty one.
     #[must_use]
     pub fn texts(&self, key: &str) -> Vec<String> {
@@ -272,7 +280,7 @@ impl Input {
 fn check(field: &Field, value: Value) -> Result<Option<Value>> {
     let wrong = |wanted: &str| Err(Failure::input(format!("\"{}\" in --input must be {wanted}", field.key)));
     match (field.shape, &value) {
-        (Shape::Text | Shape::AnyText | Shape::Seconds, Value::Null) => Ok(None),
+        (Shape::Text | Shape::AnyText | Shape::Seconds | Shape::Count, Value::Null) => Ok(None),
         (Shape::Text, Value::String(text)) if text.is_empty() => Ok(None),
         (Shape::Text | Shape::AnyText, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(Some(value)),
         (Shape::Seconds, Value::Number(number))
@@ -280,6 +288,7 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
         {
             Ok(Some(value))
         }
+        (Shape::Count, Value::Number(number)) if number.as_u64().is_some_and(|n| n > 0) => Ok(Some(value)),
         (Shape::Object, Value::Null) => Ok(None),
         (Shape::Object, Value::Object(_)) => Ok(Some(value)),
         (Shape::Objects, Value::Array(items)) if items.iter().all(Value::is_object) => Ok(Some(value)),
@@ -299,6 +308,7 @@ fn check(field: &Field, value: Value) -> Result<Option<Value>> {
         (Shape::Text | Shape::AnyText, _) => wrong("a string"),
         (Shape::Bool, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds, 0 or more"),
+        (Shape::Count, _) => wrong("a whole number, 1 or more"),
         (Shape::Objects, _) => wrong("a list of objects"),
         (Shape::Object, _) => wrong("an object"),
     }

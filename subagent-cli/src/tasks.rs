@@ -9,8 +9,8 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use subagent_config::agents::Catalog;
-use subagent_config::start::agent::given;
 use subagent_config::start::budgets::of_config;
+use subagent_config::start::{self, agent::given};
 use subagent_config::{Workspace, workspace};
 use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN, TaskPlace, TaskView};
 use subagent_protocol::bytes64::Bytes64;
@@ -19,7 +19,7 @@ use crate::client::{Ask, Client, read};
 use crate::commands::worker_start::current_umask;
 use crate::commands::{ensure_controller, manager_choice};
 use crate::context::{Context, present, present_path};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
 /// notice that it is gone. The tasks go on meanwhile.
@@ -126,11 +126,7 @@ impl Giver {
     /// Where a manager's task is run, as a worker that this process would start.
     async fn place(&self, client: &mut Client) -> Result<TaskPlace> {
         let workspace = self.workspace()?;
-        let cwd = workspace::resolve_cwd(self.wish.cwd.as_deref(), &self.context.env)?;
-        if cwd.to_str().is_none() {
-            let message = format!("{} is not UTF-8; rename the folder", cwd.display());
-            return Err(Failure::argument(message));
-        }
+        let cwd = start::cwd(self.wish.cwd.as_deref(), &self.context.env)?;
         let config = present_path(self.wish.config.clone());
         let loaded = self.context.config(config.as_deref(), self.wish.cwd.as_deref())?;
         let named = present(self.wish.controller_id.clone());

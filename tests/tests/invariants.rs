@@ -181,6 +181,9 @@ fn a_task_must_end_once_and_be_told_once() {
     let told = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
                   (SELECT worker_id FROM workers WHERE id = 1)) WHERE type = 'message.sent'";
     red_after(name, &format!("{}; {told}", task(1, "'completed'")));
+    let asked = "UPDATE events SET payload = json_set(payload, '$.text',
+                   'Your last message is the result of this task, and does not fit it') WHERE type = 'message.sent'";
+    red_after(name, &format!("{}; UPDATE tasks SET runs = 0; {asked}", task(1, "'completed'")));
     red_after(name, &due("'t_nowhere'"));
     red_after(name, &due("NULL"));
 }

@@ -10,6 +10,7 @@ use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source};
 use crate::error::Place;
 use crate::mcp;
 use crate::policy::{self, Action, Rule};
+use crate::result_schema::ResultSchema;
 use crate::validate::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 
 /// More steps nobody counts.
@@ -308,7 +309,10 @@ fn seconds(front: &Map<String, Value>, key: &str) -> Checked<Option<f64>> {
 fn schema(front: &Map<String, Value>) -> Checked<Option<Value>> {
     match front.get("resultSchema") {
         None | Some(Value::Null) => Ok(None),
-        Some(schema @ (Value::Object(_) | Value::Bool(_))) => Ok(Some(schema.clone())),
+        Some(schema @ (Value::Object(_) | Value::Bool(_))) => match ResultSchema::bounded(schema) {
+            Ok(_) => Ok(Some(schema.clone())),
+            Err(problem) => refuse(Place::Field("resultSchema".to_owned()), problem.to_string()),
+        },
         Some(other) => mismatch(Place::Field("resultSchema".to_owned()), "a JSON Schema", other),
     }
 }

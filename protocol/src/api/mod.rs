@@ -15,6 +15,7 @@ mod inbox;
 mod options;
 mod queue;
 mod removal;
+mod task_prune;
 mod tasks;
 mod turns;
 mod waits;
@@ -45,10 +46,11 @@ pub use queue::{
     TurnMoved, TurnProgress, TurnShown, TurnView, not_queued,
 };
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
+pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
     CallableAgent, CallableAgents, CancelTask, KnownTask, MOST_TASK_NAME_CHARS, MessageTask, RESULT_TOKENS,
     RunTask, TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides,
-    TaskPlace, TaskShown, TaskStatus, TaskView, WaitTask,
+    TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,

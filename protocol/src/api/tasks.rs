@@ -239,6 +239,26 @@ pub struct TaskShown {
     pub result_schema: Option<Value>,
     /// How many tokens of it its caller gets.
     pub result_max_tokens: u64,
+    /// With `transcripts=true`: what was said in the tasks below it that are not inspectable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transcripts: Vec<TaskTranscript>,
+}
+
+/// What was said to the agent of a task and by it, and which tools it called.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct TaskTranscript {
+    /// The task.
+    pub task_id: WorkerId,
+    /// The names from the root to it.
+    pub path: Vec<String>,
+    /// The definition; null for one without.
+    pub agent: Option<String>,
+    /// How far it is.
+    pub status: TaskStatus,
+    /// `## NAME (AGENT, STATUS)`, and below that what was said, each line of it behind `> `.
+    pub text: String,
 }
 
 /// Data of `task.listed`.

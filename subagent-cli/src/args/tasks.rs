@@ -18,6 +18,7 @@ pub enum TaskCommand {
     Message(TaskMessage),
     Result(TaskResult),
     Cancel(TaskCancel),
+    Prune(TaskPrune),
 }
 
 impl TaskCommand {
@@ -32,6 +33,7 @@ impl TaskCommand {
             Self::Message(args) => args.json.json,
             Self::Result(args) => args.one.json.json,
             Self::Cancel(args) => args.one.json.json,
+            Self::Prune(args) => args.json.json,
         }
     }
 }
@@ -143,9 +145,12 @@ pub struct TaskList {
     /// Only those that are as far as one of these, separated by commas, as running,queued or completed
     #[arg(long, value_name = "STATUS")]
     pub status: Option<String>,
-    /// Those that are kept but hidden
+    /// Those that are archived: kept, but hidden
     #[arg(long)]
     pub archived: bool,
+    /// All of them, also those that are archived or not inspectable
+    #[arg(long, conflicts_with = "archived")]
+    pub all: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
@@ -183,7 +188,8 @@ pub struct TaskWait {
 /// Tell the agent of a task something
 ///
 /// A task that has not begun gets it as a part of its prompt, one that runs as its next turn, one that has ended goes on
-/// with it and knows what it did before.
+/// with it and knows what it did before. With --cancel it is the last that it is told: what runs goes on, the message is its
+/// next turn, and then it ends. One that has not begun is canceled at once, and one that has ended stays as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -202,7 +208,7 @@ pub struct TaskMessage {
     /// Read the text from stdin
     #[arg(long)]
     pub text_stdin: bool,
-    /// Stop it after that; one that has not begun is canceled at once
+    /// Let it be the task's last turn; one that has not begun is canceled at once
     #[arg(long)]
     pub cancel: bool,
     /// Let it go on without what it knew, if its agent cannot restore that
@@ -221,7 +227,8 @@ pub struct TaskMessage {
 
 /// Print the result of a task
 ///
-/// A long one is cut to what its caller gets. The exit code is 1 if there is none.
+/// A long one is cut to what its caller gets. The exit code is 1 if there is none. With --full there comes behind it what
+/// was said in the tasks below it that are in no list (inspectable: false).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -250,6 +257,30 @@ pub struct TaskCancel {
     pub one: OneTask,
 }
 
+/// Remove tasks that are archived
+///
+/// Tasks that nobody went on with are archived and kept: they may hold work. This removes them with everything that is
+/// stored of them, for good. One that has not ended is kept, and one with such a task below it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent task prune --dry-run
+  subagent task prune --older-than 30d --json")]
+pub struct TaskPrune {
+    /// Only what was archived so long ago, as 30d, 12h, 90m or 45s
+    #[arg(long, value_name = "AGE", default_value = "0s", value_parser = age)]
+    pub older_than: u64,
+    /// Only show what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
 /// Show workers and the tasks below them as a tree
 ///
 /// Without a WORKER all that have tasks, and the tasks that a manager has given.
@@ -266,6 +297,9 @@ pub struct Tree {
     /// Show it again whenever it has changed, until nothing in it is open
     #[arg(long)]
     pub follow: bool,
+    /// Also tasks that are archived or not inspectable
+    #[arg(long)]
+    pub all: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

@@ -126,6 +126,9 @@ pub struct WorkerList {
     /// The workers of all daemons that run (see daemon list)
     #[arg(long, conflicts_with = "cwd")]
     pub all_workspaces: bool,
+    /// Also those of tasks that are not inspectable
+    #[arg(long)]
+    pub all: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,

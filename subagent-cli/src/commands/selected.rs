@@ -20,17 +20,26 @@ impl Choice {
         self.controller_id.is_none() && self.selector.is_none()
     }
 
-    /// The request for the list of them.
+    /// The request for the list of all of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`.
     pub(super) fn ask(&self) -> Result<Ask> {
+        self.listing(true)
+    }
+
+    /// The same; with those of tasks that are not inspectable or without.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT{selector,position}`.
+    pub(super) fn listing(&self, all: bool) -> Result<Ask> {
         if let Some(selector) = &self.selector {
             Selector::parse(selector)?;
         }
         let path = Query::new("/v1/workers")
             .with("controllerId", self.controller_id.as_deref())
-            .with("selector", self.selector.as_deref());
+            .with("selector", self.selector.as_deref())
+            .with("all", all.then_some("true"));
         Ok(Ask::get(path))
     }
 

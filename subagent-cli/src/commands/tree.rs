@@ -11,7 +11,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::has_state;
 use crate::args::tasks::Tree;
-use crate::client::{Ask, Client, block_on, read, segment};
+use crate::client::{Ask, Client, Query, block_on, read, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
@@ -30,9 +30,9 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
         let mut client = Client::new(context, &workspace);
         if args.follow {
             let watching = Client::new(context, &workspace);
-            return follow::run(client, watching, wanted.as_deref(), args.json.json);
+            return follow::run(client, watching, wanted.as_deref(), args.all, args.json.json);
         }
-        block_on(async { nodes(&mut client, wanted.as_deref()).await })?
+        block_on(async { nodes(&mut client, wanted.as_deref(), args.all).await })?
     } else if let Some(worker) = wanted {
         let message = format!("there is no worker {worker}: nothing was started in this workspace so far");
         return Err(Failure::new(Code::WorkerNotFound, message).with("workerId", worker));
@@ -48,8 +48,9 @@ fn data(items: Vec<Value>) -> Value {
 }
 
 /// The roots, each with all that is below it.
-async fn nodes(client: &mut Client, wanted: Option<&str>) -> Result<Vec<Value>> {
-    let tasks = items(client.ask(&Ask::get("/v1/tasks")).await?);
+async fn nodes(client: &mut Client, wanted: Option<&str>, all: bool) -> Result<Vec<Value>> {
+    let listed = |path: &str| Ask::get(Query::new(path).with("all", all.then_some("true")));
+    let tasks = items(client.ask(&listed("/v1/tasks")).await?);
     if let Some(wanted) = wanted {
         let root = match client.ask(&Ask::get(format!("/v1/tasks/{}", segment(wanted)))).await {
             Ok(shown) => {
@@ -62,7 +63,7 @@ async fn nodes(client: &mut Client, wanted: Option<&str>) -> Result<Vec<Value>> 
         };
         return Ok(vec![grown(root, &below(&tasks), DEEPEST)]);
     }
-    let workers = items(client.ask(&Ask::get("/v1/workers")).await?);
+    let workers = items(client.ask(&listed("/v1/workers")).await?);
     let mut roots = forest(workers, &tasks);
     for root in &mut roots {
         let Some(id) = root["workerId"].as_str().map(str::to_owned) else { continue };

@@ -16,6 +16,7 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
                 controller_id: present(args.controller_id.clone()),
                 selector: args.selector.selector.clone(),
             },
+            args.all,
             context,
         );
     }
@@ -24,7 +25,7 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
         controller_id: present(args.controller_id.clone()),
         selector: args.selector.selector.clone(),
     };
-    let ask = choice.ask()?;
+    let ask = choice.listing(args.all)?;
     let data = if super::has_state(&workspace) {
         let mut client = Client::new(context, &workspace);
         block_on(async move { client.ask(&ask).await })?
@@ -41,8 +42,8 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
 }
 
 /// The workers of all daemons that run. One that does not answer does not hide those of the others.
-fn all(choice: Choice, context: &Context) -> Result<Outcome> {
-    let ask = choice.ask()?;
+fn all(choice: Choice, hidden: bool, context: &Context) -> Result<Outcome> {
+    let ask = choice.listing(hidden)?;
     let (items, unreachable) = block_on(async {
         let (found, mut unreachable) = daemons(&context.env).await;
         let mut items = Vec::new();

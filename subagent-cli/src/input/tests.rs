@@ -111,6 +111,15 @@ fn wrong_shapes_have_no_details() {
     ] {
         refused(text, SEND, &none, message, json!({}));
     }
+    for (text, message) in [
+        (r#"{"maxSteps": 0}"#, "a whole number, 1 or more"),
+        (r#"{"maxSteps": 1.5}"#, "a whole number, 1 or more"),
+        (r#"{"timeoutSeconds": -1}"#, "a number of seconds, 0 or more"),
+    ] {
+        refused(text, TASK_RUN, &none, message, json!({}));
+    }
+    let input = parse(r#"{"maxSteps": 3, "timeoutSeconds": 0}"#, TASK_RUN, &none).unwrap();
+    assert_eq!((input.count("maxSteps"), input.seconds("timeoutSeconds")), (Some(3), Some(0.0)));
 }
 
 #[test]

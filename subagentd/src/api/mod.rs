@@ -71,6 +71,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/budgets", get(budgets::show).post(budgets::change))
         .route("/v1/workers/{worker}/budget", get(budgets::show_worker).post(budgets::change_worker))
         .route("/v1/prune", post(removal::prune))
+        .route("/v1/prune/tasks", post(removal::prune_tasks))
         .route("/v1/wait", post(waits::many))
         .route("/v1/events", get(events::follow_all))
         .route("/v1/events/latest", get(events::latest_of_all))

@@ -48,6 +48,7 @@ use super::{
         workers::logs,
         removal::remove,
         removal::prune,
+        removal::prune_tasks,
         handoffs::inspect,
         handoffs::create,
         handoffs::restart,

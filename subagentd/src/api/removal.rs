@@ -1,7 +1,7 @@
 //! Removing workers.
 
 use axum::extract::State;
-use subagent_protocol::api::{Prune, Pruned, RemoveWorker, WorkerRemoved};
+use subagent_protocol::api::{Prune, PruneTasks, Pruned, PrunedTasks, RemoveWorker, WorkerRemoved};
 
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
@@ -31,4 +31,14 @@ pub(super) async fn prune(
     Body(request): Body<Prune>,
 ) -> Outcome<Pruned> {
     Ok(Reply("state.pruned", api.supervisor.prune(caller, request).await?))
+}
+
+/// `POST /v1/prune/tasks`. As above, of archived tasks that do not go on.
+#[cfg_attr(test, utoipa::path(post, path = "/v1/prune/tasks", request_body = PruneTasks, responses((status = 200, description = "`tasks.pruned`", body = Envelope<PrunedTasks>))))]
+pub(super) async fn prune_tasks(
+    State(api): State<Api>,
+    Owner(caller): Owner,
+    Body(request): Body<PruneTasks>,
+) -> Outcome<PrunedTasks> {
+    Ok(Reply("tasks.pruned", api.supervisor.prune_tasks(caller, request).await?))
 }

@@ -63,7 +63,9 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,
         Code::DaemonTooNew | Code::DaemonTooOld => StatusCode::PRECONDITION_FAILED,
-        Code::PayloadTooLarge | Code::ResultTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::PayloadTooLarge | Code::ResultTooLarge | Code::ResultSchemaNotMet => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         Code::EnvRequired => StatusCode::PRECONDITION_REQUIRED,
         Code::BackendLauncher
         | Code::BackendUnavailable

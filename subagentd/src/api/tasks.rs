@@ -38,17 +38,20 @@ pub(super) struct Filter {
     status: Option<String>,
     /// Only those that are archived.
     archived: Option<bool>,
+    /// Also those that are in no other list.
+    all: Option<bool>,
 }
 
 /// `GET /v1/tasks`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks", params(("parent" = Option<String>, Query, description = "Only those of this worker"), ("root" = Option<String>, Query, description = "Only those below this worker"), ("status" = Option<String>, Query, description = "Only those with one of these, separated by commas"), ("archived" = Option<bool>, Query, description = "Those that are archived, in place of those that are not")), responses((status = 200, description = "`task.listed`", body = Envelope<TaskList>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks", params(("parent" = Option<String>, Query, description = "Only those of this worker"), ("root" = Option<String>, Query, description = "Only those below this worker"), ("status" = Option<String>, Query, description = "Only those with one of these, separated by commas"), ("archived" = Option<bool>, Query, description = "Those that are archived, in place of those that are not"), ("all" = Option<bool>, Query, description = "All: also those that are archived or not inspectable")), responses((status = 200, description = "`task.listed`", body = Envelope<TaskList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Params(filter): Params<Filter>,
 ) -> Outcome<TaskList> {
-    let Filter { parent, root, status, archived } = filter;
-    let filter = TaskFilter { parent, root, status, archived: archived.unwrap_or(false) };
+    let Filter { parent, root, status, archived, all } = filter;
+    let (archived, all) = (archived.unwrap_or(false), all.unwrap_or(false));
+    let filter = TaskFilter { parent, root, status, archived, all };
     Ok(Reply("task.listed", api.supervisor.list_tasks(caller, filter).await?))
 }
 
@@ -58,14 +61,23 @@ pub(super) async fn agents(State(api): State<Api>, Tasker(caller): Tasker) -> Ou
     Ok(Reply("task.agents", api.supervisor.callable_agents(caller).await?))
 }
 
+/// What else is shown.
+#[derive(Deserialize)]
+pub(super) struct More {
+    /// What was said below it.
+    transcripts: Option<bool>,
+}
+
 /// `GET /v1/tasks/{task}`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "Its id or name")), responses((status = 200, description = "`task.shown`", body = Envelope<TaskShown>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "Its id or name"), ("transcripts" = Option<bool>, Query, description = "Also what was said in the tasks below it that are not inspectable")), responses((status = 200, description = "`task.shown`", body = Envelope<TaskShown>))))]
 pub(super) async fn show(
     State(api): State<Api>,
     Tasker(caller): Tasker,
     Names(task): Names<String>,
+    Params(more): Params<More>,
 ) -> Outcome<TaskShown> {
-    Ok(Reply("task.shown", api.supervisor.show_task(caller, &task).await?))
+    let transcripts = more.transcripts.unwrap_or(false);
+    Ok(Reply("task.shown", api.supervisor.show_task(caller, &task, transcripts).await?))
 }
 
 /// `POST /v1/tasks/{task}/wait`

@@ -35,16 +35,19 @@ pub(super) struct Filter {
     controller_id: Option<String>,
     /// Only those with these tags.
     selector: Option<String>,
+    /// Also those of tasks that are not inspectable.
+    all: Option<bool>,
 }
 
 /// `GET /v1/workers?controllerId=&selector=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/workers", params(("controllerId" = Option<String>, Query, description = "Only its workers"), ("selector" = Option<String>, Query, description = "Only those with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("all" = Option<bool>, Query, description = "Also those of tasks that are not inspectable")), responses((status = 200, description = "`worker.listed`", body = Envelope<WorkerList>))))]
 pub(super) async fn list(
     State(api): State<Api>,
     reader: Reader,
     Params(filter): Params<Filter>,
 ) -> Outcome<WorkerList> {
-    let mut list = api.supervisor.list_workers(filter.controller_id, filter.selector).await?;
+    let Filter { controller_id, selector, all } = filter;
+    let mut list = api.supervisor.list_workers(controller_id, selector, all.unwrap_or(false)).await?;
     if let Some(only) = reader.only() {
         list.items.retain(|item| item.worker_id == *only);
         list.count = list.items.len();

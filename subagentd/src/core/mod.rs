@@ -22,8 +22,10 @@ mod send;
 mod step;
 pub mod task;
 pub mod task_limits;
+pub mod task_result;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod transcript;
 mod turn_end;
 pub mod worker;
 

@@ -32,11 +32,14 @@ pub(crate) mod task_ends;
 pub(crate) mod task_events;
 pub(crate) mod task_limits;
 pub(crate) mod task_places;
+pub(crate) mod task_prune;
+pub(crate) mod task_results;
 pub(crate) mod tasks;
 mod tasks_below;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool_calls;
+pub(crate) mod transcripts;
 mod tx;
 mod unfinished;
 mod words;

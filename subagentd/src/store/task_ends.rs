@@ -30,7 +30,7 @@ const MOST_EVENTS: i64 = 50_000;
 const SUMMARY_CHARS: usize = 1_000;
 
 /// A task that somebody has ended, or is ending: who asked for that, a limit, or what is above it.
-const WAS_ENDED: &str = "(p.ending IS NOT NULL OR p.wanted IS NOT NULL
+const WAS_ENDED: &str = "(p.ending IS NOT NULL OR (p.outcome IS NULL AND p.why IS NOT NULL)
      OR p.outcome IN ('cancelled', 'timed_out', 'max_iterations_reached'))";
 
 /// The same of a task that has ended.
@@ -39,9 +39,9 @@ const fn was_ended(outcome: TaskStatus) -> bool {
 }
 
 /// The end of a turn as it is stored.
-struct Ended {
-    no: u64,
-    status: TurnStatus,
+pub(super) struct Ended {
+    pub(super) no: u64,
+    pub(super) status: TurnStatus,
     /// Data of the event that ended it.
     data: Value,
 }
@@ -53,7 +53,8 @@ impl Ended {
 }
 
 impl Tx<'_> {
-    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it.
+    /// Ends the task of a worker, if this is what the worker has come to. To be called after whatever may have done it. One
+    /// whose result has to meet a schema is not completed before that was looked at.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -64,17 +65,49 @@ impl Tx<'_> {
         now: Timestamp,
         added: &mut Vec<(EventType, i64)>,
     ) -> Result<()> {
+        self.settle(id, worker, None, now, added)
+    }
+
+    /// The same of one whose result was looked at: it fits its schema, or does not for this reason.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn settle_judged(
+        &mut self,
+        id: RowId,
+        worker: &Worker,
+        refused: Option<Error>,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
+        self.settle(id, worker, Some(refused), now, added)
+    }
+
+    fn settle(
+        &mut self,
+        id: RowId,
+        worker: &Worker,
+        judged: Option<Option<Error>>,
+        now: Timestamp,
+        added: &mut Vec<(EventType, i64)>,
+    ) -> Result<()> {
         let Some(open) = tasks::open(self.connection, id)? else { return Ok(()) };
         let last = last_turn(self.connection, id, open.first_turn)?;
         let lost = |ended: &Ended| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
         let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
         let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
+        let (outcome, refused) = match (outcome, judged) {
+            (TaskStatus::Completed, None) if open.has_schema => return Ok(()),
+            (TaskStatus::Completed, Some(Some(refused))) => (TaskStatus::Failed, Some(refused)),
+            (outcome, _) => (outcome, None),
+        };
         subagent_failpoint::hit("task_end.before_commit");
         let result = match &last {
             Some(ended) => last_message(self.connection, id, ended.no)?,
             None => String::new(),
         };
         let error = match outcome {
+            _ if refused.is_some() => refused,
             TaskStatus::Failed | TaskStatus::Lost => match last.as_ref().and_then(Ended::error) {
                 Some(error) => Some(error),
                 None => last_error(self.connection, id)?,
@@ -85,7 +118,7 @@ impl Tx<'_> {
         let text = error.as_ref().map(serde_json::to_string).transpose();
         let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
         self.execute(
-            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, wanted = NULL WHERE worker = ?1",
+            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5 WHERE worker = ?1",
             params![id.0, outcome.as_str(), text, result, now.0],
         )?;
         if open.why.is_some() || was_ended(outcome) {
@@ -183,12 +216,9 @@ pub(crate) struct Due {
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn due(connection: &Connection, parent: RowId) -> Result<Vec<Due>> {
-    let sql = format!(
-        "SELECT task, run, task_id, name, status, text FROM task_deliveries
-         WHERE parent = ?1 AND turn_id IS NULL
-           AND NOT EXISTS (SELECT 1 FROM tasks p WHERE p.worker = ?1 AND {WAS_ENDED}) ORDER BY task, run"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let sql = "SELECT task, run, task_id, name, status, text FROM task_deliveries
+               WHERE parent = ?1 AND turn_id IS NULL ORDER BY task, run";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_map([parent.0], |row| {
         Ok(Due {
             task: RowId(row.get(0)?),
@@ -209,7 +239,7 @@ pub(super) fn is_due(connection: &Connection, task: RowId) -> Result<bool> {
 }
 
 /// The last turn of the present run, if it has ended.
-fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<Ended>> {
+pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Result<Option<Ended>> {
     let sql = "SELECT t.no, t.status, e.payload FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                WHERE t.worker = ?1 AND t.no >= ?2 AND t.status <> 'accepted' ORDER BY t.no DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
@@ -233,7 +263,7 @@ fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
 
 /// The text of the agent's last message in a turn: its pieces after the last tool call, or, if it said nothing after that,
 /// those before it.
-fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
+pub(super) fn last_message(connection: &Connection, id: RowId, no: u64) -> Result<String> {
     let sql = format!(
         "SELECT e.seq, e.type IN {MESSAGE_TYPES}, e.kind IN ('tool_call', 'tool_call_update') FROM events e
          WHERE e.worker = ?1 AND e.internal = 0 AND e.record IS NOT NULL

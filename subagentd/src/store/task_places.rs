@@ -6,10 +6,9 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::RowId;
 use super::task_ends;
-use super::tasks::count;
+use super::tasks::{HAS_SCHEMA, count};
 use super::tasks_below;
 use super::tx::Tx;
-use crate::core::task::TaskEnding;
 
 /// A task has a place while it has an open turn, and waits for no task of its own: else parents that wait for their tasks
 /// could take all places.
@@ -17,7 +16,7 @@ const ACTIVE: &str = "t.outcome IS NULL AND w.state IN ('turn', 'local', 'stoppi
      AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL)";
 /// One that nothing but a place is between and its turn.
 const WAITS: &str =
-    "t.outcome IS NULL AND t.wanted IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL
+    "t.outcome IS NULL AND t.why IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL
      AND EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)";
 
 /// The tree of a task, and how many of it may run.
@@ -94,8 +93,10 @@ pub(crate) struct Concern {
 pub(crate) struct OwnTask {
     /// Whether its present run is over.
     pub(crate) ended: bool,
-    /// How it is to end, and why, if nothing ends it yet.
-    pub(crate) wanted: Option<(TaskEnding, String)>,
+    /// Why its end is wanted, if nothing ends it yet.
+    pub(crate) unwanted: Option<String>,
+    /// Whether its result has to meet a schema.
+    pub(crate) has_schema: bool,
 }
 
 /// What concerns a worker.
@@ -104,14 +105,13 @@ pub(crate) struct OwnTask {
 /// `STORAGE_ERROR`.
 pub(crate) fn concern(connection: &Connection, id: RowId) -> Result<Concern> {
     // What has an ending is being ended already.
-    let sql = "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL THEN wanted END, why, parent FROM tasks WHERE worker = ?1";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let sql = format!(
+        "SELECT outcome IS NOT NULL, CASE WHEN ending IS NULL AND outcome IS NULL THEN why END, {HAS_SCHEMA}, parent
+         FROM tasks t WHERE worker = ?1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let own = statement.query_row([id.0], |row| {
-        let wanted: Option<String> = row.get(1)?;
-        let why: Option<String> = row.get(2)?;
-        let ending = wanted.and_then(|word| TaskEnding::parse(&word));
-        let own =
-            OwnTask { ended: row.get(0)?, wanted: ending.map(|ending| (ending, why.unwrap_or_default())) };
+        let own = OwnTask { ended: row.get(0)?, unwanted: row.get(1)?, has_schema: row.get(2)? };
         Ok((own, row.get::<_, Option<i64>>(3)?.map(RowId)))
     });
     let own = own.optional().map_err(StoreError::from)?;

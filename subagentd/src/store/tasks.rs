@@ -215,7 +215,7 @@ impl Tx<'_> {
     fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    wanted = NULL, why = NULL, started_at = NULL, completed_at = NULL,
+                    why = NULL, asked_again = 0, started_at = NULL, completed_at = NULL,
                     first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
              WHERE worker = ?1 AND outcome IS NOT NULL",
             [id.0],
@@ -245,7 +245,7 @@ impl Tx<'_> {
 /// `STORAGE_ERROR`.
 pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
     let sql = "SELECT count(*) FROM tasks
-               WHERE worker = ?1 AND (outcome IS NOT NULL OR ending IS NOT NULL OR wanted IS NOT NULL)";
+               WHERE worker = ?1 AND (outcome IS NOT NULL OR ending IS NOT NULL OR why IS NOT NULL)";
     Ok(count(connection, sql, [id.0])? > 0)
 }
 
@@ -300,6 +300,8 @@ pub(crate) struct TaskRow {
     pub(crate) tokens: Option<u64>,
     /// Whether its agent ever had a session.
     pub(crate) had_session: bool,
+    /// Whether something waits for its worker.
+    pub(crate) waits: bool,
 }
 
 impl TaskRow {
@@ -307,7 +309,9 @@ impl TaskRow {
     pub(crate) fn status(&self) -> TaskStatus {
         match (self.outcome, self.open, self.asks) {
             (Some(outcome), ..) => outcome,
-            (None, None, _) => TaskStatus::Queued,
+            (None, None, _) if self.waits => TaskStatus::Queued,
+            // Its last turn is over, and what came of it is being looked at.
+            (None, None, _) => TaskStatus::Running,
             (None, Some(_), true) => TaskStatus::WaitingApproval,
             (None, Some(false), false) => TaskStatus::Spawning,
             (None, Some(true), false) => TaskStatus::Running,
@@ -352,9 +356,16 @@ impl TaskRow {
             details: json(25)?.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
             tokens: row.get::<_, Option<i64>>(26)?.map(i64::unsigned_abs),
             had_session: row.get(27)?,
+            waits: row.get(28)?,
         })
     }
 }
+
+/// Whether the result of a task `t` has to meet a schema.
+pub(super) const HAS_SCHEMA: &str = "coalesce(json_type(t.terms, '$.resultSchema'), 'null') <> 'null'";
+
+/// Whether a task `t` is in no list.
+pub(super) const HIDDEN: &str = "coalesce(t.terms ->> '$.inspectable', 1) = 0";
 
 const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
         t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
@@ -362,7 +373,7 @@ const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.nam
         (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
         EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending'),
         w.details, (SELECT CASE WHEN account ->> '$.tokensKnown' > 0 THEN account ->> '$.tokens' END FROM accounts WHERE scope = 'worker' AND key = t.worker),
-        w.session_id IS NOT NULL
+        w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)
      FROM tasks t JOIN workers w ON w.id = t.worker";
 
 /// Which tasks.
@@ -372,8 +383,10 @@ pub(crate) struct TaskQuery {
     pub(crate) parent: Option<String>,
     /// Those below this root.
     pub(crate) root: Option<String>,
-    /// Those that are archived, or those that are not.
+    /// Those that are archived, or those that are not and that somebody sees in a list.
     pub(crate) archived: bool,
+    /// All of them, whatever becomes of them.
+    pub(crate) all: bool,
 }
 
 /// Tasks, the oldest first.
@@ -385,12 +398,24 @@ pub(crate) fn list(connection: &Connection, query: &TaskQuery) -> Result<Vec<Tas
     let select = SELECT.replace("t.prompt", "substr(t.prompt, 1, 1000)").replace("t.result", "NULL");
     let sql = format!(
         "{select} WHERE w.removed_at IS NULL AND (?1 IS NULL OR t.parent_id = ?1) AND (?2 IS NULL OR t.root_id = ?2)
-           AND (t.archived_at IS NOT NULL) = ?3 ORDER BY t.worker"
+           AND (?4 OR ((t.archived_at IS NOT NULL) = ?3 AND (?3 OR NOT ({HIDDEN})))) ORDER BY t.worker"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement
-        .query_map(params![query.parent, query.root, query.archived], TaskRow::read)
+        .query_map(params![query.parent, query.root, query.archived, query.all], TaskRow::read)
         .and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The workers of tasks that are in no list.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn hidden(connection: &Connection) -> Result<std::collections::HashSet<i64>> {
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT worker FROM tasks t WHERE {HIDDEN}"))
+        .map_err(StoreError::from)?;
+    let found = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
     Ok(found.map_err(StoreError::from)?)
 }
 
@@ -442,13 +467,17 @@ pub(super) struct OpenTask {
     pub(super) first_turn: u64,
     pub(super) ending: Option<TaskEnding>,
     pub(super) why: Option<String>,
+    pub(super) has_schema: bool,
+    pub(super) asked_again: bool,
 }
 
 /// The task of a worker, if it goes on.
 pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask>> {
-    let sql = "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why
-               FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let sql = format!(
+        "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {HAS_SCHEMA}, t.asked_again
+         FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement.query_row([id.0], |row| {
         Ok(OpenTask {
             task_id: rows::parsed(row, 0)?,
@@ -459,6 +488,8 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
             first_turn: rows::unsigned(row, 5)?,
             ending: row.get::<_, Option<String>>(6)?.and_then(|word| TaskEnding::parse(&word)),
             why: row.get(7)?,
+            has_schema: row.get(8)?,
+            asked_again: row.get(9)?,
         })
     });
     Ok(found.optional().map_err(StoreError::from)?)

@@ -44,8 +44,8 @@ impl Tx<'_> {
             "WITH RECURSIVE below (worker) AS (
                SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
                UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
-             UPDATE tasks SET wanted = 'cancelled', why = ?3
-             WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND wanted IS NULL",
+             UPDATE tasks SET why = ?3
+             WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND why IS NULL",
             params![parent.0, which == Unwanted::All, which.why(), turn.map(signed)],
         )?;
         Ok(())
@@ -61,7 +61,7 @@ pub(crate) fn wanted_below(connection: &Connection, parent: RowId) -> Result<Vec
                  SELECT worker FROM tasks WHERE parent = ?1
                  UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
                SELECT worker FROM tasks WHERE worker IN (SELECT worker FROM below)
-                 AND outcome IS NULL AND wanted IS NOT NULL";
+                 AND outcome IS NULL AND why IS NOT NULL";
     ids(connection, sql, [parent.0])
 }
 

@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use subagent_protocol::api::{Prune, Pruned, PrunedWorker, RemoveWorker, WorkerRemoved};
-use subagent_protocol::ids::ControllerId;
+use subagent_protocol::ids::{ControllerId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
@@ -142,8 +144,10 @@ impl Supervisor {
         let cutoff = self.cutoff(now, age).await?;
         let rows = self.stopped_before(cutoff).await?;
         let concerned: HashSet<ControllerId> = rows.iter().map(|row| row.controller_id.clone()).collect();
-        let check = move |connection: &_| removal::check_owner_of_all(connection, &owner, &concerned);
-        self.shared.store.read(check.clone()).await?;
+        let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
+        let check =
+            move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
+        self.shared.store.read(check).await?;
         let mut items = Vec::with_capacity(rows.len());
         for row in &rows {
             items.push((row.id, self.measured(row).await?));
@@ -167,6 +171,32 @@ impl Supervisor {
         if request.dry_run {
             return Ok(result(items.into_iter().map(|(_, item)| item).collect()));
         }
+        let ids = |pruned: &Pruned| pruned.items.iter().map(|item| item.worker_id.clone()).collect();
+        let pruned = self.mark_in_steps(items, (owner, concerned), key, now, result, ids).await?;
+        // Only now it is sure that the caller may. What a daemon that dies here has left, the next look finds.
+        leftovers::remove(left).await;
+        janitor::forget_requests(&self.shared, old_keys).await?;
+        Ok(pruned)
+    }
+
+    /// Marks workers, and stores with the last of them what `result` makes of those that it really marked: the answer of the
+    /// request with this key.
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE`, `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    pub(super) async fn mark_in_steps<T>(
+        &self,
+        items: Vec<(RowId, PrunedWorker)>,
+        (owner, concerned): (OwnerCheck, HashSet<ControllerId>),
+        key: Option<(String, String)>,
+        now: Timestamp,
+        result: impl FnOnce(Vec<PrunedWorker>) -> T + Send + 'static,
+        ids: impl FnOnce(&T) -> Vec<WorkerId>,
+    ) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let check = move |connection: &_| removal::check_owner_of_all(connection, &owner, &concerned);
         subagent_failpoint::hit("remove.before_mark");
         let mut marked = Vec::with_capacity(items.len());
         let mut rest = items.as_slice();
@@ -194,10 +224,7 @@ impl Supervisor {
         };
         let pruned = self.shared.store.write(Durability::Full, AT_ONCE, last).await?;
         subagent_failpoint::hit("remove.after_mark");
-        self.forget(pruned.items.iter().map(|item| item.worker_id.as_str()));
-        // Only now it is sure that the caller may. What a daemon that dies here has left, the next look finds.
-        leftovers::remove(left).await;
-        janitor::forget_requests(&self.shared, old_keys).await?;
+        self.forget(ids(&pruned).iter().map(WorkerId::as_str));
         Ok(pruned)
     }
 
@@ -216,7 +243,7 @@ impl Supervisor {
         Ok(rows)
     }
 
-    async fn measured(&self, row: &WorkerRow) -> Result<PrunedWorker> {
+    pub(super) async fn measured(&self, row: &WorkerRow) -> Result<PrunedWorker> {
         let mut size = removal::Size::default();
         let id = row.id;
         loop {

@@ -45,7 +45,8 @@ impl Supervisor {
         Ok(wait(store.read(task_archive::next_due).await?, now))
     }
 
-    async fn stop_archived(&self, row: &WorkerRow) -> Result<()> {
+    /// Stops the worker of an archived task.
+    pub(super) async fn stop_archived(&self, row: &WorkerRow) -> Result<()> {
         match self.reach(row, &OwnerCheck(None), &None).await {
             Ok(Reached::Actor(handle)) => self.stop_with(&handle, None, None, Input::Stop).await.map(drop),
             Ok(Reached::Past(_)) => Ok(()),

@@ -18,7 +18,7 @@ use super::{Supervisor, memory, spec};
 use crate::core::queue::Queue;
 use crate::core::worker::{Hibernation, Link};
 use crate::store::workers::ApprovalRow;
-use crate::store::{WorkerRow, child_sessions, details, workers};
+use crate::store::{WorkerRow, child_sessions, details, tasks, workers};
 
 /// How long a question about an adopted worker waits until it is known how things stand.
 const SETTLE: Duration = Duration::from_secs(6);
@@ -26,7 +26,8 @@ const SETTLE: Duration = Duration::from_secs(6);
 const MOST_LOG_BYTES: u64 = 4 * 1024 * 1024;
 
 impl Supervisor {
-    /// All workers, or those of one controller (an unknown one has none) or with some tags, newest first.
+    /// All workers, or those of one controller (an unknown one has none) or with some tags, newest first; those of tasks that
+    /// are not inspectable only with `all`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `STORAGE_ERROR`.
@@ -34,11 +35,16 @@ impl Supervisor {
         &self,
         controller: Option<String>,
         selector: Option<String>,
+        all: bool,
     ) -> Result<WorkerList> {
         let chosen = selector.as_deref().map(Selector::parse).transpose()?;
         let filter = controller.clone();
         let mut rows =
             self.shared.store.read(move |connection| workers::list(connection, filter.as_deref())).await?;
+        if !all {
+            let hidden = self.shared.store.read(tasks::hidden).await?;
+            rows.retain(|row| !hidden.contains(&row.id.0));
+        }
         if let Some(chosen) = chosen {
             rows.retain(|row| chosen.matches(&spec::tags(row)));
         }

@@ -11,7 +11,18 @@ const CONTRADICTIONS: &[(&str, &str)] = &[
         "a task goes on, and its worker has nothing to do",
         "SELECT w.worker_id, w.state FROM tasks t JOIN workers w ON w.id = t.worker
          WHERE t.outcome IS NULL AND w.queue_pause IS NOT 'restored' AND (w.state = 'stopped'
-            OR (w.state IN ('idle', 'error') AND w.id NOT IN (SELECT worker FROM queued_turns)))",
+            OR (w.state IN ('idle', 'error') AND w.id NOT IN (SELECT worker FROM queued_turns)
+                -- Its result may be being looked at.
+                AND coalesce(json_type(t.terms, '$.resultSchema'), 'null') = 'null'))",
+    ),
+    (
+        "the agent of a task was asked more than once in a run for a result that fits its schema",
+        "SELECT asked.worker, asked.times, t.runs FROM
+           (SELECT worker, count(*) AS times FROM
+             (SELECT worker, payload ->> '$.text' AS text FROM events WHERE type = 'message.sent'
+              UNION ALL SELECT worker, message ->> '$.text' FROM queued_turns)
+            WHERE text LIKE 'Your last message is the result of this task, and does not fit%' GROUP BY worker) asked
+         JOIN tasks t ON t.worker = asked.worker WHERE asked.times > t.runs",
     ),
     (
         "a task has ended, and its worker has an open turn",

@@ -132,6 +132,8 @@ const ELSEWHERE: &[&str] = &[
     "task_end.after_commit",
     "task_delivery.before_commit",
     "task_delivery.after_commit",
+    "task_result.before_commit",
+    "task_result.after_commit",
     "backup.before_copy",
     "backup.after_copy",
     "backup.before_rename",

@@ -163,6 +163,7 @@ impl Scene<'_> {
             "subagent budget set" => (words(&["--max-turns", "1000000"]), &[]),
             "subagent worker list"
             | "subagent task list"
+            | "subagent task prune"
             | "subagent tree"
             | "subagent mcp"
             | "subagent approval list"

@@ -331,6 +331,22 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
                 "SELECT count(*) FROM removed_workers",
             )
         }
+        "/v1/prune/tasks" => {
+            let task = given(sandbox, &format!("pruned-{number}"), "done");
+            sandbox.run(&["task", "wait", &task]).data_of("task.waited");
+            let database = rusqlite::Connection::open(sandbox.state_dir().join("state.db")).unwrap();
+            database.busy_timeout(Duration::from_secs(30)).unwrap();
+            let archive = "UPDATE tasks SET archived_at = completed_at WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)";
+            assert_eq!(database.execute(archive, [&task]).unwrap(), 1);
+            sandbox.recorder().attempt(&["worker", "rm", &task].map(str::to_owned));
+            Post::new(
+                "/v1/prune/tasks",
+                "/v1/prune/tasks",
+                json!({}),
+                &[],
+                "SELECT count(*) FROM removed_workers",
+            )
+        }
         "/v1/daemon/backup" => {
             let path = sandbox.file(&format!("backup-{number}"));
             Post::new("/v1/daemon/backup", "/v1/daemon/backup", json!({"path": &path}), &[], path)

@@ -20,7 +20,6 @@ use subagent_protocol::mcp::McpServers;
 use tokio::time::Instant;
 
 use self::drive::{Clients, Driven, Ending, Order};
-use self::schema::Schema;
 use self::signals::Interruptions;
 use self::sink::Sink;
 use super::selected::Choice;
@@ -40,7 +39,7 @@ const TAG: &str = "subagent/run";
 pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let form = args.format();
     // All that may be wrong with the command itself is known before anything is started.
-    let schema = present_path(args.result_schema).map(|path| Schema::read(&path)).transpose()?;
+    let schema = present_path(args.result_schema).map(|path| schema::read(&path)).transpose()?;
     let sources = TextSources {
         input: None,
         flag: args.text,

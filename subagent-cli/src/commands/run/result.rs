@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::drive::{Driven, Ending};
-use super::schema::Schema;
 use super::transcript::End;
 use crate::args::run::Form;
 use crate::output::{Outcome, complain};
+use subagent_config::result_schema::ResultSchema;
 
 /// The exit code of a run whose time is over.
 pub(super) const TIMEOUT: u8 = 13;
@@ -58,7 +58,7 @@ impl Went {
 /// The result of a run, for whoever reads it.
 pub(super) fn outcome(
     driven: Driven,
-    schema: Option<&Schema>,
+    schema: Option<&ResultSchema>,
     timeout: Option<u64>,
     took: Duration,
     form: Form,
@@ -157,7 +157,7 @@ mod tests {
     use super::super::transcript::Transcript;
     use super::*;
 
-    fn of(ending: Ending, events: &[Value], schema: Option<&Schema>) -> (Value, u8) {
+    fn of(ending: Ending, events: &[Value], schema: Option<&ResultSchema>) -> (Value, u8) {
         let mut transcript = Transcript::default();
         events.iter().for_each(|event| drop(transcript.see(event)));
         let driven = Driven { ending, worker: None, turn_id: None, transcript, printed_by: None };

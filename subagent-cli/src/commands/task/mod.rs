@@ -1,5 +1,6 @@
 //! `task`: gives tasks to agents, and looks at them, waits for them, tells them something, ends them.
 
+mod prune;
 mod run;
 
 use serde_json::Value;
@@ -50,7 +51,7 @@ pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
         TaskCommand::Run(args) => run::run(*args, context),
         TaskCommand::List(args) => list(args, context),
         TaskCommand::Show(args) => {
-            let (data, _) = shown(&args.one, context)?;
+            let (data, _) = shown(&args.one, false, context)?;
             let lines = text::fields(&data, KEYS);
             Ok(Outcome::report("task.shown", data, lines))
         }
@@ -58,6 +59,7 @@ pub(super) fn run(command: TaskCommand, context: &Context) -> Result<Outcome> {
         TaskCommand::Message(args) => message(args, context),
         TaskCommand::Result(args) => result(&args, context),
         TaskCommand::Cancel(args) => cancel(args, context),
+        TaskCommand::Prune(args) => prune::run(&args, context),
     }
 }
 
@@ -76,12 +78,16 @@ fn list(args: TaskList, context: &Context) -> Result<Outcome> {
             .with("parent", present(args.parent).as_deref())
             .with("root", present(args.root).as_deref())
             .with("status", args.status.as_deref())
-            .with("archived", args.archived.then_some("true"));
+            .with("archived", args.archived.then_some("true"))
+            .with("all", args.all.then_some("true"));
         asked(&giver, Ask::get(query))?
     } else {
         serde_json::json!({"items": [], "count": 0})
     };
-    let lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "(no tasks)");
+    let mut lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "(no tasks)");
+    if args.archived && data["count"] != 0 {
+        lines.push_str("\n\n`subagent task prune` removes those of them that have ended");
+    }
     Ok(Outcome::report("task.listed", data, lines))
 }
 
@@ -128,9 +134,9 @@ fn message(args: TaskMessage, context: &Context) -> Result<Outcome> {
 }
 
 fn result(args: &TaskResult, context: &Context) -> Result<Outcome> {
-    let (data, shown) = shown(&args.one, context)?;
+    let (data, shown) = shown(&args.one, args.full, context)?;
     let status = shown.task.status;
-    let Some(whole) = &shown.result else {
+    if shown.result.is_none() {
         let why = if status.is_end() { "has ended without one" } else { "has not ended" };
         let message = format!("the task {} has no result: it {why} ({})", shown.task.name, status.as_str());
         let failure =
@@ -141,13 +147,15 @@ fn result(args: &TaskResult, context: &Context) -> Result<Outcome> {
         } else {
             failure.retryable().recommend("wait for its end with `subagent task wait`")
         });
-    };
-    let text = match args.full {
-        true => whole.clone(),
-        false => task_result::short(&shown)?.into_owned(),
-    };
+    }
     let mut data = data;
-    data["result"] = text.clone().into();
+    let text = if args.full {
+        task_result::full(&shown).into_owned()
+    } else {
+        let short = task_result::short(&shown)?.into_owned();
+        data["result"] = short.clone().into();
+        short
+    };
     Ok(Outcome::report("task.result", data, text))
 }
 
@@ -170,11 +178,12 @@ fn asked(giver: &Giver, ask: Ask) -> Result<Value> {
     block_on(async move { client.ask(&ask).await })
 }
 
-/// The task as data, and as what it is.
-fn shown(one: &OneTask, context: &Context) -> Result<(Value, TaskShown)> {
+/// The task as data, and as what it is; with what was said below it, or without.
+fn shown(one: &OneTask, transcripts: bool, context: &Context) -> Result<(Value, TaskShown)> {
     let giver = giver(one.cwd.clone(), context);
     let path = format!("/v1/tasks/{}", segment(named(&one.task, &giver)?));
-    let data = asked(&giver, Ask::get(path))?;
+    let query = Query::new(&path).with("transcripts", transcripts.then_some("true"));
+    let data = asked(&giver, Ask::get(query))?;
     let shown = read(data.clone())?;
     Ok((data, shown))
 }

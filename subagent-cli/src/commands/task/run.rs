@@ -40,13 +40,10 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
             allowed_tools: texts(args.allowed_tool, "allowedTools"),
             disallowed_tools: texts(args.disallowed_tool, "disallowedTools"),
             model: either(args.model, "model"),
-            max_steps: match args.max_steps {
-                Some(steps) => Some(steps),
-                None => whole(&input, "maxSteps")?,
-            },
+            max_steps: args.max_steps.or_else(|| input.count("maxSteps")),
             timeout_ms: match args.timeout {
                 Some(seconds) => Some(seconds.saturating_mul(1000)),
-                None => whole(&input, "timeoutSeconds")?.map(|seconds| seconds.saturating_mul(1000)),
+                None => whole_seconds(&input)?.map(|seconds| seconds.saturating_mul(1000)),
             },
         },
         manager: None,
@@ -145,17 +142,19 @@ fn unwritable(error: serde_json::Error) -> Failure {
     Failure::internal(format!("cannot write a task: {error}"))
 }
 
-/// A whole number of `--input`, at least 1.
-fn whole(input: &Input, key: &str) -> Result<Option<u64>> {
-    match input.seconds(key) {
+/// The `timeoutSeconds` of `--input`; 0: no limit of its own.
+fn whole_seconds(input: &Input) -> Result<Option<u64>> {
+    match input.seconds("timeoutSeconds") {
         None => Ok(None),
-        Some(number) if number >= 1.0 && number.fract() == 0.0 && number <= u32::MAX.into() => {
-            // It was just checked to be one.
+        Some(number) if number.fract() == 0.0 && number <= u32::MAX.into() => {
+            // It was just checked to be one, and what is below 0 is refused before.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let number = number as u64;
             Ok(Some(number))
         }
-        Some(_) => Err(Failure::input(format!("\"{key}\" in --input must be a whole number, 1 or more"))
-            .with("field", key)),
+        Some(_) => {
+            let message = "\"timeoutSeconds\" in --input must be a whole number, 0 or more";
+            Err(Failure::input(message).with("field", "timeoutSeconds"))
+        }
     }
 }

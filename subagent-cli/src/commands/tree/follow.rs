@@ -26,6 +26,7 @@ pub(super) fn run(
     mut asking: Client,
     mut watching: Client,
     wanted: Option<&str>,
+    all: bool,
     json: bool,
 ) -> Result<Outcome> {
     let mut out = Out::new(json);
@@ -44,7 +45,7 @@ pub(super) fn run(
         let looked = async {
             loop {
                 let again = Instant::now() + PAUSE;
-                let items = nodes(&mut asking, wanted).await?;
+                let items = nodes(&mut asking, wanted, all).await?;
                 let goes_on = items.iter().any(is_open);
                 if !out.show(items)? || !goes_on {
                     return Ok(());

@@ -100,8 +100,8 @@ ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;
 -- given again, and may be gone; NULL: a manager's. parent_turn: the number of the parent's turn that gave it. folded: the name as it
 -- is compared. path: the names from the root. max_active: so many tasks of its tree may run at once. first_turn: the
 -- first turn of the present run. ending: why it is ended from outside; outcome: the end of its present run, NULL while it goes on.
--- wanted: its end is wanted from above, why: the reason. ran_before: for how many milliseconds its worker had run when the present or
--- last prompt was begun.
+-- why: the reason for which its end is wanted from above, or was. ran_before: for how many milliseconds its worker had run when the
+-- present or last prompt was begun. asked_again: whether its present run was asked once more for a result that fits its schema.
 CREATE TABLE tasks (
     worker       INTEGER PRIMARY KEY REFERENCES workers (id),
     parent       INTEGER,
@@ -129,13 +129,13 @@ CREATE TABLE tasks (
     outcome      TEXT,
     error        TEXT,
     result       TEXT,
-    wanted       TEXT,
     why          TEXT,
     created_at   INTEGER NOT NULL,
     started_at   INTEGER,
     completed_at INTEGER,
     archived_at  INTEGER,
-    ran_before   INTEGER NOT NULL DEFAULT 0
+    ran_before   INTEGER NOT NULL DEFAULT 0,
+    asked_again  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX task_names ON tasks (coalesce(parent, -controller), folded) WHERE archived_at IS NULL;
 CREATE INDEX open_tasks ON tasks (controller, root) WHERE outcome IS NULL;

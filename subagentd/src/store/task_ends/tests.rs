@@ -40,20 +40,17 @@ async fn m8_a_parent_that_goes_on_or_has_completed_is_told() {
 async fn m9_who_was_ended_is_not_woken_by_the_ends_below() {
     for change in [
         "UPDATE tasks SET ending = 'cancelled' WHERE worker = 2",
-        "UPDATE tasks SET wanted = 'cancelled' WHERE worker = 2",
+        "UPDATE tasks SET why = 'the turn above it was canceled' WHERE worker = 2",
         "UPDATE tasks SET outcome = 'max_iterations_reached' WHERE worker = 2",
         "UPDATE tasks SET outcome = 'timed_out' WHERE worker = 2",
-        "UPDATE tasks SET wanted = 'cancelled', why = 'the turn above it was canceled' WHERE worker = 3",
+        "UPDATE tasks SET why = 'the turn above it was canceled' WHERE worker = 3",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let store = tree(&folder, change).await;
         settle(&store, 3).await;
         store
             .write(Durability::Full, 1, |tx| {
-                tx.execute(
-                    "UPDATE tasks SET ending = NULL, wanted = NULL, outcome = NULL WHERE worker = 2",
-                    [],
-                )
+                tx.execute("UPDATE tasks SET ending = NULL, why = NULL, outcome = NULL WHERE worker = 2", [])
             })
             .await
             .unwrap();
@@ -62,11 +59,13 @@ async fn m9_who_was_ended_is_not_woken_by_the_ends_below() {
 }
 
 #[tokio::test]
-async fn m9_what_was_due_to_a_task_is_kept_back_while_it_is_being_ended_and_gone_when_it_is() {
+async fn m9_what_was_due_to_a_task_is_gone_as_soon_as_it_is_being_ended() {
     let folder = tempfile::tempdir().unwrap();
     let store = tree(&folder, "").await;
     settle(&store, 3).await;
-    let end = |tx: &mut Tx<'_>| tx.execute("UPDATE tasks SET ending = 'cancelled' WHERE worker = 2", []);
+    let end = |tx: &mut Tx<'_>| {
+        tx.store_facts(RowId(2), &[Fact::TaskEnding(task::TaskEnding::Cancelled)], None, NOW)
+    };
     store.write(Durability::Full, 1, end).await.unwrap();
     assert_eq!(due_to(&store, 2).await, Vec::<i64>::new());
     settle(&store, 2).await;

@@ -14,7 +14,7 @@ use subagent_config::agents::Definition;
 use subagent_config::policy::{Action, Call, LayerKind, Policy, real_path};
 use subagent_config::start::agent::{self, Resolved, Wish};
 use subagent_config::start::{self, Composition, Place, policy as rules, servers};
-use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskPlace};
+use subagent_protocol::api::{CallableAgent, ControllerChoice, RunTask, StartWorker, TaskMode, TaskPlace};
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::{DelegationSpec, TaskLimits};
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
@@ -35,6 +35,8 @@ pub(super) struct Composed {
     pub(super) request: StartWorker,
     /// What it has to keep to.
     pub(super) terms: TaskTerms,
+    /// Whether somebody waits for it.
+    pub(super) mode: TaskMode,
     /// The definition, by the name that is written there.
     pub(super) agent: Option<String>,
     /// How many tasks there may be below its root.
@@ -76,7 +78,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
     mcp_servers.0.extend(own.0);
 
-    let terms = narrow::terms(definition, request, parent.delegation.limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, parent.delegation.limits.task_ttl_hours)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer, &request.overrides)?;
@@ -130,6 +132,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             delegation,
         },
         terms,
+        mode,
         agent: definition.map(|definition| definition.name.clone()),
         limits: parent.delegation.limits,
     })
@@ -156,7 +159,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
     let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
     let limits = config.delegation.unwrap_or_default();
-    let terms = narrow::terms(definition, request, limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, limits.task_ttl_hours)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer.take(), &request.overrides)?;
@@ -192,7 +195,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
     }
     request.delegation = delegation;
     let agent = definition.map(|definition| definition.name.clone());
-    Ok(Composed { request, terms, agent, limits })
+    Ok(Composed { request, terms, mode, agent, limits })
 }
 
 /// The agents to which the rules of a worker let it give tasks, by name.

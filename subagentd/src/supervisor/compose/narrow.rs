@@ -18,11 +18,15 @@ fn wider(field: &str, message: String) -> Error {
     Error::new(Code::InvalidArgument, message).with("field", field)
 }
 
-/// The terms of a task.
+/// The terms of a task, and whether somebody waits for it.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT{field}` for more than the definition says.
-pub(super) fn terms(definition: Option<&Definition>, request: &RunTask, ttl_hours: u32) -> Result<TaskTerms> {
+pub(super) fn terms(
+    definition: Option<&Definition>,
+    request: &RunTask,
+    ttl_hours: u32,
+) -> Result<(TaskTerms, TaskMode)> {
     let overrides = &request.overrides;
     let most = definition.and_then(|definition| definition.max_steps);
     let max_steps = match (overrides.max_steps, most) {
@@ -45,10 +49,9 @@ pub(super) fn terms(definition: Option<&Definition>, request: &RunTask, ttl_hour
         (wanted, most) => wanted.or(most).unwrap_or(if background { 0 } else { FOREGROUND_MS }),
     };
     let rules = definition.map(|definition| &definition.pre_approved[..]).unwrap_or_default();
-    Ok(TaskTerms {
+    let terms = TaskTerms {
         max_steps,
         timeout_ms,
-        background,
         inspectable: definition.is_none_or(|definition| definition.inspectable),
         result_schema: definition.and_then(|definition| definition.result_schema.clone()),
         result_max_tokens: definition
@@ -57,7 +60,8 @@ pub(super) fn terms(definition: Option<&Definition>, request: &RunTask, ttl_hour
         // Whoever waits for it can be asked.
         pre_approved: rules.iter().filter(|_| background).map(travels).collect(),
         ttl_hours,
-    })
+    };
+    Ok((terms, if background { TaskMode::Background } else { TaskMode::Foreground }))
 }
 
 #[allow(

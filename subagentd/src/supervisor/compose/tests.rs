@@ -158,7 +158,7 @@ async fn m3_a_task_has_what_its_definition_says_and_of_its_parent_the_rest() {
     assert_eq!((above.name.as_str(), &above.worker_id), ("Release", &parent.row.worker_id));
     assert!(above.layers.iter().flat_map(|layer| &layer.rules).any(|rule| rule.rule == "edit(secret/**)"));
     assert_eq!(policy.pre_approved.as_ref().map(Vec::len), Some(1));
-    assert_eq!((composed.terms.max_steps, composed.terms.mode()), (3, TaskMode::Background));
+    assert_eq!((composed.terms.max_steps, composed.mode), (3, TaskMode::Background));
     let delegation = worker.delegation.as_ref().unwrap();
     assert_eq!((&delegation.token_hash, delegation.limits), (&None, parent.delegation.limits));
     crate::supervisor::start::check(worker).unwrap();

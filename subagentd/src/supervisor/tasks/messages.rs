@@ -49,7 +49,7 @@ impl Supervisor {
     async fn say(&self, row: &TaskRow, guarded: &Guarded, request: &MessageTask) -> Result<TaskMessage> {
         match (row.status(), request.cancel) {
             (TaskStatus::Queued, true) => {
-                self.end_task(row, guarded, None, TaskMessage::Cancelled).await?;
+                self.end_task(row, guarded, None).await?;
                 return Ok(TaskMessage::Cancelled);
             }
             (TaskStatus::Queued, false) => match self.append(row, guarded, request).await {
@@ -146,24 +146,18 @@ impl Supervisor {
         let row = self.task(&caller, task).await?;
         let guarded = self.guarded_task(caller, &format!("cancel {}", row.task_id), &request)?;
         if !row.status().is_end() && self.recall(&guarded.1).await?.is_none() {
-            self.end_task(&row, &guarded, request.reason, TaskMessage::Cancelled).await?;
+            self.end_task(&row, &guarded, request.reason).await?;
         }
         Ok(shown::view(&self.task_row(row.task_id.as_str()).await?, false))
     }
 
-    async fn end_task(
-        &self,
-        row: &TaskRow,
-        guarded: &Guarded,
-        reason: Option<String>,
-        did: TaskMessage,
-    ) -> Result<()> {
+    async fn end_task(&self, row: &TaskRow, guarded: &Guarded, reason: Option<String>) -> Result<()> {
         let (_, reached) = self.reach_task(row, guarded).await?;
         let Reached::Actor(handle) = reached else { return Ok(()) };
         let reason = reason.unwrap_or_else(|| CANCELED_BY_MANAGER.to_owned());
         let input = Input::EndTask { ending: TaskEnding::Cancelled, reason };
         let (owner, key) = guarded.clone();
-        self.order(&handle, owner, key, input, answer(did)).await.map(drop)
+        self.order(&handle, owner, key, input, answer(TaskMessage::Cancelled)).await.map(drop)
     }
 }
 

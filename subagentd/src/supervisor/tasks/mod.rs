@@ -4,6 +4,7 @@
 
 mod bells;
 mod messages;
+mod prune;
 mod shown;
 mod spawn;
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! Tasks as they are shown.
 
-use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskView};
+use subagent_protocol::api::{TaskList, TaskShown, TaskStatus, TaskTranscript, TaskView};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::Supervisor;
 use super::TaskCaller;
 use crate::core::task::beginning;
-use crate::store::child_sessions;
+use crate::core::transcript::Transcript;
 use crate::store::tasks::{self, TaskQuery, TaskRow};
+use crate::store::{child_sessions, transcripts};
 
 /// Of a prompt so much is shown in a list, in characters.
 const PREVIEW_CHARS: usize = 200;
+/// No more is told of all tasks below one, in bytes; those that are left out can be shown by themselves.
+const MOST_TRANSCRIPT_BYTES: usize = 1024 * 1024;
 
 /// Which tasks are listed.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +27,8 @@ pub struct TaskFilter {
     pub status: Option<String>,
     /// Those that are archived, and not those that are not.
     pub archived: bool,
+    /// Also those that are in no other list.
+    pub all: bool,
 }
 
 impl Supervisor {
@@ -37,7 +42,7 @@ impl Supervisor {
             Some(parent) => Some(parent.as_str().to_owned()),
             None => filter.parent,
         };
-        let query = TaskQuery { parent, root: filter.root, archived: filter.archived };
+        let query = TaskQuery { parent, root: filter.root, archived: filter.archived, all: filter.all };
         let read = self.shared.store.read(move |connection| {
             Ok((tasks::list(connection, &query)?, child_sessions::of_tasks(connection)?))
         });
@@ -51,12 +56,39 @@ impl Supervisor {
         Ok(TaskList { count: items.len(), items })
     }
 
-    /// One task, with its result.
+    /// One task, with its result, and on demand what was said in those below it that are in no list.
     ///
     /// # Errors
     /// `TASK_NOT_FOUND`, `STORAGE_ERROR`.
-    pub async fn show_task(&self, caller: TaskCaller, task: &str) -> Result<TaskShown> {
-        Ok(shown(&self.task(&caller, task).await?))
+    pub async fn show_task(&self, caller: TaskCaller, task: &str, transcripts: bool) -> Result<TaskShown> {
+        let mut shown = shown(&self.task(&caller, task).await?);
+        if transcripts {
+            shown.transcripts = self.transcripts(shown.task.task_id.as_str()).await?;
+        }
+        Ok(shown)
+    }
+
+    async fn transcripts(&self, task: &str) -> Result<Vec<TaskTranscript>> {
+        let (task, store) = (task.to_owned(), &self.shared.store);
+        let below = store.read(move |connection| transcripts::hidden_below(connection, &task)).await?;
+        let mut told = Vec::with_capacity(below.len());
+        let mut left = MOST_TRANSCRIPT_BYTES;
+        // Each is read by itself: no reader holds the database for long.
+        for (id, row) in below {
+            let status = row.status();
+            let begun = Transcript::of(&row.name, row.agent.as_deref(), status.as_str());
+            let text = store.read(move |connection| transcripts::transcript(connection, id, begun)).await?;
+            let Some(rest) = left.checked_sub(text.len()) else { break };
+            left = rest;
+            told.push(TaskTranscript {
+                task_id: row.task_id,
+                path: row.path,
+                agent: row.agent,
+                status,
+                text,
+            });
+        }
+        Ok(told)
     }
 }
 
@@ -112,5 +144,6 @@ pub(super) fn shown(row: &TaskRow) -> TaskShown {
         result: row.result.clone(),
         result_schema: terms.result_schema,
         result_max_tokens: terms.result_max_tokens,
+        transcripts: Vec::new(),
     }
 }

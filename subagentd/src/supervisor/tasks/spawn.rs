@@ -209,7 +209,7 @@ impl Spawn {
             agent: composed.agent,
             description: self.description,
             prompt: task.prompt.clone(),
-            mode: composed.terms.mode(),
+            mode: composed.mode,
             terms,
             metadata: task.metadata.into(),
         };

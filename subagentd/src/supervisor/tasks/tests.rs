@@ -164,7 +164,7 @@ async fn m9_a_task_that_is_over_gives_no_tasks_and_has_none_go_on() {
     for own in [
         "outcome = 'cancelled'",
         "outcome = NULL, ending = 'timed_out'",
-        "ending = NULL, wanted = 'cancelled'",
+        "ending = NULL, why = 'the turn above it was canceled'",
     ] {
         world
             .supervisor
@@ -199,7 +199,7 @@ async fn m8_a_background_task_that_fails_is_told_once_also_by_the_next_daemon() 
     let next = Supervisor::open(super::super::testing::setup(world.dir.path())).await.unwrap();
     let world = World { supervisor: next, ..world };
     world.supervisor.shared.bells.ring([world.supervisor.row(world.parent.as_str()).await.unwrap().id]);
-    let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str()).await.unwrap();
+    let shown = world.supervisor.show_task(world.caller(None), task.task_id.as_str(), false).await.unwrap();
     assert_eq!(shown.task.status, TaskStatus::Failed);
     assert!(shown.task.error.is_some() && shown.task.completed_at.is_some(), "{shown:?}");
     assert_eq!(world.told().await.len(), 1);
@@ -212,7 +212,7 @@ async fn a_caller_sees_its_own_tasks_alone() {
     let task = world.run(given("mine", TaskMode::Foreground)).await.unwrap();
     let stranger = TaskCaller::Parent { worker: task.task_id.clone(), idempotency_key: None };
     for wanted in ["mine", task.task_id.as_str()] {
-        let error = world.supervisor.show_task(stranger.clone(), wanted).await.unwrap_err();
+        let error = world.supervisor.show_task(stranger.clone(), wanted, false).await.unwrap_err();
         assert_eq!(error.code, Code::TaskNotFound);
     }
     let filter = TaskFilter { parent: Some(world.parent.to_string()), ..TaskFilter::default() };

@@ -22,6 +22,7 @@ mod snapshot;
 mod starting;
 mod task;
 mod task_limits;
+mod task_result;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 //! What ends a task, and who may have its turn, is decided by the rules and by what is stored; here it is carried out. An
 //! actor looks at everything of its own when it begins, so that nothing depends on having heard a bell.
 
+use subagent_protocol::Error;
 use subagent_protocol::frame::{Command, HIBERNATE};
 use subagent_protocol::ids::TurnId;
 use tokio::sync::watch;
@@ -41,6 +42,11 @@ pub(super) struct Tasks {
 impl Tasks {
     pub(super) const fn new(own: bool, gives: bool, bell: watch::Receiver<u64>) -> Self {
         Self { own, gives, ended: false, rests: false, stale: true, changed: false, bell }
+    }
+
+    /// Something was stored that may concern this worker and others.
+    pub(super) const fn is_news(&mut self) {
+        (self.stale, self.changed) = (true, true);
     }
 
     /// Whether the worker was made for a task.
@@ -91,13 +97,16 @@ impl Actor {
                         return true;
                     }
                 }
-                Err(error) => {
-                    self.tasks.stale = true;
-                    self.look_later(&error);
-                }
+                Err(error) => self.looks_at_tasks_later(&error),
             }
         }
         self.end_what_is_over().await
+    }
+
+    /// After a failure of the store.
+    pub(super) fn looks_at_tasks_later(&mut self, error: &Error) {
+        self.tasks.stale = true;
+        self.look_later(error);
     }
 
     async fn follow_tasks(&mut self, concern: Concern) -> bool {
@@ -114,8 +123,12 @@ impl Actor {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return false;
         }
-        if let Some((ending, why)) = own.filter(|own| !own.ended).and_then(|own| own.wanted) {
-            self.end_task(ending, why).await;
+        let has_schema = own.as_ref().is_some_and(|own| own.has_schema && !own.ended);
+        if let Some(why) = own.and_then(|own| own.unwanted) {
+            self.end_task(TaskEnding::Cancelled, why).await;
+            return true;
+        }
+        if has_schema && self.judge_result().await {
             return true;
         }
         // Without its environment no agent could be started for it: it stays due until somebody brings one.

@@ -52,8 +52,9 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms)) -> Self {
-        Self { turn, name: Arc::clone(name), meter: Meter::new(terms.max_steps, terms.timeout_ms, false) }
+    /// `ends`: something ends it already.
+    fn new(turn: u64, (name, terms): &(Arc<str>, TaskTerms), ends: bool) -> Self {
+        Self { turn, name: Arc::clone(name), meter: Meter::new(terms.max_steps, terms.timeout_ms, ends) }
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -114,7 +115,7 @@ impl TaskLimits {
         for fact in facts {
             match fact {
                 Fact::TurnOpened { no, .. } | Fact::QueuedTurnOpened { no, .. } => {
-                    self.open = self.task.as_ref().map(|task| Open::new(*no, task));
+                    self.open = self.task.as_ref().map(|task| Open::new(*no, task, false));
                 }
                 Fact::Spent(_) => self.stale = true,
                 _ => {}
@@ -136,11 +137,15 @@ impl TaskLimits {
 impl Actor {
     /// Finds out what the task of the worker keeps to, if it has one, and what its open prompt has used.
     pub(super) async fn recall_task_limits(&mut self) {
-        let (id, turn) = (self.id, self.worker.turn().map(|open| open.no));
+        if !self.tasks.is_task() {
+            self.task_limits.known = true;
+            return;
+        }
+        let (id, turn) = (self.id, self.worker.turn().map(|open| (open.no, open.cancel.is_some())));
         let read = self.shared.store.read(move |connection| {
             let Some((name, terms)) = task_limits::terms(connection, id)? else { return Ok(None) };
             let task = (Arc::from(name), terms);
-            let mut open = turn.map(|turn| Open::new(turn, &task));
+            let mut open = turn.map(|(turn, ends)| Open::new(turn, &task, ends));
             if let Some(Open { turn, meter, .. }) = &mut open {
                 task_limits::calls(connection, id, *turn, |call| {
                     meter.steps.see(call);

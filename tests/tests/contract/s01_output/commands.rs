@@ -31,6 +31,7 @@ const NOT_IN_THE_CONTRACT: &[&str] = &[
     "task message",
     "task result",
     "task cancel",
+    "task prune",
     "tree",
 ];
 

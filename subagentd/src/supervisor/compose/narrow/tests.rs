@@ -28,7 +28,11 @@ fn request(overrides: TaskOverrides, mode: Option<TaskMode>) -> RunTask {
     }
 }
 
-fn of(front: Option<&str>, overrides: TaskOverrides, mode: Option<TaskMode>) -> Result<TaskTerms> {
+fn of(
+    front: Option<&str>,
+    overrides: TaskOverrides,
+    mode: Option<TaskMode>,
+) -> Result<(TaskTerms, TaskMode)> {
     let definition = front.map(definition);
     terms(definition.as_ref(), &request(overrides, mode), 24)
 }
@@ -44,34 +48,36 @@ fn time(timeout_ms: u64) -> TaskOverrides {
 #[test]
 fn terms_have_defaults_that_depend_on_whether_somebody_waits() {
     let none = TaskOverrides::default;
-    assert_eq!(of(None, none(), None).unwrap(), TaskTerms::default());
-    let background = of(None, none(), Some(TaskMode::Background)).unwrap();
-    assert_eq!((background.timeout_ms, background.max_steps, background.background), (0, 20, true));
-    let always = of(Some("background: true"), none(), Some(TaskMode::Foreground)).unwrap();
-    assert_eq!(always.mode(), TaskMode::Background);
+    assert_eq!(of(None, none(), None).unwrap(), (TaskTerms::default(), TaskMode::Foreground));
+    let (background, mode) = of(None, none(), Some(TaskMode::Background)).unwrap();
+    assert_eq!((background.timeout_ms, background.max_steps, mode), (0, 20, TaskMode::Background));
+    let (_, always) = of(Some("background: true"), none(), Some(TaskMode::Foreground)).unwrap();
+    assert_eq!(always, TaskMode::Background);
     let all = "maxSteps: 3\ntimeoutSeconds: 1.5\npreApproved: read\ninspectable: false\nresultMaxTokens: 9";
-    let waited = of(Some(all), none(), None).unwrap();
+    let (waited, _) = of(Some(all), none(), None).unwrap();
     assert_eq!((waited.max_steps, waited.timeout_ms, waited.result_max_tokens), (3, 1_500, 9));
     assert_eq!((waited.inspectable, waited.pre_approved.len()), (false, 0), "who waits for it can be asked");
-    let background = of(Some(all), none(), Some(TaskMode::Background)).unwrap();
+    let (background, _) = of(Some(all), none(), Some(TaskMode::Background)).unwrap();
     assert_eq!(background.pre_approved[0].rule, "read");
     let text = serde_json::to_string(&background).unwrap();
+    // What was stored when the mode was a part of the terms.
+    let text = text.replacen('{', "{\"background\":true,", 1);
     assert_eq!(serde_json::from_str::<TaskTerms>(&text).unwrap(), background);
 }
 
 #[test]
 fn m3_more_steps_or_time_than_the_definition_says_is_refused() {
     let own = Some("maxSteps: 5\ntimeoutSeconds: 10");
-    assert_eq!(of(own, steps(4), None).unwrap().max_steps, 4);
-    assert_eq!(of(own, time(9_000), None).unwrap().timeout_ms, 9_000);
-    assert_eq!(of(own, time(0), None).unwrap().timeout_ms, 10_000, "0 is no limit of its own");
+    assert_eq!(of(own, steps(4), None).unwrap().0.max_steps, 4);
+    assert_eq!(of(own, time(9_000), None).unwrap().0.timeout_ms, 9_000);
+    assert_eq!(of(own, time(0), None).unwrap().0.timeout_ms, 10_000, "0 is no limit of its own");
     for (overrides, field) in [(steps(6), "maxSteps"), (steps(0), "maxSteps"), (time(10_001), "timeoutMs")] {
         let error = of(own, overrides, None).unwrap_err();
         assert_eq!((error.code, &error.details["field"]), (Code::InvalidArgument, &field.into()));
     }
     // Where the definition says nothing, there is nothing to be wider than.
-    assert_eq!(of(Some(""), steps(50), None).unwrap().max_steps, 50);
-    assert_eq!(of(None, time(0), None).unwrap().timeout_ms, 0);
+    assert_eq!(of(Some(""), steps(50), None).unwrap().0.max_steps, 50);
+    assert_eq!(of(None, time(0), None).unwrap().0.timeout_ms, 0);
 }
 
 fn narrowed(front: &str, allowed: &[&str], disallowed: &[&str]) -> Result<PolicyLayer> {

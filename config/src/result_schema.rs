@@ -1,0 +1,179 @@
+//! JSON Schemas of results, and the JSON in a message that is held against one. Nothing is fetched for it.
+//!
+//! A schema that somebody gives on the command line is held against a result in his own process. That of a definition, and
+//! what an agent says, come from others and are looked at by the daemon: [`ResultSchema::bounded`] takes none that is large,
+//! and its patterns take no more time than their text is long. How long the rest takes is not bounded here, and both call
+//! themselves for what lies in each other: whoever checks has [`STACK_BYTES`] and does not wait for ever.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Value, json};
+
+/// The largest schema of a definition, in bytes as JSON, and how deep its parts may lie in each other.
+pub const MOST_SCHEMA_BYTES: usize = 32 * 1024;
+const MOST_SCHEMA_DEPTH: usize = 64;
+/// A pattern of a definition that needs more memory is refused.
+const MOST_PATTERN_MEMORY: usize = 64 * 1024;
+/// More than what the deepest schema, led from part to part, takes with the deepest JSON.
+pub const STACK_BYTES: usize = 256 * 1024 * 1024;
+/// More errors of a result are not listed ...
+const MOST_ERRORS: usize = 20;
+/// ... and no more is said of each, in characters.
+const MOST_ERROR_CHARS: usize = 500;
+
+/// A schema that can be held against something.
+#[derive(Debug)]
+pub struct ResultSchema(Validator);
+
+/// Why something is no schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoSchema {
+    /// Where in it, as a JSON pointer; empty: its top.
+    pub at: String,
+    /// What is wrong there.
+    pub error: String,
+}
+
+impl std::fmt::Display for NoSchema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = if self.at.is_empty() { "its top" } else { &self.at };
+        write!(f, "is no JSON Schema at {at}: {}", self.error)
+    }
+}
+
+/// What came of a check.
+#[derive(Debug, PartialEq)]
+pub struct Checked {
+    /// The JSON in the message; null if there is none.
+    pub result: Value,
+    /// What is wrong with it: `{message, path}`; none if it is right.
+    pub errors: Vec<Value>,
+}
+
+impl ResultSchema {
+    /// Reads a schema.
+    ///
+    /// # Errors
+    /// What is no schema, or leads to a place outside of it.
+    pub fn of(schema: &Value) -> Result<Self, NoSchema> {
+        jsonschema::options().offline().build(schema).map(Self).map_err(NoSchema::of)
+    }
+
+    /// The same, of one that others have written.
+    ///
+    /// # Errors
+    /// Also what is too large, and a pattern that cannot be carried out in a time that its text bounds.
+    pub fn bounded(schema: &Value) -> Result<Self, NoSchema> {
+        let too = |error: String| NoSchema { at: String::new(), error };
+        if is_deeper(schema, MOST_SCHEMA_DEPTH) {
+            return Err(too(format!("its parts lie more than {MOST_SCHEMA_DEPTH} deep in each other")));
+        }
+        let bytes = schema.to_string().len();
+        if bytes > MOST_SCHEMA_BYTES {
+            return Err(too(format!("it has {bytes} bytes as JSON; at most {MOST_SCHEMA_BYTES} are read")));
+        }
+        let patterns =
+            PatternOptions::regex().size_limit(MOST_PATTERN_MEMORY).dfa_size_limit(MOST_PATTERN_MEMORY);
+        let options = jsonschema::options().offline().with_pattern_options(patterns);
+        with_stack(|| options.build(schema).map(Self).map_err(NoSchema::of))
+            .unwrap_or_else(|why| Err(too(why)))
+    }
+
+    /// Holds a message against it.
+    #[must_use]
+    pub fn check(&self, message: &str) -> Checked {
+        let result = match json_of(message) {
+            Ok(result) => result,
+            Err(problem) => {
+                return Checked {
+                    result: Value::Null,
+                    errors: vec![json!({"message": problem, "path": ""})],
+                };
+            }
+        };
+        let error = |error: jsonschema::ValidationError<'_>| {
+            let message: String = error.masked().to_string().chars().take(MOST_ERROR_CHARS).collect();
+            json!({"message": message, "path": error.instance_path().to_string()})
+        };
+        let errors = self.0.iter_errors(&result).take(MOST_ERRORS).map(error).collect();
+        Checked { result, errors }
+    }
+}
+
+impl NoSchema {
+    fn of(error: jsonschema::ValidationError<'_>) -> Self {
+        let text: String = error.to_string().chars().take(MOST_ERROR_CHARS).collect();
+        Self { at: error.instance_path().to_string(), error: text }
+    }
+}
+
+/// Does it on a stack that is large enough.
+fn with_stack<T: Send>(read: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
+        reader
+            .map_err(|error| format!("it cannot be read: {error}"))
+            .and_then(|thread| thread.join().map_err(|_| "its reader failed".to_owned()))
+    })
+}
+
+/// Whether the parts lie deeper in each other than so.
+fn is_deeper(value: &Value, most: usize) -> bool {
+    let Some(left) = most.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, left)),
+        Value::Object(entries) => entries.values().any(|entry| is_deeper(entry, left)),
+        _ => false,
+    }
+}
+
+/// The JSON in a message: the whole of it, or its only fenced block, or the only one that is marked `json`.
+fn json_of(message: &str) -> Result<Value, String> {
+    let whole = match serde_json::from_str(message.trim()) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let blocks = fenced(message);
+    let marked: Vec<&Block<'_>> = blocks.iter().filter(|block| block.is_json).collect();
+    let only = match (&marked[..], &blocks[..]) {
+        (&[only], _) | ([], [only]) => only,
+        ([], []) => return Err(format!("the message is no JSON ({whole}) and has no code block")),
+        _ => {
+            return Err("the message has several code blocks; mark one of them, and only one, as json".into());
+        }
+    };
+    serde_json::from_str(only.text)
+        .map_err(|error| format!("the code block in line {} is no JSON: {error}", only.line))
+}
+
+/// A code block between lines of at least three backticks.
+struct Block<'a> {
+    is_json: bool,
+    text: &'a str,
+    line: usize,
+}
+
+fn fenced(message: &str) -> Vec<Block<'_>> {
+    let ticks = |line: &str| line.len() - line.trim_start_matches('`').len();
+    let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
+    for (number, line) in message.split_inclusive('\n').enumerate() {
+        let begins = at;
+        at += line.len();
+        let line = line.trim();
+        let count = ticks(line);
+        match open {
+            None if count >= 3 => {
+                let mark = line[count..].split_whitespace().next().unwrap_or_default();
+                open = Some((count, at, mark.eq_ignore_ascii_case("json"), number + 1));
+            }
+            Some((fence, from, is_json, first)) if count >= fence && count == line.len() => {
+                blocks.push(Block { is_json, text: &message[from..begins], line: first });
+                open = None;
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests;

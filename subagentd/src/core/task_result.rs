@@ -1,0 +1,48 @@
+//! What is said of a result that does not fit its schema: to its agent, which is asked for it once more, and in the end to
+//! whoever gave the task. Pure.
+
+use serde_json::Value;
+use subagent_protocol::clean::one_line;
+use subagent_protocol::{Code, Error};
+
+use super::task::beginning;
+
+/// So many errors are told ...
+const MOST_TOLD: usize = 5;
+/// ... and of each place and each error so much, in characters.
+const MOST_CHARS: usize = 300;
+
+/// The first of what is wrong: `{message, path}` each.
+fn first(errors: &[Value]) -> impl Iterator<Item = (String, String)> {
+    let told = |value: &Value| one_line(beginning(value.as_str().unwrap_or_default(), MOST_CHARS));
+    errors.iter().take(MOST_TOLD).map(move |error| (told(&error["path"]), told(&error["message"])))
+}
+
+fn line((path, message): (String, String)) -> String {
+    if path.is_empty() { message } else { format!("at {path}: {message}") }
+}
+
+/// What the agent is told, which is asked once more.
+#[must_use]
+pub fn asked_again(errors: &[Value], schema: &Value) -> String {
+    let wrong: Vec<String> = first(errors).map(|error| format!("- {}", line(error))).collect();
+    format!(
+        "Your last message is the result of this task, and does not fit the JSON Schema that it has to meet:\n{}\n\n\
+         Say the result once more, as JSON that fits: nothing else, or in one code block that is marked json. You are asked \
+         once. The schema:\n\n```json\n{schema:#}\n```",
+        wrong.join("\n")
+    )
+}
+
+/// Why such a task has failed.
+#[must_use]
+pub fn not_met(errors: &[Value], why: &str) -> Error {
+    let all: Vec<(String, String)> = first(errors).collect();
+    let shown = all.first().cloned().map(line).unwrap_or_default();
+    let message = format!("the result does not fit the schema that it has to meet, {why}: {shown}");
+    let told: Vec<Value> = all
+        .into_iter()
+        .map(|(path, message)| serde_json::json!({"message": message, "path": path}))
+        .collect();
+    Error::new(Code::ResultSchemaNotMet, message).with("errors", told)
+}

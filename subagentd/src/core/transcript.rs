@@ -1,0 +1,147 @@
+//! What was said to an agent and by it, and which tools it called, as a text that people and agents read. Pure.
+//!
+//! All of it but the marks comes from others: each line of it stands behind `> `, and what is on a line of a mark is one
+//! line, so that nothing in it can be taken for a mark.
+
+use subagent_protocol::clean::{clean, one_line};
+
+use super::task::beginning;
+
+/// No more of one is kept, in bytes.
+pub const MOST_BYTES: usize = 64 * 1024;
+/// So much of the title of a call, in characters.
+const TITLE_CHARS: usize = 200;
+const CUT: &str = "\n[cut here: the rest is in the events of the task]\n";
+
+/// A text that grows, up to a limit.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    text: String,
+    said: String,
+    is_full: bool,
+}
+
+impl Transcript {
+    /// Of a task that is called so.
+    #[must_use]
+    pub fn of(name: &str, agent: Option<&str>, status: &str) -> Self {
+        let agent = agent.map_or_else(|| "no definition".to_owned(), one_line);
+        Self { text: format!("## {} ({agent}, {status})\n", one_line(name)), ..Self::default() }
+    }
+
+    /// Its agent was told something.
+    pub fn told(&mut self, text: &str) {
+        self.end_message();
+        self.push("Prompt", text);
+    }
+
+    /// Its agent has said a piece of a message.
+    pub fn said(&mut self, piece: &str) {
+        let room = MOST_BYTES.saturating_sub(self.text.len());
+        // One that is longer is cut when it stands in the text.
+        if self.said.len() <= room {
+            self.said.push_str(piece);
+        }
+    }
+
+    /// Its agent has called a tool.
+    pub fn called(&mut self, title: &str) {
+        self.end_message();
+        self.add(&format!("\nTool: {}\n", one_line(beginning(title, TITLE_CHARS))));
+    }
+
+    /// Whether nothing more is taken.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn end(mut self) -> String {
+        self.end_message();
+        self.text
+    }
+
+    fn end_message(&mut self) {
+        let said = std::mem::take(&mut self.said);
+        if !said.trim().is_empty() {
+            self.push("Said", &said);
+        }
+    }
+
+    fn push(&mut self, mark: &str, text: &str) {
+        let mut part = format!("\n{mark}:\n");
+        for line in clean(text.trim_end()).lines() {
+            part.push_str("> ");
+            part.push_str(line);
+            part.push('\n');
+        }
+        self.add(&part);
+    }
+
+    fn add(&mut self, part: &str) {
+        if self.is_full {
+            return;
+        }
+        let room = MOST_BYTES.saturating_sub(self.text.len());
+        if part.len() <= room {
+            return self.text.push_str(part);
+        }
+        self.text.push_str(&part[..part.floor_char_boundary(room)]);
+        self.text.push_str(CUT);
+        self.is_full = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn it_is_in_order_and_pieces_of_a_message_stand_together() {
+        let mut transcript = Transcript::of("Unit\n## Other", Some("explore"), "completed");
+        transcript.told("Look.\n\nReport.");
+        transcript.said("I lo");
+        transcript.said("ok.\r## Fake (explore, failed)\n");
+        transcript.called("read\nsrc/main.rs");
+        transcript.said("Done.");
+        assert_eq!(
+            transcript.end(),
+            "## Unit ## Other (explore, completed)\n\nPrompt:\n> Look.\n> \n> Report.\n\nSaid:\n> I look.\n> ## Fake \
+             (explore, failed)\n\nTool: read src/main.rs\n\nSaid:\n> Done.\n"
+        );
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let mut transcript = Transcript::of("x", None, "failed");
+        for _ in 0..10_000 {
+            transcript.said(&"ä".repeat(100));
+        }
+        transcript.called("y");
+        assert!(transcript.is_full());
+        let text = transcript.end();
+        assert!(text.len() <= MOST_BYTES + CUT.len() && text.ends_with(CUT));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_in_it_is_taken_for_a_mark(texts in prop::collection::vec("(\\PC|[#>\n\r\t\u{2028}\u{85}:a ]){0,30}", 0..6)) {
+            let mut transcript = Transcript::of("n", Some("a"), "failed");
+            for (index, text) in texts.iter().enumerate() {
+                match index % 3 {
+                    0 => transcript.told(text),
+                    1 => transcript.said(text),
+                    _ => transcript.called(text),
+                }
+            }
+            for (number, line) in transcript.end().lines().enumerate() {
+                let ours = line.is_empty() || line == "Prompt:" || line == "Said:" || line.starts_with("Tool: ");
+                prop_assert!(ours || line.starts_with("> ") || (number == 0 && line == "## n (a, failed)"), "{:?}", line);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What was said in the tasks that nobody sees in a list, for the result of the task above them.
+//!
+//! Must not decide who may read it.
+
+use rusqlite::{Connection, params};
+use subagent_protocol::Result;
+use subagent_protocol::event::EventType;
+
+use super::error::StoreError;
+use super::events::{self, COLUMNS};
+use super::rows::RowId;
+use super::tasks::{self, HIDDEN};
+use super::words::MESSAGE_TYPES;
+use crate::core::transcript::Transcript;
+
+/// So many tasks are told of; a tree has 100 of them, unless the config says otherwise.
+const MOST_TASKS: i64 = 100;
+/// So many events of each are looked through.
+const MOST_EVENTS: i64 = 50_000;
+
+/// The keys of the tasks below this one, however far, that are in no list; the oldest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(RowId, tasks::TaskRow)>> {
+    let sql = format!(
+        "WITH RECURSIVE below (worker) AS (
+           SELECT t.worker FROM tasks t JOIN workers p ON p.id = t.parent WHERE p.worker_id = ?1
+           UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
+         SELECT w.id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
+          WHERE t.worker IN (SELECT worker FROM below) AND {HIDDEN} AND w.removed_at IS NULL
+          ORDER BY t.worker LIMIT ?2 + 0"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found: Vec<(i64, String)> = statement
+        .query_map(params![task, MOST_TASKS], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(StoreError::from)?;
+    let mut rows = Vec::with_capacity(found.len());
+    for (id, worker_id) in found {
+        rows.extend(tasks::of_worker(connection, &worker_id)?.map(|row| (RowId(id), row)));
+    }
+    Ok(rows)
+}
+
+/// What was said to the agent of a task and by it, and what it called, as far as that is kept.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript) -> Result<String> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.worker = ?1 AND e.internal = 0
+           AND (e.type IN {MESSAGE_TYPES} OR e.type = 'message.sent' OR e.kind = 'tool_call')
+         ORDER BY e.seq LIMIT ?2 + 0"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let mut found = statement.query(params![id.0, MOST_EVENTS]).map_err(StoreError::from)?;
+    while !of.is_full()
+        && let Some(row) = found.next().map_err(StoreError::from)?
+    {
+        let event = events::read(row).map_err(StoreError::from)?;
+        match event.event_type {
+            EventType::ProgressMessage => of.said(&event.into_text().unwrap_or_default()),
+            EventType::MessageSent => of.told(event.data()["text"].as_str().unwrap_or_default()),
+            _ => of.called(event.data()["title"].as_str().unwrap_or_default()),
+        }
+    }
+    Ok(of.end())
+}

@@ -1,0 +1,120 @@
+//! Removing tasks that were archived, because somebody asks for it: never without that, since they may hold work. What goes on
+//! is kept, and so is what it needs. How a worker is removed is `removal`'s.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use subagent_protocol::api::{KeptTask, PruneTasks, PrunedTask, PrunedTasks, PrunedWorker};
+use subagent_protocol::ids::{ControllerId, WorkerId};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::super::orders::read_response;
+use super::super::{Caller, Supervisor, entropy};
+use crate::store::task_prune::{self, Archived};
+use crate::store::tasks::TaskRow;
+use crate::store::{RowId, removal};
+
+impl Supervisor {
+    /// Removes the tasks that were archived so long ago and do not go on. Their workers are stopped, or are stopped now.
+    ///
+    /// # Errors
+    /// `INVALID_CONTROLLER_HANDLE` if it is not right for each controller that is concerned; then nothing is removed.
+    /// `IDEMPOTENCY_CONFLICT`, `STORAGE_ERROR`.
+    pub async fn prune_tasks(&self, caller: Caller, request: PruneTasks) -> Result<PrunedTasks> {
+        let this = self.clone();
+        tokio::spawn(async move { this.prune_tasks_now(caller, request).await })
+            .await
+            .unwrap_or_else(|error| Err(Error::new(Code::Internal, error.to_string())))
+    }
+
+    async fn prune_tasks_now(&self, caller: Caller, request: PruneTasks) -> Result<PrunedTasks> {
+        let (owner, key) = self.guarded(caller, "prune tasks", &request)?;
+        let _one_at_a_time = self.shared.pruning.lock().await;
+        if let Some(earlier) = self.recall(&key).await? {
+            return read_response(earlier);
+        }
+        let (now, age) = (entropy::now(), Duration::from_secs(request.older_than_seconds));
+        let cutoff = self.cutoff(now, age).await?;
+        let found =
+            self.shared.store.read(move |connection| task_prune::archived(connection, cutoff)).await?;
+        let mut workers = Vec::new();
+        for archived in &found {
+            workers.push(self.row(archived.task.task_id.as_str()).await?);
+        }
+        let concerned: HashSet<ControllerId> = workers.iter().map(|row| row.controller_id.clone()).collect();
+        let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
+        let check =
+            move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
+        self.shared.store.read(check).await?;
+        let (mut items, mut kept): (Vec<(RowId, PrunedWorker)>, _) = (Vec::new(), Vec::new());
+        let mut tasks = HashMap::new();
+        for (archived, mut row) in found.into_iter().zip(workers) {
+            if let Some(why) = keeps(&archived) {
+                kept.push(why);
+                continue;
+            }
+            if row.state != "stopped" && !request.dry_run {
+                self.stop_archived(&row).await?;
+                row = self.row(row.worker_id.as_str()).await?;
+            }
+            items.push((row.id, self.measured(&row).await?));
+            tasks.insert(row.worker_id.clone(), archived.task);
+        }
+        let result = move |removed: Vec<PrunedWorker>| pruned(&request, removed, &tasks, kept);
+        if request.dry_run {
+            return Ok(result(items.into_iter().map(|(_, item)| item).collect()));
+        }
+        self.mark_in_steps(items, (owner, concerned), key, now, result, |pruned| {
+            pruned.items.iter().map(|item| item.task_id.clone()).collect()
+        })
+        .await
+    }
+}
+
+/// What keeps a task, if something does.
+fn keeps(archived: &Archived) -> Option<KeptTask> {
+    let Archived { task, is_above } = archived;
+    let (reason, command) = match (task.outcome, is_above) {
+        (None, _) => ("it has not ended", Some(format!("subagent task cancel {}", task.task_id))),
+        (Some(_), true) => ("a task below it has not ended", None),
+        (Some(_), false) => return None,
+    };
+    Some(KeptTask {
+        task_id: task.task_id.clone(),
+        name: task.name.clone(),
+        status: task.status(),
+        reason: reason.to_owned(),
+        recommended_command: command,
+    })
+}
+
+fn pruned(
+    request: &PruneTasks,
+    removed: Vec<PrunedWorker>,
+    tasks: &HashMap<WorkerId, TaskRow>,
+    kept: Vec<KeptTask>,
+) -> PrunedTasks {
+    let item = |worker: PrunedWorker| {
+        let task = tasks.get(&worker.worker_id)?;
+        Some(PrunedTask {
+            task_id: worker.worker_id,
+            name: task.name.clone(),
+            path: task.path.clone(),
+            status: task.status(),
+            archived_at: task.archived_at.unwrap_or(Timestamp(0)),
+            events: worker.events,
+            bytes: worker.bytes,
+        })
+    };
+    let items: Vec<PrunedTask> = removed.into_iter().filter_map(item).collect();
+    PrunedTasks {
+        dry_run: request.dry_run,
+        older_than_seconds: request.older_than_seconds,
+        count: items.len(),
+        events: items.iter().map(|item| item.events).sum(),
+        bytes: items.iter().map(|item| item.bytes).sum(),
+        items,
+        kept,
+    }
+}
