@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use subagent_protocol::budget::Scope;
 use subagent_protocol::record::{Record, RecordType};
 use subagent_protocol::task_terms::TaskTerms;
 use subagent_protocol::{Error, Result, tool_calls};
@@ -185,7 +186,7 @@ impl Actor {
         let id = self.id;
         let read = self.shared.store.read(move |connection| {
             let before = task_limits::ran_before(connection, id)?;
-            Ok(Ran::of(&accounts::accounts(connection, id)?.worker, before, entropy::now().0))
+            Ok(Ran::of(&accounts::account(connection, Scope::Worker, id)?, before, entropy::now().0))
         });
         read.await
     }
