@@ -5,9 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use subagent_protocol::budget::{
-    self, Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, Used,
-};
+use subagent_protocol::budget::{self, Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, Used};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::{Code, Error, Result};
@@ -369,9 +367,13 @@ impl Account {
 
     pub(super) fn unknown(&self, whose: Whose<'_>, budget: Budget) -> Error {
         let who = match whose {
-            Whose::Own if self.is_shared() => "the agents of the worker and of the tasks below it have".to_owned(),
+            Whose::Own if self.is_shared() => {
+                "the agents of the worker and of the tasks below it have".to_owned()
+            }
             Whose::Own => "the worker's agent has".to_owned(),
-            Whose::Above(worker) => format!("the agents of the worker {worker} and of the tasks below it have"),
+            Whose::Above(worker) => {
+                format!("the agents of the worker {worker} and of the tasks below it have")
+            }
             Whose::Controller => "the agents of the controller's workers have".to_owned(),
         };
         let (unreported, flag, how) = (self.unreported(budget), flag(budget), whose.change());

@@ -229,7 +229,8 @@ fn with_key(connection: &Connection, worker: RowId) -> Result<(RowId, Accounts)>
 
 /// The account of a worker above another one; `None` of one that was removed.
 fn above(connection: &Connection, key: i64) -> Result<Option<Above>> {
-    let sql = "SELECT w.worker_id, a.account FROM workers w JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
+    let sql =
+        "SELECT w.worker_id, a.account FROM workers w JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
                WHERE w.id = ?1 AND w.removed_at IS NULL";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_row([key], |row| Ok((rows::parsed(row, 0)?, row.get(1)?))).optional();

@@ -212,7 +212,10 @@ impl Tx<'_> {
     }
 
     /// A task that has ended has something to do again: another run of it begins.
-    fn go_on(&self, id: RowId) -> Result<()> {
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
                     wanted = NULL, why = NULL, started_at = NULL, completed_at = NULL,

@@ -43,7 +43,10 @@ async fn m6_what_a_task_uses_is_stored_for_every_worker_above_it_that_is_still_t
         Ok(connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(StoreError::from)?)
     });
     assert_eq!(left.await.unwrap(), 0, "nothing is made again of what was removed");
-    assert_eq!((used(&store, Scope::Worker, 1).await, used(&store, Scope::Controller, 1).await), (7.into(), 7.into()));
+    assert_eq!(
+        (used(&store, Scope::Worker, 1).await, used(&store, Scope::Controller, 1).await),
+        (7.into(), 7.into())
+    );
     execute(&store, r#"UPDATE accounts SET account = json_set(account, '$.limits', json('{"tokens": 7}')) WHERE scope = 'worker' AND key = 1"#).await;
     let asked = store.write(Durability::Full, 1, |tx| Ok(tx.may_open_turn(RowId(3), NOW).unwrap_err()));
     assert_eq!(asked.await.unwrap().code, Code::BudgetExceeded);

@@ -96,7 +96,7 @@ impl Supervisor {
             environment::remove(&file);
         }
         let task_id = stored?.0;
-        // A parent that waits for it holds no place any more.
+        // From now on it looks after what it has given.
         self.shared.bells.ring(parent);
         self.spawned(task_id.as_str()).await
     }
