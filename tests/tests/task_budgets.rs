@@ -162,6 +162,26 @@ fn m6_a_budget_that_tasks_use_up_cancels_the_turns_of_all_whose_it_is() {
 }
 
 #[test]
+fn m6_a_task_that_waits_fails_when_what_is_above_it_is_used_up() {
+    let world = world(&["--max-tokens", "50"], 1);
+    let gate = world.sandbox.gate("eats");
+    let eater = world.gives("eater", "background", &format!("{}\n{}", gate.directive(), uses(60)));
+    let waits = world.gives("waits", "background", "x");
+    let _ = world.sandbox.send(&world.root, &format!("{eater}\n{waits}"));
+    world.is("eater", "running");
+    assert_eq!(world.shown("waits")["status"], "queued");
+    gate.open();
+    world.is("waits", "failed");
+    let error = world.shown("waits")["error"].take();
+    assert_eq!(
+        (&error["code"], &error["details"]["workerId"]),
+        (&json!("BUDGET_EXCEEDED"), &json!(world.root)),
+        "{error}"
+    );
+    world.sandbox.finish();
+}
+
+#[test]
 fn m6_what_a_task_does_not_report_is_unknown_of_what_its_root_may_use() {
     let world = world(&["--max-tokens", "100", "--on-unknown", "refuse"], 6);
     let (mute, late) = (world.gives("mute", "foreground", "x"), world.gives("late", "foreground", "x"));
