@@ -227,7 +227,8 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     fails.open();
     world.is("broken", "failed");
     let holder = world.gives("holder", "background", &runs.directive());
-    let _ = world.sandbox.send(&world.root, &holder);
+    // It is told of the end of the other at this moment.
+    world.sandbox.sending(&world.root, &holder).args(["--queue", "--no-wait"]).run().data();
     world.is("holder", "running");
 
     let send = |text: &str, flags: &[&str]| {
