@@ -238,6 +238,9 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     assert_eq!(send("plain", &[]), 1);
     assert_eq!(send("queued", &["--queue"]), 2);
     assert_eq!(send("steered", &["--if-busy", "steer"]), 1);
+    // Before what is paused it would wait for ever.
+    let before = world.sandbox.sending(&broken, "first").args(["--if-busy", "steer", "--no-wait"]).run();
+    before.error("WORKER_BUSY");
     world.sandbox.run(&["queue", "resume", "--worker-id", &broken]).data_of("queue.resumed");
     world.is("done", "queued");
     world.is("broken", "queued");

@@ -44,7 +44,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
     /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
-    /// `BUDGET_EXCEEDED` and `BUDGET_UNKNOWN` if the parent has used up what it may.
+    /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` if the parent or who is above it has used up what it may.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
