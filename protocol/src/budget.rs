@@ -1,4 +1,4 @@
-//! Budgets: how much a worker, or all workers of a controller, may use, and how much they have used.
+//! Budgets: how much a worker with its tasks, or all workers of a controller, may use, and how much they have used.
 //!
 //! Pure. What an agent does not report is unknown and never 0; what it reports is taken as a bounded number or not at all.
 
@@ -36,7 +36,7 @@ words! {
 words! {
     /// Whose budget it is.
     Scope {
-        /// One worker's.
+        /// One worker's. What tasks below it use of time, tokens and cost is used of it, too.
         Worker = "worker",
         /// That of all workers of a controller together.
         Controller = "controller",
@@ -270,9 +270,20 @@ pub struct Used {
     pub unit: Option<String>,
     /// Turns of which it is not known how much they used. They are not in `used`.
     pub unreported: u64,
+    /// Of a worker: how much of it it used itself, if tasks below it have used some too.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
+    pub own: Option<Value>,
 }
 
-/// What a worker, or all workers of a controller, have used, and what they may use.
+/// A value that is there, null included.
+fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// What a worker with the tasks below it, or all workers of a controller, have used, and what they may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -85,15 +84,6 @@ fn a_server_of_that_name_keeps_a_worker_from_delegating() {
     sandbox.finish();
 }
 
-/// The token of a worker, from where it is kept.
-fn token(sandbox: &Sandbox, worker: &str) -> String {
-    let mut files = fs::read_dir(sandbox.file("run/subagent")).unwrap().map(|entry| entry.unwrap().path());
-    let file = files.find(|path| path.to_str().unwrap().ends_with(&format!("{worker}.env"))).unwrap();
-    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-    let kept: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    kept["taskToken"].as_str().unwrap().to_owned()
-}
-
 fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -109,7 +99,7 @@ fn the_token_is_where_the_environment_is_and_nowhere_else() {
     let sandbox = telling(json!({}));
     let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let token = token(&sandbox, &worker);
+    let token = sandbox.task_token(&worker);
     sandbox.recorder().keep_secret(&token);
     assert!(has_server(&sandbox, &worker));
     for args in
@@ -138,13 +128,13 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
     let sandbox = telling(json!({"docs": {"command": "sh"}}));
     let started = sandbox.run(&["worker", "start", "--launcher", "sdk", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
-    let before = token(&sandbox, &worker);
+    let before = sandbox.task_token(&worker);
     sandbox.kill(&sandbox.runtime(&worker));
     sandbox.kill_daemon();
     assert!(has_server(&sandbox, &worker), "the session was taken up with it");
     sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
     assert!(has_server(&sandbox, &worker));
-    assert_eq!(token(&sandbox, &worker), before);
+    assert_eq!(sandbox.task_token(&worker), before);
     sandbox.kill(&sandbox.runtime(&worker));
     let file = sandbox.file("run/subagent");
     for entry in fs::read_dir(file).unwrap() {
@@ -154,14 +144,14 @@ fn the_server_is_there_again_after_a_restart_and_with_another_token_after_a_rebo
         }
     }
     assert!(has_server(&sandbox, &worker));
-    assert_ne!(token(&sandbox, &worker), before);
+    assert_ne!(sandbox.task_token(&worker), before);
     sandbox.finish();
 }
 
 /// What the daemon answers to a process of a worker that has the worker's token.
 fn asks(sandbox: &Sandbox, worker: &str, line: &str, body: &Value) -> Value {
     let (body, token) =
-        (if body.is_null() { String::new() } else { body.to_string() }, token(sandbox, worker));
+        (if body.is_null() { String::new() } else { body.to_string() }, sandbox.task_token(worker));
     let head = format!(
         "{line} HTTP/1.1\\nHost: localhost\\nsubagent-protocol: 1\\nContent-Type: application/json\\n\
          x-subagent-task-token: {token}\\nContent-Length: {}\\nConnection: close\\n\\n{body}",

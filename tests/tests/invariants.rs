@@ -171,21 +171,25 @@ fn a_task_must_end_once_and_be_told_once() {
              VALUES ({worker}, 1, 1, 'n', 'n', '[]', '', '', 'background', '{{}}', '{{}}', 6, {outcome}, 0)"
         )
     };
-    let due = |turn: &str| {
-        format!("INSERT INTO task_deliveries VALUES (1, 1, 1, 'w_0123456789', 'n', 'completed', 'x', {turn})")
+    let due = |parent: i64, turn: &str| {
+        format!(
+            "INSERT INTO task_deliveries VALUES (1, 1, {parent}, 'w_0123456789', 'n', 'completed', 'x', {turn})"
+        )
     };
     // Its worker is stopped, and it goes on; it has ended, and its worker has an open turn.
     red_after(name, &task(1, "NULL"));
     red_after(name, &format!("{}; UPDATE workers SET state = 'turn' WHERE id = 2", task(2, "'lost'")));
-    // It was told twice; by a turn that is nowhere; to nobody.
+    // It was told twice; by a turn that is nowhere; it is due to nobody; to one that was ended, though its worker is not stopped.
     let told = "UPDATE events SET payload = json_set(payload, '$.subagent.subagentId',
                   (SELECT worker_id FROM workers WHERE id = 1)) WHERE type = 'message.sent'";
     red_after(name, &format!("{}; {told}", task(1, "'completed'")));
     let asked = "UPDATE events SET payload = json_set(payload, '$.text',
                    'Your last message is the result of this task, and does not fit it') WHERE type = 'message.sent'";
     red_after(name, &format!("{}; UPDATE tasks SET runs = 0; {asked}", task(1, "'completed'")));
-    red_after(name, &due("'t_nowhere'"));
-    red_after(name, &due("NULL"));
+    red_after(name, &due(1, "'t_nowhere'"));
+    red_after(name, &due(1, "NULL"));
+    let runs = "UPDATE workers SET desired = 'run' WHERE id = 2";
+    red_after(name, &format!("{}; {}; {runs}", task(2, "'cancelled'"), due(2, "NULL")));
 }
 
 #[test]

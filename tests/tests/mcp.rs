@@ -220,12 +220,7 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     let started = sandbox.run(&["worker", "start", "--launcher", "demo", "--delegate"]);
     let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
     // Its server has the token; a scripted agent starts none, so it is taken from where the daemon keeps it.
-    let socket = sandbox.daemon_info().unwrap().socket;
-    let ending = format!("-{worker}.env");
-    let mut kept = fs::read_dir(socket.parent().unwrap()).unwrap().flatten();
-    let kept = kept.find(|entry| entry.file_name().to_string_lossy().ends_with(&ending)).unwrap().path();
-    let kept: Value = serde_json::from_slice(&fs::read(kept).unwrap()).unwrap();
-    let token = kept["taskToken"].as_str().unwrap();
+    let token = &sandbox.task_token(&worker);
     let begin = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
-use std::fs;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -136,11 +135,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
 /// The directive by which the agent of a worker gives a task.
 fn gives(sandbox: &Sandbox, worker: &str, name: &str, mode: &str, prompt: &str) -> String {
     let socket = sandbox.daemon_info().unwrap().socket;
-    let file = fs::read_dir(sandbox.file("run/subagent")).unwrap().map(|entry| entry.unwrap().path());
-    let file =
-        file.into_iter().find(|path| path.to_str().unwrap().ends_with(&format!("{worker}.env"))).unwrap();
-    let kept: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-    let token = kept["taskToken"].as_str().unwrap();
+    let token = sandbox.task_token(worker);
     let body = json!({"prompt": prompt, "name": name, "mode": mode}).to_string();
     let length = body.len();
     let text = format!(

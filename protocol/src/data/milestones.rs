@@ -9,7 +9,7 @@ use crate::client::{ExitStatus, Failure};
 use crate::definition::NotHonoured;
 use crate::error::Error;
 use crate::event::ApprovalOption;
-use crate::ids::{RequestId, RuleId, TurnId};
+use crate::ids::{RequestId, RuleId, TurnId, WorkerId};
 use crate::options::Current;
 use crate::record::{NoiseReason, PromptBy, SessionOrigin};
 use crate::state::QueuePause;
@@ -229,6 +229,9 @@ struct PolicyViolated {
 struct BudgetExceeded {
     /// Whose budget it is.
     scope: Scope,
+    /// Of a worker above: which one.
+    #[serde(rename = "workerId")]
+    worker_id: Option<WorkerId>,
     /// What is limited.
     budget: Budget,
     /// How much.
@@ -247,6 +250,9 @@ struct BudgetExceeded {
 struct BudgetUnknown {
     /// Whose budget it is.
     scope: Scope,
+    /// Of a worker above: which one.
+    #[serde(rename = "workerId")]
+    worker_id: Option<WorkerId>,
     /// What is limited.
     budget: Budget,
     /// Of how many turns it is not known.

@@ -1,18 +1,16 @@
 //! The rules of budgets: what is counted as used, when a budget is used up, and what follows.
 //!
-//! Two accounts stand for every worker, its own and its controller's: what it spends is added to both, in the transaction
-//! that stores why. The one question whether another turn may be opened is [`may_open`]. No clock is looked at: whoever
-//! asks says what time it is.
+//! Several accounts stand for every worker (`core::accounts`): what it spends is added to all of them, in the transaction that
+//! stores why. No clock is looked at: whoever asks says what time it is.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use subagent_protocol::budget::{
-    self, Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, OnUnknown, Scope, Used,
-};
+use subagent_protocol::budget::{self, Budget, BudgetView, Limits, LimitsChange, Money, OnLimit, Used};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::TurnEnd;
 use subagent_protocol::{Code, Error, Result};
 
+use super::accounts::Whose;
 use super::approval::Approval;
 use super::step::Next;
 use super::worker::{Fact, State, Turn, Worker};
@@ -55,7 +53,7 @@ pub struct Delta {
     priced: bool,
 }
 
-/// What a worker, or all workers of a controller together, have used, and what they may use.
+/// What a worker with the tasks below it, or all workers of a controller together, have used, and what they may use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Account {
@@ -89,6 +87,12 @@ pub struct Account {
     told_unknown: Vec<Budget>,
     /// Of a controller: how often its limits were changed. Of a worker: of how many of these changes it has an event.
     pub revision: u64,
+    /// Of the worker of a task: the keys of those above it, the nearest first. They are never given again, and may be gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<i64>,
+    /// Of a worker: what it has used itself, as soon as that is not all. What is known of its session is here from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own: Option<Box<Account>>,
 }
 
 impl Account {
@@ -98,8 +102,13 @@ impl Account {
         Self { limits: counted(limits), revision, ..Self::default() }
     }
 
-    /// Takes in what a worker has spent, and gives what its controller's account changes by.
+    /// Takes in what its worker has spent, and gives what the accounts above it change by.
     pub fn spend(&mut self, spent: &Spent, now: i64) -> Delta {
+        if let Some(own) = &mut self.own {
+            let delta = own.spend(spent, now);
+            self.add(&delta);
+            return delta;
+        }
         let delta = match spent {
             Spent::Opened => {
                 self.priced = false;
@@ -150,8 +159,35 @@ impl Account {
         delta
     }
 
-    /// Adds what a worker has spent to the account of its controller.
-    pub fn add(&mut self, delta: &Delta) {
+    /// Takes in what a worker below has spent. How many turns a worker has is nobody's business above but its controller's.
+    pub fn charge(&mut self, whose: Whose<'_>, delta: &Delta) {
+        if whose == Whose::Controller {
+            return self.add(delta);
+        }
+        let delta = Delta { turns: 0, ..delta.clone() };
+        if delta == Delta::default() {
+            return;
+        }
+        if self.own.is_none() {
+            let (limits, told, told_unknown) = Default::default();
+            let own = Self { limits, told, told_unknown, above: Vec::new(), ..self.clone() };
+            self.own = Some(Box::new(own));
+        }
+        self.add(&delta);
+    }
+
+    /// What is the worker's own of it.
+    fn own(&self) -> &Self {
+        self.own.as_deref().unwrap_or(self)
+    }
+
+    /// Whether somebody below has used something of it.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn add(&mut self, delta: &Delta) {
         self.turns = self.turns.saturating_add(delta.turns);
         self.wall_ms = self.wall_ms.saturating_add(delta.wall_ms);
         self.running = self.running.saturating_add_signed(delta.running);
@@ -189,16 +225,16 @@ impl Account {
         Ok(())
     }
 
-    /// For how many milliseconds turns have run, counted for each of them.
+    /// For how many milliseconds turns of the worker itself have run.
     #[must_use]
     pub fn ran_ms(&self, now: i64) -> u64 {
-        self.used(Budget::WallTime, now)
+        self.own().used(Budget::WallTime, now)
     }
 
-    /// Whether time counts now.
+    /// Whether time of the worker itself counts now.
     #[must_use]
     pub fn runs(&self) -> bool {
-        self.running > 0
+        self.own().running > 0
     }
 
     /// How many turns were counted.
@@ -249,12 +285,12 @@ impl Account {
         }
     }
 
-    fn is_used_up(&self, budget: Budget, now: i64) -> bool {
+    pub(super) fn is_used_up(&self, budget: Budget, now: i64) -> bool {
         self.limit(budget).is_some_and(|limit| self.used(budget, now) >= limit)
     }
 
     /// Whether something of what is limited was not reported.
-    fn is_unknown(&self, budget: Budget) -> bool {
+    pub(super) fn is_unknown(&self, budget: Budget) -> bool {
         self.limit(budget).is_some() && self.unreported(budget) > 0
     }
 
@@ -275,9 +311,9 @@ impl Account {
 
     /// What is to be told now and was not before: budgets that are used up, and, when a turn is opened, those of which it is
     /// not known how much was used.
-    pub fn news(&mut self, scope: Scope, opens: bool, now: i64) -> Vec<(EventType, Value)> {
+    pub fn news(&mut self, whose: Whose<'_>, opens: bool, now: i64) -> Vec<(EventType, Value)> {
         let mut news = Vec::new();
-        for &budget in Budget::ALL {
+        for &budget in whose.budgets() {
             if self.is_used_up(budget, now) && !self.told.contains(&budget) {
                 self.told.push(budget);
                 let shown = self.shown(budget, now);
@@ -286,18 +322,18 @@ impl Account {
                     (action, _) => action,
                 };
                 let data = json!({
-                    "scope": scope, "budget": budget, "limit": shown.limit, "used": shown.used,
+                    "scope": whose.scope(), "budget": budget, "limit": shown.limit, "used": shown.used,
                     "unit": shown.unit, "action": action,
                 });
-                news.push((EventType::BudgetExceeded, data));
+                news.push((EventType::BudgetExceeded, whose.said(data)));
             }
             if opens && self.is_unknown(budget) && !self.told_unknown.contains(&budget) {
                 self.told_unknown.push(budget);
                 let data = json!({
-                    "scope": scope, "budget": budget, "unreported": self.unreported(budget),
+                    "scope": whose.scope(), "budget": budget, "unreported": self.unreported(budget),
                     "action": self.limits.on_unknown(),
                 });
-                news.push((EventType::BudgetUnknown, data));
+                news.push((EventType::BudgetUnknown, whose.said(data)));
             }
         }
         news
@@ -305,39 +341,51 @@ impl Account {
 
     /// The error that says that a budget is used up.
     #[must_use]
-    pub fn exceeded(&self, scope: Scope, budget: Budget, now: i64) -> Error {
+    pub fn exceeded(&self, whose: Whose<'_>, budget: Budget, now: i64) -> Error {
         let shown = self.shown(budget, now);
         let unit = shown.unit.clone().unwrap_or_else(|| budget.as_str().to_owned());
-        let (who, how) = match scope {
-            Scope::Worker => ("the worker has", "subagent worker set"),
-            Scope::Controller => ("the workers of the controller together have", "subagent budget set"),
+        let (flag, how) = (flag(budget), whose.change());
+        let who = match whose {
+            Whose::Own if self.is_shared() && budget != Budget::Turns => {
+                "the worker and the tasks below it have".to_owned()
+            }
+            Whose::Own => "the worker has".to_owned(),
+            Whose::Above(worker) => format!("the worker {worker} and the tasks below it have"),
+            Whose::Controller => "the workers of the controller together have".to_owned(),
         };
         let message = format!("{who} used {} {unit}, and may use {}", shown.used, shown.limit);
-        let flag = flag(budget);
-        Error::new(Code::BudgetExceeded, message)
-            .with("scope", scope.as_str())
+        let error = Error::new(Code::BudgetExceeded, message)
+            .with("scope", whose.scope().as_str())
             .with("budget", budget.as_str())
             .with("limit", shown.limit)
             .with("used", shown.used)
-            .with("unit", unit)
-            .recommend(format!("raise the limit with `{how} {flag}`, or `{flag} none`; `subagent budget show` tells what was used"))
+            .with("unit", unit);
+        whose.named(error).recommend(format!(
+            "raise the limit with `{how} {flag}`, or `{flag} none`; `subagent budget show` tells what was used"
+        ))
     }
 
-    fn unknown(&self, scope: Scope, budget: Budget) -> Error {
-        let (who, how) = match scope {
-            Scope::Worker => ("the worker's agent has", "subagent worker set"),
-            Scope::Controller => ("the agents of the controller's workers have", "subagent budget set"),
+    pub(super) fn unknown(&self, whose: Whose<'_>, budget: Budget) -> Error {
+        let who = match whose {
+            Whose::Own if self.is_shared() => {
+                "the agents of the worker and of the tasks below it have".to_owned()
+            }
+            Whose::Own => "the worker's agent has".to_owned(),
+            Whose::Above(worker) => {
+                format!("the agents of the worker {worker} and of the tasks below it have")
+            }
+            Whose::Controller => "the agents of the controller's workers have".to_owned(),
         };
-        let (unreported, flag) = (self.unreported(budget), flag(budget));
+        let (unreported, flag, how) = (self.unreported(budget), flag(budget), whose.change());
         let message =
             format!("{who} not told what {unreported} turns used of the budget {budget}, which is limited");
-        Error::new(Code::BudgetUnknown, message)
-            .with("scope", scope.as_str())
+        let error = Error::new(Code::BudgetUnknown, message)
+            .with("scope", whose.scope().as_str())
             .with("budget", budget.as_str())
-            .with("unreported", unreported)
-            .recommend(format!(
-                "go on all the same with `{how} --on-unknown warn`, or take the limit away with `{flag} none`"
-            ))
+            .with("unreported", unreported);
+        whose.named(error).recommend(format!(
+            "go on all the same with `{how} --on-unknown warn`, or take the limit away with `{flag} none`"
+        ))
     }
 
     fn shown(&self, budget: Budget, now: i64) -> Used {
@@ -360,6 +408,10 @@ impl Account {
             limit: limit.map_or(Value::Null, value),
             unit: unit.map(str::to_owned),
             unreported,
+            own: match &self.own {
+                Some(own) if budget != Budget::Turns => Some(own.shown(budget, now).used),
+                _ => None,
+            },
         }
     }
 
@@ -390,73 +442,6 @@ fn flag(budget: Budget) -> &'static str {
         Budget::Tokens => "--max-tokens",
         Budget::Cost => "--max-cost",
     }
-}
-
-/// The accounts of a worker: its own, and its controller's.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Accounts {
-    /// The worker's.
-    pub worker: Account,
-    /// Its controller's.
-    pub controller: Account,
-}
-
-impl Accounts {
-    /// Both, with whose they are.
-    fn both(&self) -> [(Scope, &Account); 2] {
-        [(Scope::Worker, &self.worker), (Scope::Controller, &self.controller)]
-    }
-
-    /// Takes in what the worker has spent, and gives what is to be told.
-    pub fn spend(&mut self, spent: &Spent, now: i64) -> Vec<(EventType, Value)> {
-        let delta = self.worker.spend(spent, now);
-        self.controller.add(&delta);
-        self.news(*spent == Spent::Opened, now)
-    }
-
-    /// What is to be told now.
-    pub fn news(&mut self, opens: bool, now: i64) -> Vec<(EventType, Value)> {
-        let mut news = self.worker.news(Scope::Worker, opens, now);
-        news.extend(self.controller.news(Scope::Controller, opens, now));
-        news
-    }
-
-    /// Why the open turn is to be canceled, if it is.
-    #[must_use]
-    pub fn cancels(&self, now: i64) -> Option<Error> {
-        let mut over = self.both().into_iter();
-        over.find_map(|(scope, account)| Some(account.exceeded(scope, account.cancels(now)?, now)))
-    }
-
-    /// In how many milliseconds something is to be looked at.
-    #[must_use]
-    pub fn left(&self, now: i64) -> Option<u64> {
-        self.both().into_iter().filter_map(|(_, account)| account.left(now)).min()
-    }
-
-    /// Whether nothing is limited.
-    #[must_use]
-    pub fn is_boundless(&self) -> bool {
-        self.both().iter().all(|(_, account)| account.limits.is_boundless())
-    }
-}
-
-/// Whether another turn may be opened.
-///
-/// # Errors
-/// `BUDGET_EXCEEDED{scope,budget,limit,used,unit}`, `BUDGET_UNKNOWN{scope,budget,unreported}`.
-pub fn may_open(accounts: &Accounts, now: i64) -> Result<()> {
-    for (scope, account) in accounts.both() {
-        for &budget in Budget::ALL {
-            if account.is_used_up(budget, now) && account.limits.on_limit() != OnLimit::Warn {
-                return Err(account.exceeded(scope, budget, now));
-            }
-            if account.is_unknown(budget) && account.limits.on_unknown() == OnUnknown::Refuse {
-                return Err(account.unknown(scope, budget));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Whether time counts: a turn is with the worker, and waits for nobody's answer.

@@ -4,6 +4,7 @@
 //! function from a value and an input to the next value and what must be stored and done. Recovery feeds the same
 //! function with the same journal. The written table is `docs/state-machines.md`.
 
+pub mod accounts;
 mod action;
 pub mod approval;
 pub mod budget;

@@ -11,7 +11,7 @@ use subagent_protocol::state::QueuePause;
 use subagent_protocol::{Code, Error, Result};
 
 use super::step::Next;
-use super::worker::{By, Fact, STOPPED_BY_MANAGER, State, Worker, stopped_for_good};
+use super::worker::{By, Fact, Input, STOPPED_BY_MANAGER, State, Worker, stopped_for_good};
 
 /// Why a turn is canceled for the sake of another message.
 pub(crate) const STEERED: &str = "steered";
@@ -65,6 +65,8 @@ pub enum Urgency {
     Delivered,
     /// The same, and what is paused goes on.
     Resumed,
+    /// Before all others; an idle worker gets it as what is looked at.
+    Ahead,
 }
 
 impl Urgency {
@@ -73,7 +75,29 @@ impl Urgency {
         match self {
             Self::Queued => waiting == 0,
             Self::Retried | Self::Steered => true,
-            Self::Delivered | Self::Resumed => false,
+            Self::Delivered | Self::Resumed | Self::Ahead => false,
+        }
+    }
+}
+
+impl Input {
+    /// The same order where there is no place for what it would begin: that waits. `None` of what cannot wait.
+    #[must_use]
+    pub fn waiting(self, sender: Option<i64>) -> Option<Self> {
+        let delivered = Urgency::Delivered;
+        match self {
+            Self::Send { turn_id, message, input, by: By::Runtime } => {
+                let queued = Queued { turn_id, message, input, sender };
+                Some(Self::Enqueue { queued, urgency: delivered, most: usize::MAX })
+            }
+            Self::Enqueue { queued, urgency: Urgency::Queued | Urgency::Retried, most } => {
+                Some(Self::Enqueue { queued, urgency: delivered, most })
+            }
+            Self::Enqueue { queued, urgency: Urgency::Steered, most } => {
+                Some(Self::Enqueue { queued, urgency: Urgency::Ahead, most })
+            }
+            Self::ResumeQueue => Some(Self::ResumeQueue),
+            _ => None,
         }
     }
 }
@@ -91,7 +115,7 @@ impl Next {
     /// Sends a message, or has it wait.
     pub(super) fn enqueue(&mut self, queued: Queued, urgency: Urgency, most: usize) -> Result<()> {
         let waiting = self.worker.queue.turns.len();
-        let steered = urgency == Urgency::Steered;
+        let steered = matches!(urgency, Urgency::Steered | Urgency::Ahead);
         match &self.worker.state {
             State::Stopping(_) | State::Stopped => {
                 return Err(stopped_for_good(self.worker.public_state()));

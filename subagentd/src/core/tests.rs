@@ -1,5 +1,6 @@
 //! What must hold for every worker, whatever happens to it: checked after each step of generated histories.
 
+mod accounts;
 mod budget;
 mod by_rule;
 pub(crate) mod checker;

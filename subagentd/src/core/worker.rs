@@ -485,7 +485,7 @@ pub enum Fact {
     LastError(Option<Error>),
     /// From now on the worker must not run.
     DesiredStop,
-    /// Something was used: to be added to the accounts of the worker and of its controller.
+    /// Something was used: to be added to the accounts that stand for the worker.
     Spent(Spent),
 }
 

@@ -290,8 +290,8 @@ impl Site {
 
     /// Whether the worker is limited changes; what waits is opened, or is too much.
     fn look_at_budgets(&mut self, env: &mut Env) {
-        self.checker.worker.queue.gated = env.random.below(3) == 0;
-        if self.checker.worker.waits_to_open() {
+        self.checker.worker.queue.gated = self.task.is_some() || env.random.below(3) == 0;
+        if self.checker.worker.waits_to_open() && self.has_place(env) {
             let error = Error::new(Code::BudgetExceeded, "the worker has used all");
             let refused = (!env.calm && env.random.below(4) == 0).then_some(error);
             env.tally.over_budget += u64::from(refused.is_some());

@@ -11,6 +11,7 @@ mod manager;
 mod queue;
 mod runtime;
 mod site;
+mod task;
 mod world;
 
 use std::io::Write as _;
@@ -58,9 +59,11 @@ pub(super) enum Break {
     QueueIsForgotten,
     /// A worker counts as stopped while its processes are still being ended.
     StoppedTooEarly,
+    /// A task that has ended and is given more to do counts as over.
+    EndIsKept,
 }
 
-const BREAKS: [Break; 11] = [
+const BREAKS: [Break; 12] = [
     Break::AppendedIsLost,
     Break::ActsBeforeItWrites,
     Break::TornTransaction,
@@ -72,6 +75,7 @@ const BREAKS: [Break; 11] = [
     Break::NothingIsSaidAgain,
     Break::QueueIsForgotten,
     Break::StoppedTooEarly,
+    Break::EndIsKept,
 ];
 
 /// One history; says what came of it.

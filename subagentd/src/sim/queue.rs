@@ -33,14 +33,21 @@ impl Site {
                 number[7],
             ]);
             let (message, input) = (json!({"text": "queued"}), json!({"text": "queued"}));
-            let urgency =
-                *env.random.pick(&[Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered]);
+            let urgency = match self.task.is_some() && env.random.below(2) == 0 {
+                // Said to the task, or by the end of one below.
+                true => *env.random.pick(&[Urgency::Resumed, Urgency::Delivered]),
+                false => {
+                    *env.random.pick(&[Urgency::Queued, Urgency::Queued, Urgency::Retried, Urgency::Steered])
+                }
+            };
             let queued = Queued { turn_id: turn_id.clone(), message, input, sender: None };
-            let Ok(actions) = self.checker.step(&Input::Enqueue { queued, urgency, most: MOST }) else {
+            let input = self.in_its_place(Input::Enqueue { queued, urgency, most: MOST }, env);
+            let Ok(actions) = self.checker.step(&input) else {
                 // Refused, which is an answer, too.
                 self.queue.unanswered.remove(&key);
                 return;
             };
+            self.goes_on(env);
             self.queue.keys.insert(key, turn_id.clone());
             env.tally.queued += u64::from(self.checker.worker.queue.position(&turn_id).is_some());
             self.committed(actions, env);
@@ -66,13 +73,9 @@ impl Site {
             (1 | 2, Some(turn_id)) => {
                 Input::MoveQueued { turn_id, to: usize::try_from(env.random.below(4)).unwrap() }
             }
-            _ => Input::ResumeQueue,
+            _ => return self.resume_queue(env),
         };
         self.order(input, env);
-    }
-
-    pub(super) fn resume_queue(&mut self, env: &mut Env) {
-        self.order(Input::ResumeQueue, env);
     }
 
     /// A message that was accepted waits, was begun, or somebody does not want it any more: one of these.

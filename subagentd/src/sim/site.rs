@@ -9,6 +9,7 @@ use subagent_protocol::state::{ApprovalStatus, Dispatched, TurnStatus};
 use subagent_runtime::bare;
 
 use super::agent::{Agent, Deeds};
+use super::task::Task;
 use crate::core::Action;
 use crate::core::tests::checker::Checker;
 use crate::store::Cursor;
@@ -125,13 +126,17 @@ pub(super) struct Site {
     pub(super) next_key: u64,
     pub(super) unanswered_keys: BTreeSet<u64>,
     pub(super) queue: Requests,
+    /// What is stored of its task, if it has one.
+    pub(super) task: Option<Task>,
 }
 
 impl Site {
-    pub(super) fn new(index: usize) -> Self {
+    pub(super) fn new(index: usize, task: Option<Task>) -> Self {
+        let mut checker = Checker::new();
+        checker.worker.queue.gated = task.is_some();
         Self {
             index,
-            checker: Checker::new(),
+            checker,
             stored: Stored {
                 cursor: Cursor { segment: 0, offset: 0, number: 0 },
                 incarnation: 0,
@@ -156,6 +161,7 @@ impl Site {
             next_key: 1,
             unanswered_keys: BTreeSet::new(),
             queue: Requests::default(),
+            task,
         }
     }
 
@@ -195,6 +201,7 @@ impl Site {
 
     /// What must hold at every moment.
     pub(super) fn check(&mut self) {
+        self.check_task();
         let rows = &self.checker.rows;
         // 1: what was acknowledged is stored.
         for (key, turn) in &self.told.turns {

@@ -8,6 +8,7 @@ use subagent_tests::harness::Random;
 use super::Break;
 use super::daemon::Goal;
 use super::site::Site;
+use super::task::Task;
 use crate::core::worker::State;
 
 /// Workers of a world.
@@ -34,11 +35,12 @@ pub(super) struct Tally {
     pub(super) hibernations: u64,
     pub(super) queued: u64,
     pub(super) over_budget: u64,
+    pub(super) task_ends: u64,
     pub(super) unknown_ends: u64,
 }
 
 impl Tally {
-    fn fields(&mut self) -> [&mut u64; 17] {
+    fn fields(&mut self) -> [&mut u64; 18] {
         [
             &mut self.turns,
             &mut self.prompts,
@@ -56,6 +58,7 @@ impl Tally {
             &mut self.hibernations,
             &mut self.queued,
             &mut self.over_budget,
+            &mut self.task_ends,
             &mut self.unknown_ends,
         ]
     }
@@ -158,7 +161,10 @@ impl World {
             daemon_dies: false,
             tally: Tally::default(),
         };
-        Self { env, sites: (0..WORKERS).map(Site::new).collect() }
+        // The last worker of a world with queues has a task.
+        let task = |index| (env.queues && index + 1 == WORKERS).then(Task::default);
+        let sites = (0..WORKERS).map(|index| Site::new(index, task(index))).collect();
+        Self { env, sites }
     }
 
     /// Everything goes wrong that can.
@@ -180,7 +186,9 @@ impl World {
         match what {
             6 | 7 if env.queues => site.enqueue(env),
             99 if env.queues => site.manage_queue(env),
+            0..=7 if site.task.is_some() => site.enqueue(env),
             0..=7 => site.send(env),
+            8 if site.task.is_some() && env.random.below(2) == 0 => site.end_task(env),
             8 => site.cancel(env),
             9 if env.random.below(6) == 0 => site.stop(env),
             10 if env.random.below(3) == 0 => site.restart(env),
@@ -297,6 +305,7 @@ impl World {
         for site in &self.sites {
             assert!(site.live.is_none() && site.left.is_none(), "stopped, and something is left");
             let tally = &mut self.env.tally;
+            tally.task_ends += site.task.as_ref().map_or(0, |task| task.ends);
             tally.prompts += site.deeds.prompts.len() as u64;
             tally.answers += site.deeds.answers.values().flatten().count() as u64;
             for row in site.checker.rows.turns.values() {

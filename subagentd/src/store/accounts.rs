@@ -1,6 +1,6 @@
 //! What workers and controllers have used and may use: one row each, changed in the transaction of what is spent.
 //!
-//! What counts and what follows is `core::budget`'s.
+//! What counts and what follows is `core::budget`'s and `core::accounts`'.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
@@ -12,16 +12,28 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::rows::{self, NewEvent, RowId};
 use super::tx::Tx;
-use crate::core::budget::{Account, Accounts, Spent, may_open};
+use crate::core::accounts::{self, Above, Accounts};
+use crate::core::budget::{Account, Spent};
 
 impl Tx<'_> {
-    /// Makes the account of a new worker.
+    /// Makes the account of a new worker, which may be that of a task of another one.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub fn open_account(&self, worker: RowId, controller: RowId, limits: Limits) -> Result<()> {
+    pub fn open_account(
+        &self,
+        worker: RowId,
+        controller: RowId,
+        parent: Option<RowId>,
+        limits: Limits,
+    ) -> Result<()> {
         let revision = account(self.connection, Scope::Controller, controller)?.revision;
-        self.keep_account(Scope::Worker, worker, &Account::new(limits, revision))
+        let mut opened = Account::new(limits, revision);
+        if let Some(parent) = parent {
+            opened.above = vec![parent.0];
+            opened.above.extend(account(self.connection, Scope::Worker, parent)?.above);
+        }
+        self.keep_account(Scope::Worker, worker, &opened)
     }
 
     /// Makes the account of a new controller.
@@ -64,6 +76,11 @@ impl Tx<'_> {
         if now.worker != before.worker {
             self.keep_account(Scope::Worker, worker, &now.worker)?;
         }
+        for (above, before) in now.above.iter().zip(&before.above) {
+            if above.account != before.account {
+                self.keep_account(Scope::Worker, RowId(above.key), &above.account)?;
+            }
+        }
         if now.controller != before.controller {
             self.keep_account(Scope::Controller, controller, &now.controller)?;
         }
@@ -98,7 +115,7 @@ impl Tx<'_> {
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
     pub fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        may_open(&accounts(self.connection, worker)?, now.0)
+        accounts::may_open(&self::accounts(self.connection, worker)?, now.0)
     }
 
     /// Whether this worker may have others work for it: as for another turn, but that the present one may be its last.
@@ -106,10 +123,7 @@ impl Tx<'_> {
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
     pub(crate) fn may_give_work(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        let mut accounts = accounts(self.connection, worker)?;
-        accounts.worker.limits.turns = None;
-        accounts.controller.limits.turns = None;
-        may_open(&accounts, now.0)
+        accounts::may_give_work(&self::accounts(self.connection, worker)?, now.0)
     }
 
     /// Adds the events about what has become so without anybody's doing: that time is used up, or that the controller's
@@ -193,7 +207,7 @@ pub(crate) fn account(connection: &Connection, scope: Scope, key: RowId) -> Resu
     read(text.map_err(StoreError::from)?)
 }
 
-/// The accounts of a worker.
+/// The accounts that stand for a worker.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
@@ -208,7 +222,20 @@ fn with_key(connection: &Connection, worker: RowId) -> Result<(RowId, Accounts)>
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let found = statement.query_row([worker.0], |row| Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?)));
     let (controller, own, shared) = found.map_err(StoreError::from)?;
-    Ok((controller, Accounts { worker: read(own)?, controller: read(shared)? }))
+    let worker = read(own)?;
+    let above = worker.above.iter().filter_map(|key| above(connection, *key).transpose());
+    Ok((controller, Accounts { above: above.collect::<Result<_>>()?, worker, controller: read(shared)? }))
+}
+
+/// The account of a worker above another one; `None` of one that was removed.
+fn above(connection: &Connection, key: i64) -> Result<Option<Above>> {
+    let sql =
+        "SELECT w.worker_id, a.account FROM workers w JOIN accounts a ON a.scope = 'worker' AND a.key = w.id
+               WHERE w.id = ?1 AND w.removed_at IS NULL";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let found = statement.query_row([key], |row| Ok((rows::parsed(row, 0)?, row.get(1)?))).optional();
+    let Some((worker_id, text)) = found.map_err(StoreError::from)? else { return Ok(None) };
+    Ok(Some(Above { key, worker_id, account: read(text)? }))
 }
 
 /// The budgets of the workers of a controller, newest first.
@@ -234,3 +261,6 @@ pub(crate) fn of_workers(
         |(worker_id, label, text)| Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(now.0) });
     found.into_iter().map(shown).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,7 +263,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
         .and_then(|mut statement| statement.query_row([worker.0], |row| row.get::<_, bool>(0)))
         .map_err(StoreError::from)?;
     if !left {
-        // What it has spent stays in the account of its controller.
+        // What it has spent stays in the accounts above it.
         connection
             .prepare_cached("DELETE FROM accounts WHERE scope = 'worker' AND key = ?1")
             .and_then(|mut statement| statement.execute([worker.0]))

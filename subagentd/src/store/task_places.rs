@@ -58,7 +58,8 @@ impl Tx<'_> {
         if active(self.connection, &tree, task)? + older < tree.most {
             return Ok(());
         }
-        Err(Error::new(Code::WorkerBusy, "as many tasks of the tree run as may").retryable())
+        let busy = Error::new(Code::WorkerBusy, "as many tasks of the tree run as may").retryable();
+        Err(busy.recommend("try again when one of them has ended"))
     }
 }
 

@@ -212,7 +212,10 @@ impl Tx<'_> {
     }
 
     /// A task that has ended has something to do again: another run of it begins.
-    fn go_on(&self, id: RowId) -> Result<()> {
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
                     why = NULL, asked_again = 0, started_at = NULL, completed_at = NULL,
@@ -296,7 +299,7 @@ pub(crate) struct TaskRow {
     /// Whether somebody has to answer a question.
     pub(crate) asks: bool,
     pub(crate) details: Details,
-    /// The tokens that its worker has used, as far as they are known.
+    /// The tokens that its worker has used itself, as far as they are known.
     pub(crate) tokens: Option<u64>,
     /// Whether its agent ever had a session.
     pub(crate) had_session: bool,
@@ -372,7 +375,8 @@ const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.nam
         t.started_at, t.completed_at, t.archived_at, w.launcher,
         (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
         EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending'),
-        w.details, (SELECT CASE WHEN account ->> '$.tokensKnown' > 0 THEN account ->> '$.tokens' END FROM accounts WHERE scope = 'worker' AND key = t.worker),
+        w.details, (SELECT CASE WHEN own ->> '$.tokensKnown' > 0 THEN own ->> '$.tokens' END
+           FROM (SELECT coalesce(account -> '$.own', account) AS own FROM accounts WHERE scope = 'worker' AND key = t.worker)),
         w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)
      FROM tasks t JOIN workers w ON w.id = t.worker";
 

@@ -55,8 +55,8 @@ impl Supervisor {
             .recommend("run `subagentd stop`: the workers go on, and the next command starts a new daemon")
     }
 
-    /// Has an order carried out by the worker's actor. The owner is checked in the transaction of the change; `None`
-    /// stands for the daemon itself, which stops all workers at its end.
+    /// Has an order carried out by the worker's actor. The owner is checked in the transaction of the change; `None` stands for
+    /// the daemon itself, which stops all workers at its end, and for the agent of a worker that says something of its own tasks.
     ///
     /// # Errors
     /// The rules', the store's, `DAEMON_NOT_RUNNING` when the daemon is ending.

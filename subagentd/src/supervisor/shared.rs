@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) news: watch::Sender<i64>,
     /// Counts changes of rules that decisions became.
     pub(super) rules: watch::Sender<u64>,
-    /// Counts changes of the budgets of controllers.
+    /// Counts changes of budgets that several workers have.
     pub(super) budgets: watch::Sender<u64>,
     /// What wakes actors that have tasks, or are one's.
     pub(super) bells: Bells,

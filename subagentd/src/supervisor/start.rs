@@ -80,7 +80,7 @@ impl Supervisor {
                         state: begins.state,
                     };
                     let worker = tx.insert_worker(&new, now)?;
-                    tx.open_account(worker, controller.id, request.budget)?;
+                    tx.open_account(worker, controller.id, None, request.budget)?;
                     Ok(worker_id)
                 })
             })

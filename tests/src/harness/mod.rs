@@ -32,6 +32,7 @@ mod random;
 mod sandbox;
 mod shape;
 mod stubborn;
+mod tasks;
 mod terminal;
 mod wait;
 

@@ -9,11 +9,12 @@ use subagent_protocol::record::{SessionOrigin, TurnEnd};
 
 use super::checker::Checker;
 use super::{decide, over_budget, request, send};
-use crate::core::budget::{Account, Accounts, Spent, may_open};
+use crate::core::accounts::{Accounts, may_open};
+use crate::core::budget::{Account, Spent};
 use crate::core::worker::{Action, Fact, Input, Link};
 
 fn accounts(worker: Limits, controller: Limits) -> Accounts {
-    Accounts { worker: Account::new(worker, 0), controller: Account::new(controller, 0) }
+    Accounts { worker: Account::new(worker, 0), controller: Account::new(controller, 0), above: Vec::new() }
 }
 
 fn usd(micros: u64) -> Spent {
@@ -72,7 +73,7 @@ fn two_workers_share_what_their_controller_has() {
     let shared = Limits { tokens: Some(100), on_limit: Some(OnLimit::Cancel), ..Limits::default() };
     let mut first = accounts(Limits::default(), shared);
     assert_eq!(first.spend(&closed(60), 0), []);
-    let mut second = Accounts { worker: Account::default(), controller: first.controller.clone() };
+    let mut second = Accounts { controller: first.controller.clone(), ..Accounts::default() };
     let told = second.spend(&closed(60), 0);
     assert_eq!((told[0].1["scope"].as_str(), &told[0].1["used"]), (Some("controller"), &json!(120)));
     first.controller = second.controller.clone();
@@ -141,7 +142,7 @@ fn time_counts_while_a_turn_runs_and_is_shared() {
     let _ = one.spend(&clock(false, 5_000), 9_000);
     assert_eq!((one.worker.view(50_000).wall_time.used, one.left(50_000)), (json!(4), None));
     let _ = one.spend(&clock(false, 6_000), 9_000);
-    let mut other = Accounts { worker: Account::default(), controller: one.controller.clone() };
+    let mut other = Accounts { controller: one.controller.clone(), ..Accounts::default() };
     let _ = one.spend(&clock(true, 20_000), 20_000);
     other.controller = one.controller.clone();
     let _ = other.spend(&clock(true, 20_000), 20_000);
@@ -257,7 +258,7 @@ proptest! {
         for (which, spent, later) in history {
             now += later;
             let which = usize::from(which);
-            let mut accounts = Accounts { worker: workers[which].clone(), controller };
+            let mut accounts = Accounts { worker: workers[which].clone(), controller, above: Vec::new() };
             let before = may_open(&accounts, now);
             for (event_type, data) in accounts.spend(&spent, now) {
                 let what = (event_type, data["scope"].clone(), data["budget"].clone());

@@ -47,7 +47,8 @@ impl Planted {
         };
         let id = tx.insert_worker(&worker, NOW)?;
         assert_eq!(id.0, i64::from(self.key), "they are planted in order");
-        tx.open_account(id, controller, subagent_protocol::budget::Limits::default())?;
+        let parent = self.parent.map(|parent| RowId(i64::from(parent)));
+        tx.open_account(id, controller, parent, subagent_protocol::budget::Limits::default())?;
         let Some(parent) = self.parent else { return Ok(()) };
         let name = format!("task {}", self.key);
         tx.execute(

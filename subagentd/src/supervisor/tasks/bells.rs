@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::store::RowId;
 
-/// One for each worker that has an actor, or was rung.
+/// One for each worker that has an actor. Nobody else hears anything: an actor looks at everything when it begins.
 #[derive(Default)]
 pub(in crate::supervisor) struct Bells(Mutex<HashMap<RowId, watch::Sender<u64>>>);
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_is_heard_by_its_worker_alone_and_also_by_one_that_listens_later() {
+    fn a_bell_is_heard_by_its_worker_alone_until_nothing_concerns_it_any_more() {
         let bells = Bells::default();
         let (one, other) = (bells.of(RowId(1)), bells.of(RowId(2)));
         bells.ring([RowId(1), RowId(3)]);

@@ -44,7 +44,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT{field}`, `PAYLOAD_TOO_LARGE`, `TASK_NAME_TAKEN`, `TASK_DEPTH_LIMIT`, `TASK_LIMIT`, those of the making of its
     /// worker, `WORKER_STOPPED` for a parent that is being stopped or whose own task is over, `ENV_REQUIRED` if the parent's environment is gone,
-    /// `BUDGET_EXCEEDED` and `BUDGET_UNKNOWN` if the parent has used up what it may.
+    /// `BUDGET_EXCEEDED{workerId?}` and `BUDGET_UNKNOWN` if the parent or who is above it has used up what it may.
     pub async fn run_task(&self, caller: TaskCaller, request: RunTask) -> Result<TaskView> {
         check(&request)?;
         // On its own: a client that goes away in the middle must not leave a stored worker without its actor.
@@ -102,7 +102,7 @@ impl Supervisor {
             environment::remove(&file);
         }
         let task_id = stored?.0;
-        // A parent that waits for it holds no place any more.
+        // From now on it looks after what it has given.
         self.shared.bells.ring(parent);
         self.spawned(task_id.as_str()).await
     }
@@ -198,11 +198,12 @@ impl Spawn {
             },
             now,
         )?;
-        tx.open_account(id, controller, worker.budget)?;
+        let parent_id = parent.as_ref().map(|parent| parent.id);
+        tx.open_account(id, controller, parent_id, worker.budget)?;
         let terms = serde_json::to_string(&composed.terms)
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let new = NewTask {
-            parent: parent.as_ref().map(|parent| parent.id),
+            parent: parent_id,
             controller,
             limits: composed.limits,
             name: task.name,
@@ -229,13 +230,22 @@ fn still_runs(tx: &Tx<'_>, parent: &WorkerRow, now: Timestamp) -> Result<RowId> 
     match found {
         Some(row) if !matches!(row.state.as_str(), "stopping" | "stopped") => {
             gives_tasks(tx, row.id)?;
-            tx.may_give_work(row.id, now)?;
+            // Whose budget it is would otherwise be said of the others alone.
+            tx.may_give_work(row.id, now).map_err(|error| of_worker(error, &row.worker_id))?;
             Ok(row.controller)
         }
         _ => {
             let message = "the worker is stopped: it gives no tasks";
             Err(Error::new(Code::WorkerStopped, message).with("workerId", parent.worker_id.as_str()))
         }
+    }
+}
+
+/// The refusal of a budget that is the parent's own says so.
+fn of_worker(error: Error, worker: &WorkerId) -> Error {
+    match error.details.get("scope").and_then(|scope| scope.as_str()) {
+        Some("worker") if !error.details.contains_key("workerId") => error.with("workerId", worker.as_str()),
+        _ => error,
     }
 }
 

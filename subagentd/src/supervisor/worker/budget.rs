@@ -12,7 +12,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use crate::core::budget::{Accounts, runs};
+use crate::core::accounts::Accounts;
+use crate::core::budget::runs;
 use crate::core::worker::{State, stopped_for_good};
 use crate::core::{Fact, Input};
 use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
@@ -43,15 +44,15 @@ pub(super) struct Budgets {
     stale: bool,
     /// When to look at them again.
     pub(super) at: Option<Instant>,
-    /// Whether the controller's stood against the open turn when it was last looked at.
-    controller_over: bool,
-    /// Told when those of a controller have changed, or are used up.
+    /// Whether one that is also others' stood against their open turns when it was last looked at.
+    over: bool,
+    /// Told when those of others, too, have changed, or are used up.
     pub(super) news: watch::Receiver<u64>,
 }
 
 impl Budgets {
     pub(super) fn new(news: watch::Receiver<u64>) -> Self {
-        Self { limited: true, stale: true, at: None, controller_over: false, news }
+        Self { limited: true, stale: true, at: None, over: false, news }
     }
 
     /// Sees what was committed.
@@ -91,7 +92,7 @@ impl Actor {
     }
 
     pub(super) fn look_later(&mut self, error: &Error) {
-        tracing::warn!(worker = %self.worker_id, %error, "the budgets cannot be looked at; trying again");
+        tracing::warn!(worker = %self.worker_id, %error, "what concerns the worker cannot be looked at; trying again");
         self.budgets.at = Some(Instant::now() + STORE_RETRY);
     }
 
@@ -118,12 +119,12 @@ impl Actor {
         let now = entropy::now().0;
         self.budgets.limited = !accounts.is_boundless();
         self.worker.queue.gated = self.budgets.limited || self.tasks.is_task();
-        let over = accounts.controller.cancels(now).is_some();
-        if over && !self.budgets.controller_over {
-            // It is used up for all of its workers.
+        let over = accounts.cancels_others(now);
+        if over && !self.budgets.over {
+            // It is used up for all whose account it is.
             self.shared.budgets.send_modify(|changes| *changes += 1);
         }
-        self.budgets.controller_over = over;
+        self.budgets.over = over;
         let left = accounts.left(now).filter(|_| self.budgets.limited && runs(&self.worker));
         // A moment later than it is used up, not earlier.
         let left = left.and_then(|millis| millis.checked_add(1)).map(Duration::from_millis);
@@ -189,6 +190,10 @@ impl Actor {
             if once == Once::Now {
                 self.adopt(self.worker.clone(), &[], last(&added));
                 self.budgets.is_news();
+                if self.tasks.gives() {
+                    // It is their tasks', too.
+                    self.shared.budgets.send_modify(|changes| *changes += 1);
+                }
             }
             response
         });

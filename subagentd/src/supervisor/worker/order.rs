@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use subagent_protocol::api::Handle;
 use subagent_protocol::event::EventType;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
@@ -11,7 +12,7 @@ use super::actor::Actor;
 use crate::core::inbox::InboxFact;
 use crate::core::worker::{Link, Restart};
 use crate::core::{By, Fact, Input, Step, Worker};
-use crate::store::{Durability, Once, OwnerCheck, RowId, Tx};
+use crate::store::{Durability, OwnerCheck, RowId, Tx};
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
 use crate::supervisor::{delegation, entropy, environment};
@@ -24,7 +25,8 @@ pub(in crate::supervisor) type Also = Box<dyn FnOnce(&mut Tx<'_>, RowId) -> Resu
 
 /// A change that somebody asked for.
 pub(in crate::supervisor) struct Order {
-    /// The owner handle that came along; `None`: the daemon itself wants it.
+    /// The owner handle that came along; `None`: nobody has to own anything for it. The daemon itself wants it, or the agent of a
+    /// worker, of a task that it has given.
     pub(in crate::supervisor) owner: Option<OwnerCheck>,
     /// The idempotency key, with what tells this request from another one.
     pub(in crate::supervisor) key: Option<(String, String)>,
@@ -48,8 +50,20 @@ impl Actor {
         let _ = reply.send(result);
     }
 
+    fn stepped(&mut self, input: Input, owner: Option<&OwnerCheck>) -> Stepped {
+        let begins = |fact: &Fact| matches!(fact, Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. });
+        let again = self.tasks.is_task().then(|| input.clone());
+        let (step, opens) = self.stepped_at_once(input);
+        let again = again.filter(|_| step.as_ref().is_ok_and(|step| step.facts.iter().any(begins)));
+        let waits = again.map(|input| {
+            let sender = owner.and_then(|owner| owner.0.as_ref()).and_then(Handle::epoch_number);
+            input.waiting(sender).map(|input| self.worker.step(input))
+        });
+        Stepped { step, opens, waits }
+    }
+
     /// What an order leads to, and whether it is to be held against the budgets: it opens a turn, or ends one for another.
-    fn stepped(&mut self, input: Input) -> (Result<Step>, bool) {
+    fn stepped_at_once(&mut self, input: Input) -> (Result<Step>, bool) {
         // What a queue that is resumed begins is looked at here, with what its agent needs.
         let resumes = matches!(input, Input::ResumeQueue);
         let gated = self.worker.queue.gated || self.budgets.has_news();
@@ -86,7 +100,7 @@ impl Actor {
                 | Input::Enqueue { .. }
                 | Input::ResumeQueue
         );
-        let (step, opens) = self.stepped(input);
+        let Stepped { step, opens, waits } = self.stepped(input, owner.as_ref());
         let lacking = match &step {
             Ok(step) if starts && needs_runtime(&step.worker) => environment::read(&self.environment).err(),
             _ => None,
@@ -102,22 +116,27 @@ impl Actor {
         let (spec, file) = (given.as_ref().map(|(spec, _)| spec.clone()), self.environment.clone());
         let (id, controller, cursor) = (self.id, self.controller.clone(), self.cursor);
         let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
-        let next =
-            step.as_ref().ok().map(|step| (step.worker.clone(), step.facts.clone(), step.actions.clone()));
         // A stop tells of everything that waits.
         let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
-        let (response, added, once) = self
+        let (response, added, stored) = self
             .shared
             .store
             .write(Durability::Full, weight, move |tx| {
-                let mut added = Vec::new();
-                let (response, once) = tx.once(key.as_ref(), now, |tx| {
+                let (mut added, mut stored) = (Vec::new(), None);
+                let (response, _) = tx.once(key.as_ref(), now, |tx| {
                     if let Some(owner) = &owner {
                         tx.check_owner(owner, &controller)?;
                     }
-                    let step = step?;
+                    let mut step = step?;
                     if opens {
                         tx.may_open_turn(id, now)?;
+                    }
+                    if let Some(waits) = waits
+                        && let Err(busy) = tx.may_take_place(id)
+                    {
+                        step = or_busy(waits, busy)?;
+                        // Also with what waited for it before.
+                        tx.go_on(id)?;
                     }
                     match (given, lacking) {
                         (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
@@ -137,13 +156,16 @@ impl Actor {
                         also(tx, id)?;
                     }
                     tx.settle_task(id, &step.worker, now, &mut added)?;
-                    Ok(respond(&step.worker, &added))
+                    let response = respond(&step.worker, &added);
+                    stored = Some(step);
+                    Ok(response)
                 })?;
-                Ok((response, added, once))
+                Ok((response, added, stored))
             })
             .await?;
         subagent_failpoint::hit(after);
-        if let (Once::Now, Some((worker, facts, actions))) = (once, next) {
+        // Of a repetition nothing was.
+        if let Some(Step { worker, facts, actions }) = stored {
             if let Some(spec) = spec {
                 self.spec = spec;
             }
@@ -155,6 +177,24 @@ impl Actor {
             }
         }
         Ok(response)
+    }
+}
+
+/// What an order leads to.
+struct Stepped {
+    step: Result<Step>,
+    /// Whether the budgets are asked.
+    opens: bool,
+    /// Of what begins a turn of a task, what it leads to if there is no place for it; none in it of what cannot wait.
+    waits: Option<Option<Result<Step>>>,
+}
+
+/// What waits instead of what there is no place for; what overtakes others that are paused would wait for ever.
+fn or_busy(waits: Option<Result<Step>>, busy: Error) -> Result<Step> {
+    match waits {
+        Some(Err(error)) if error.code == Code::QueuePaused => Err(busy),
+        Some(step) if busy.code == Code::WorkerBusy => step,
+        _ => Err(busy),
     }
 }
 

@@ -54,6 +54,11 @@ impl Tasks {
         self.own
     }
 
+    /// Whether the worker may have given tasks.
+    pub(super) const fn gives(&self) -> bool {
+        self.gives
+    }
+
     /// Sees what was committed.
     pub(super) fn see(&mut self, facts: &[Fact]) {
         let matters = |fact: &Fact| !matches!(fact, Fact::Event { .. } | Fact::Spent(_) | Fact::Inbox(_));

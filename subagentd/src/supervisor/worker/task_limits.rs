@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use subagent_protocol::budget::Scope;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{Record, RecordType};
@@ -212,7 +213,7 @@ impl Actor {
         let id = self.id;
         let read = self.shared.store.read(move |connection| {
             let before = task_limits::ran_before(connection, id)?;
-            Ok(Ran::of(&accounts::accounts(connection, id)?.worker, before, entropy::now().0))
+            Ok(Ran::of(&accounts::account(connection, Scope::Worker, id)?, before, entropy::now().0))
         });
         read.await
     }

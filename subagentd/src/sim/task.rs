@@ -1,0 +1,102 @@
+//! A worker that has a task: what the store keeps of that, places that are taken by others, and ends from outside.
+
+use subagent_protocol::api::TaskStatus;
+use subagent_protocol::state::TurnStatus;
+
+use super::Break;
+use super::site::Site;
+use super::world::Env;
+use crate::core::task::{self, LastTurn, TaskEnding};
+use crate::core::worker::{Input, State};
+
+/// What the store keeps of a task.
+#[derive(Default)]
+pub(super) struct Task {
+    ending: Option<TaskEnding>,
+    outcome: Option<TaskStatus>,
+    /// The turns that its worker had when it was looked at last, and when its present run began.
+    turns: usize,
+    first: usize,
+    /// How often it has ended.
+    pub(super) ends: u64,
+}
+
+impl Site {
+    /// Whether a turn could be begun: what is no task asks nobody, and of a tree others may have all places.
+    pub(super) fn has_place(&self, env: &mut Env) -> bool {
+        self.task.is_none() || env.calm || env.random.below(3) != 0
+    }
+
+    /// What somebody says to an idle task waits if there is no place for it.
+    pub(super) fn in_its_place(&self, input: Input, env: &mut Env) -> Input {
+        let idle = matches!(self.checker.worker.state, State::Idle | State::Error);
+        if !idle || self.has_place(env) {
+            return input;
+        }
+        input.clone().waiting(None).unwrap_or(input)
+    }
+
+    /// It has something to do again, which is stored with what that is.
+    pub(super) fn goes_on(&mut self, env: &Env) {
+        let turns = self.checker.rows.turns.len();
+        let Some(task) = self.task.as_mut().filter(|task| task.outcome.is_some()) else { return };
+        if env.broken != Some(Break::EndIsKept) {
+            (task.ending, task.outcome, task.first) = (None, None, turns);
+        }
+    }
+
+    /// What waits goes on; of a task in the same step only if there is a place.
+    pub(super) fn resume_queue(&mut self, env: &mut Env) {
+        let gated = self.checker.worker.queue.gated;
+        if self.task.is_some() && self.has_place(env) {
+            self.checker.worker.queue.gated = false;
+        }
+        self.order(Input::ResumeQueue, env);
+        self.checker.worker.queue.gated = gated;
+        if self.checker.worker.waits_to_open() {
+            self.goes_on(env);
+        }
+    }
+
+    /// Somebody, or a limit, ends it.
+    pub(super) fn end_task(&mut self, env: &mut Env) {
+        if !self.serves(env) {
+            return;
+        }
+        let ending = *env.random.pick(&[TaskEnding::Cancelled, TaskEnding::TimedOut]);
+        let stops = matches!(self.checker.worker.state, State::Stopping(_) | State::Stopped);
+        self.order(Input::EndTask { ending, reason: "enough".to_owned() }, env);
+        if let Some(task) = self.task.as_mut().filter(|task| !stops && task.outcome.is_none()) {
+            task.ending = task.ending.or(Some(ending));
+        }
+    }
+
+    /// Ends the task if that is what its worker has come to. One that has ended has nothing to do, until somebody says more.
+    pub(super) fn check_task(&mut self) {
+        let (worker, rows) = (&self.checker.worker, &self.checker.rows);
+        let Some(task) = &mut self.task else { return };
+        if rows.turns.len() > task.turns {
+            if task.outcome.take().is_some() {
+                task.first = task.turns;
+            }
+            // What is begun behind an end was said after it.
+            (task.ending, task.turns) = (None, rows.turns.len());
+        }
+        if task.outcome.is_none() {
+            let mut run = rows.turns.values().skip(task.first);
+            let last = run.rfind(|turn| turn.status != TurnStatus::Accepted);
+            let last = last.map(|turn| LastTurn { status: turn.status, lost: false });
+            task.outcome = task::outcome(worker, task.ending, last);
+            task.ends += u64::from(task.outcome.is_some());
+            let wanted = task.ending.map(TaskEnding::status);
+            let kept = task.outcome.is_none() || wanted.is_none() || task.outcome == wanted;
+            assert!(kept, "a task that was to end as {wanted:?} ended as {:?}", task.outcome);
+        }
+        let goes_on = worker.turn().is_some() || worker.waits_to_open();
+        assert!(task.outcome.is_none() || !goes_on, "a task is over, and something of it goes on");
+        assert!(
+            task.outcome.is_some() || worker.state != State::Stopped,
+            "a task goes on, and nothing of it lives"
+        );
+    }
+}
