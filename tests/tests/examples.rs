@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use subagent_tests::harness::{Command, Sandbox, executables, say};
 
 fn example(name: &str) -> PathBuf {
@@ -76,5 +77,54 @@ fn an_agent_works_under_rules() {
     for denied in ["execute git push", "execute rm -rf /", "execute make"] {
         assert_eq!(work(&format!("!ask {denied}")).status.code(), Some(12), "{denied}");
     }
+    sandbox.finish();
+}
+
+#[test]
+fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_are_for_and_no_more() {
+    let mut sandbox = Sandbox::new();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    for file in fs::read_dir(example("delegation/.agents/agents")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    let valid = sandbox.run(&["agent", "validate"]).data_of("agent.validated");
+    assert_eq!((&valid["valid"], &valid["problems"]), (&json!(true), &json!([])), "{valid}");
+    // The reviewer's own launcher.
+    let demo = sandbox.demo_agent(&[]);
+    sandbox.launcher("codex", demo);
+    sandbox.init();
+    let answers = |agent: &str, asked: &[&str]| {
+        let prompt: String = asked.iter().map(|ask| format!("!ask {ask}\n")).collect();
+        let run = ["task", "run", "--agent", agent, "--text", &prompt];
+        let task = sandbox.run(&run).data_of("task.waited")["taskId"].take();
+        let events = sandbox.events(task.as_str().unwrap()).into_iter();
+        let decided = events.filter(|event| event["type"] == "approval.decided");
+        decided.map(|event| event["data"]["decision"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let allowed = ["read src/lib.rs", "execute git diff HEAD~1 -- src", "execute git log -3 | head -n 5"];
+    let denied = [
+        "edit src/lib.rs",
+        "execute git push",
+        "execute git diff --output=x",
+        "execute cat a > b",
+        "fetch x",
+    ];
+    for agent in ["reviewer", "researcher"] {
+        let more = if agent == "reviewer" { &allowed[..] } else { &["fetch x", "execute git log -3"] };
+        assert_eq!(answers(agent, more), vec!["allow"; more.len()], "{agent}");
+        let less = if agent == "reviewer" { &denied[..] } else { &denied[..4] };
+        assert_eq!(answers(agent, less), vec!["deny"; less.len()], "{agent}");
+    }
+    let report =
+        json!({"passed": false, "command": "cargo test", "failures": [{"test": "a", "reason": "b"}]});
+    let run =
+        ["task", "run", "--agent", "test-runner", "--text", &format!("!tool read a\n{report}"), "--json"];
+    let result = sandbox.command("subagent").args(run).run().data();
+    assert_eq!(result["mode"], "background", "{result}");
+    let task = result["taskId"].as_str().unwrap();
+    let ended = sandbox.run(&["task", "wait", task]).data_of("task.waited");
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(report.to_string())));
     sandbox.finish();
 }

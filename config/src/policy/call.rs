@@ -2,6 +2,8 @@
 
 mod mcp;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::tool::{self, Kind};
@@ -29,6 +31,8 @@ pub struct Call {
     pub name: Option<String>,
     /// The command that it runs.
     pub command: Option<Command>,
+    /// Whether that is its title, for want of anything better.
+    pub by_title: bool,
     /// Where that runs, if it says so.
     pub cwd: Option<String>,
     /// The paths that it is about.
@@ -96,11 +100,13 @@ impl Call {
             Some(command) => {
                 let (command, whole) = with_args(command, &input["args"]);
                 self.command = Some(command);
+                self.by_title = false;
                 self.more |= !whole;
             }
             // Some agents say it in the title alone.
             None if runs && !task && self.command.is_none() && input["command"].is_null() => {
                 self.command = title.map(Command::Line);
+                self.by_title = self.command.is_some();
             }
             None => {}
         }
@@ -140,6 +146,18 @@ impl Call {
         self.more |= agents.len() > 1 || agents.iter().any(other);
         if let Some(agent) = agents.into_iter().next() {
             self.agent = Some(agent);
+        }
+    }
+
+    /// Of a call that was made without asking: what its agent says that it did. One that has a shell for everything takes its
+    /// lines apart by itself, and tells of one that only reads as that, without the line.
+    #[must_use]
+    pub fn as_told(&self) -> Cow<'_, Self> {
+        let told = self.command.is_some() && !self.by_title;
+        let reads = matches!(self.kind, Some(Kind::Read | Kind::Search)) && !told;
+        match self.name.as_deref().and_then(tool::kind_of) {
+            Some(Kind::Execute) if reads => Cow::Owned(Self { name: None, command: None, ..self.clone() }),
+            _ => Cow::Borrowed(self),
         }
     }
 

@@ -237,7 +237,7 @@ impl Watch {
             return None;
         }
         seen.judged = true;
-        let verdict = policy.decide(&seen.call, &real_path);
+        let verdict = policy.decide(&seen.call.as_told(), &real_path);
         // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         let denied = verdict.judged.iter().filter(|part| part.action == Action::Deny).find(by_rule)?;

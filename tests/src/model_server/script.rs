@@ -7,11 +7,12 @@
 //! |---|---|
 //! | `SAY: text` | says the text, in a few chunks |
 //! | `RUN: command` | calls the agent's shell tool, then says `DONE: ` and what the tool returned |
+//! | `READ: path` | the same with the agent's tool for reading a file |
 //! | `WRITE: path=text` | the same with the agent's tool for writing a file |
 //! | `MCP: server/tool {arguments}` | the same with a tool of an MCP server |
 //! | `DELEGATE: text` | the same with the agent's tool for a subagent, which is told the text |
 //! | `SLOW: seconds` | says `tick N ` every 50 ms for so long |
-//! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened` |
+//! | `GATE: path` | says `waiting `, waits until the file exists (at most 60 s), says `opened`; with a text in the lines below, waits and says that |
 //! | `FAIL: status` | answers with this HTTP status, however often it is asked |
 //! | `CUT: text` | says the text and breaks the connection |
 //! | anything else | says the whole text back |
@@ -70,6 +71,7 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
         Turn::User(text) => match directive(text) {
             Some(("SAY", text)) => chunks(text),
             Some(("RUN", command)) => vec![Step::Call(Tool::Shell(command.to_owned()))],
+            Some(("READ", path)) => vec![Step::Call(Tool::Read(path.to_owned()))],
             Some(("WRITE", file)) => match file.split_once('=') {
                 Some((path, text)) => vec![Step::Call(Tool::Write(path.into(), text.into()))],
                 None => chunks("WRITE: needs path=text"),
@@ -79,9 +81,16 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
             Some(("FAIL", status)) => vec![Step::Fail(status.parse().unwrap_or(500))],
             Some(("CUT", text)) => chunks(text).into_iter().chain([Step::Cut]).collect(),
             Some(("SLOW", seconds)) => slow(seconds),
-            Some(("GATE", path)) => {
-                vec![Step::Text("waiting ".into()), Step::WaitFor(path.into()), Step::Text("opened".into())]
-            }
+            Some(("GATE", gate)) => match gate.split_once('\n') {
+                Some((path, text)) => [Step::WaitFor(path.into())].into_iter().chain(chunks(text)).collect(),
+                None => {
+                    vec![
+                        Step::Text("waiting ".into()),
+                        Step::WaitFor(gate.into()),
+                        Step::Text("opened".into()),
+                    ]
+                }
+            },
             _ => chunks(text),
         },
     }
@@ -91,7 +100,7 @@ pub(super) fn answer(turn: &Turn) -> Vec<Step> {
 fn directive(text: &str) -> Option<(&'static str, &str)> {
     let mut rest = text;
     loop {
-        for name in ["SAY", "RUN", "WRITE", "MCP", "DELEGATE", "SLOW", "GATE", "FAIL", "CUT"] {
+        for name in ["SAY", "RUN", "READ", "WRITE", "MCP", "DELEGATE", "SLOW", "GATE", "FAIL", "CUT"] {
             if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
                 return Some((name, argument.trim()));
             }
@@ -176,6 +185,13 @@ mod tests {
         assert!(
             matches!(&steps[..], [Step::Text(_), Step::WaitFor(path), Step::Text(_)] if path.as_os_str() == "/tmp/a b")
         );
+    }
+
+    #[test]
+    fn a_gate_with_a_text_says_that_and_nothing_before() {
+        let steps = to("GATE: /tmp/a\n{\"b\": 1}");
+        assert_eq!(steps[0], Step::WaitFor("/tmp/a".into()));
+        assert_eq!(said(&steps), "{\"b\": 1}");
     }
 
     #[test]

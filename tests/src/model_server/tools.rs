@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 pub(super) enum Tool {
     /// A command in a shell.
     Shell(String),
+    /// The file with this path, to be read.
+    Read(String),
     /// A file with this path and these contents.
     Write(String, String),
     /// A subagent that is told this.
@@ -52,6 +54,12 @@ pub(super) fn choose(tool: &Tool, offered: &[String]) -> Result<Call, String> {
                 })),
             ),
             name => (name, Input::Args(json!({"command": command, "description": "A command"}))),
+        },
+        Tool::Read(path) => match first(&["Read", "read", "read_file", "exec_command"])? {
+            // It has no other tool for that. Inside its sandbox nobody is asked.
+            name @ "exec_command" => (name, Input::Args(json!({"cmd": format!("cat '{path}'")}))),
+            name @ "read" => (name, Input::Args(json!({"filePath": path}))),
+            name => (name, Input::Args(json!({"file_path": path}))),
         },
         Tool::Write(path, text) => match first(&["Write", "write", "write_file", "apply_patch"])? {
             name @ "apply_patch" => {

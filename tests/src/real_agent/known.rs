@@ -24,6 +24,13 @@ impl Places {
         format!("{}:{path}", self.node.display())
     }
 
+    /// A package of this machine's kind that npm has put into the same folder as the agent's.
+    fn beside(&self, name: &str) -> PathBuf {
+        let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+        let folders = self.packages[0].ancestors().find(|folder| folder.ends_with("node_modules"));
+        folders.unwrap_or(&self.home).join(format!("{name}-linux-{arch}"))
+    }
+
     /// A script of the first package, as the argument of `node`.
     fn script(&self, name: &str) -> String {
         text(&self.packages[0].join(name))
@@ -34,6 +41,8 @@ impl Places {
 pub(super) struct Setup {
     pub command: PathBuf,
     pub args: Vec<String>,
+    /// The command that its users type, in words.
+    pub typed: Vec<PathBuf>,
     pub env: Vec<(String, String)>,
     /// Files below its HOME.
     pub files: Vec<(&'static str, String)>,
@@ -80,6 +89,8 @@ fn claude(at: &Places) -> Setup {
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
+        // The adapter brings it along.
+        typed: vec![at.beside("@anthropic-ai/claude-agent-sdk").join("claude")],
         env: pairs([
             ("ANTHROPIC_BASE_URL", at.models.clone()),
             ("ANTHROPIC_API_KEY", "unused".into()),
@@ -113,6 +124,7 @@ plugins = false
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
+        typed: vec![at.node.join("node"), at.packages[1].join("bin/codex.js")],
         env: pairs([
             ("CODEX_HOME", text(&at.home.join(".codex"))),
             ("MOCK_KEY", "unused".into()),
@@ -130,10 +142,13 @@ fn gemini(at: &Places) -> Setup {
     let settings = json!({
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true},
+        // Of an address that is not Google's it does not find out by itself, unless it is driven through ACP.
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
     });
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("bundle/gemini.js"), "--acp".into()],
+        typed: vec![at.node.join("node"), at.packages[0].join("bundle/gemini.js")],
         env: pairs([
             ("GOOGLE_GEMINI_BASE_URL", at.models.clone()),
             // Any value will do, but without one it wants to log in.
@@ -171,6 +186,7 @@ fn opencode(at: &Places) -> Setup {
     Setup {
         command: at.packages[0].join("bin/opencode"),
         args: vec!["acp".into()],
+        typed: vec![at.packages[0].join("bin/opencode")],
         env: pairs([
             ("OPENCODE_DISABLE_MODELS_FETCH", "1".into()),
             ("OPENCODE_DISABLE_AUTOUPDATE", "1".into()),

@@ -38,6 +38,8 @@ pub struct RealAgent {
     pub command: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
+    /// The command that its users type, in words: the same agent without the adapter.
+    pub typed: Vec<PathBuf>,
     /// Its whole environment: start it with no other variable, a proxy's for example.
     pub env: BTreeMap<String, String>,
     /// Whether it reports a failure of the provider within seconds; others ask again for minutes.
@@ -85,7 +87,7 @@ impl RealAgent {
             home: home.path().to_owned(),
             models: models.url(),
         };
-        let Setup { command, args, env, files, mode, model } = known::set_up(name, &places);
+        let Setup { command, args, typed, env, files, mode, model } = known::set_up(name, &places);
         for (file, contents) in files {
             let file = home.path().join(file);
             fs::create_dir_all(file.parent().unwrap_or(home.path()))?;
@@ -101,7 +103,19 @@ impl RealAgent {
         all.extend(env);
         let version = version.join(" / ");
         let (gives_up, loads_next_minute) = (name == "claude", name == "gemini");
-        Ok(Self { name, version, command, args, env: all, gives_up, loads_next_minute, mode, model, home })
+        Ok(Self {
+            name,
+            version,
+            command,
+            args,
+            typed,
+            env: all,
+            gives_up,
+            loads_next_minute,
+            mode,
+            model,
+            home,
+        })
     }
 
     /// The agent's HOME.

@@ -1,42 +1,23 @@
 //! A real agent gives tasks to other real agents: through the tools that it is given, in the background, across the death of
 //! the daemon. It hears the end of each of them once.
 
-use std::fs;
-
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Sandbox, wait_until};
-use subagent_tests::model_server::ModelServer;
-use subagent_tests::real_agent::{AGENTS, RealAgent};
+use subagent_tests::harness::{Sandbox, wait_until};
+use subagent_tests::real_agent::RealAgent;
 
+use super::crew::Crew;
 use super::world::DEADLINE;
 
 /// Parents, and to whom each of them gives tasks: across vendors, in both directions.
 const FAMILIES: [(&str, [&str; 2]); 2] = [("claude", ["codex", "opencode"]), ("codex", ["claude", "gemini"])];
 
 /// A family in a sandbox of its own, with a definition for each child.
-fn family(parent: &str, children: [&'static str; 2], models: &ModelServer) -> (Sandbox, Vec<RealAgent>) {
-    let mut sandbox = Sandbox::new();
-    let mut agents = Vec::new();
-    for name in AGENTS.into_iter().filter(|name| *name == parent || children.contains(name)) {
-        let agent = RealAgent::new(name, models);
-        let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
-            .startup_seconds(120.0)
-            .cancel_grace_seconds(60.0);
-        for (name, value) in &agent.env {
-            launcher = launcher.env(name, value);
-        }
-        sandbox.launcher(name, launcher);
-        agents.push(agent);
-    }
+fn family(parent: &str, children: [&'static str; 2]) -> Crew {
+    let crew = Crew::new(&[parent, children[0], children[1]]);
     for child in children {
-        let text =
-            format!("---\ndescription: Does as it is told\nlauncher: {child}\n---\nDo as you are told.\n");
-        let folder = sandbox.workspace().join(".agents/agents");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("by-{child}.md")), text).unwrap();
+        crew.define(&format!("by-{child}"), &format!("launcher: {child}"));
     }
-    sandbox.init();
-    (sandbox, agents)
+    crew
 }
 
 /// Has the parent call the tool once, and gives what the tool has returned.
@@ -52,14 +33,14 @@ fn gives(sandbox: &Sandbox, worker: &str, child: &str, prompt: &str) -> Value {
 }
 
 fn delegates(parent: &str, children: [&'static str; 2]) {
-    let models = ModelServer::start().unwrap();
-    let (sandbox, agents) = family(parent, children, &models);
+    let crew = family(parent, children);
+    let Crew { sandbox, models, .. } = &crew;
     let start = ["worker", "start", "--launcher", parent, "--delegate"];
     let started = sandbox.subagent(&start).deadline(DEADLINE).run().data_of("worker.started");
     let worker = started["workerId"].as_str().unwrap();
     let gate = sandbox.gate("both");
     for child in children {
-        let said = gives(&sandbox, worker, child, &format!("GATE: {}", gate.path().display()));
+        let said = gives(sandbox, worker, child, &format!("GATE: {}", gate.path().display()));
         assert!(said.as_str().unwrap().contains("DONE:"), "{said}");
     }
     let tasks = || sandbox.run(&["task", "list", "--parent", worker]).data_of("task.listed")["items"].take();
@@ -97,8 +78,7 @@ fn delegates(parent: &str, children: [&'static str; 2]) {
         assert_eq!(models.prompts().iter().filter(|prompt| prompt.contains(&told)).count(), 1, "{told}");
     }
     sandbox.run(&["worker", "stop", worker]).data_of("worker.stopped");
-    sandbox.finish();
-    drop(agents);
+    crew.finish();
 }
 
 #[test]

@@ -1,12 +1,15 @@
-//! `examples/policy-with-a-real-agent`, with a real agent: what the rules deny does not run, and what they allow is not asked.
+//! The examples that want real agents. `examples/policy-with-a-real-agent`: what the rules deny does not run, and what they allow
+//! is not asked. `examples/delegation`: an agent hears of two others once, although the daemon is killed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use subagent_tests::harness::{Output, executables};
+use serde_json::json;
+use subagent_tests::harness::{Output, Sandbox, executables, wait_until};
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
+use super::crew::Crew;
 use super::world::{DEADLINE, World};
 
 fn git(folder: &Path, args: &[&str]) -> String {
@@ -15,15 +18,22 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The script of the example, with this task.
-fn work(world: &World, task: &str) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/policy-with-a-real-agent/work.sh");
-    let file = world.sandbox.file("task.md");
-    fs::write(&file, task).unwrap();
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("examples").join(name)
+}
+
+fn bash(sandbox: &Sandbox) -> subagent_tests::harness::Command {
     let path = env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", executables().folder().display());
-    let bash = world.sandbox.command("bash").env("PATH", path).deadline(DEADLINE);
-    bash.args([script.as_os_str(), world.agent.name.as_ref(), file.as_os_str()]).run()
+    sandbox.command("bash").env("PATH", path).deadline(DEADLINE)
+}
+
+/// The script of the example, with this task.
+fn work(world: &World, task: &str) -> Output {
+    let script = example("policy-with-a-real-agent/work.sh");
+    let file = world.sandbox.file("task.md");
+    fs::write(&file, task).unwrap();
+    bash(&world.sandbox).args([script.as_os_str(), world.agent.name.as_ref(), file.as_os_str()]).run()
 }
 
 #[test]
@@ -49,4 +59,54 @@ fn an_agent_under_rules_does_what_is_allowed_and_not_what_is_denied() {
     assert_eq!(output.status.code(), Some(12), "{output}");
     assert_eq!(git(&published, &["for-each-ref"]), "", "it was denied");
     world.finish();
+}
+
+#[test]
+fn m8_the_example_of_delegation_hears_of_both_tasks_once_although_it_kills_the_daemon() {
+    // The reviewer's launcher is codex; the other one has its caller's.
+    if !["claude", "codex"].iter().all(|name| RealAgent::is_installed(name)) {
+        return;
+    }
+    let crew = Crew::new(&["claude", "codex"]);
+    let definitions = crew.sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&definitions).unwrap();
+    for file in fs::read_dir(example("delegation/.agents/agents")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), definitions.join(file.file_name())).unwrap();
+    }
+    let (gate, messages) = (crew.sandbox.gate("both"), crew.sandbox.file("messages"));
+    fs::create_dir(&messages).unwrap();
+    for (agent, report) in [
+        ("reviewer", "lib.rs:7 one is too many".to_owned()),
+        ("test-runner", json!({"passed": true, "command": "cargo test", "failures": []}).to_string()),
+    ] {
+        let prompt = format!("GATE: {}\n{report}", gate.path().display());
+        let call = json!({"agent": agent, "description": agent, "prompt": prompt, "background": true});
+        fs::write(messages.join(format!("{agent}.md")), format!("MCP: subagent/task {call}")).unwrap();
+    }
+    let daemon = crew.sandbox.daemon();
+    let script = example("delegation/run.sh");
+    let running = bash(&crew.sandbox)
+        .args([script.as_os_str(), "claude".as_ref(), messages.as_os_str()])
+        .deadline(2 * DEADLINE)
+        .spawn();
+    wait_until("the script to kill the daemon", DEADLINE, || (!daemon.lives()).then_some(()));
+    gate.open();
+    let output = running.output();
+    let told = |name: &str| {
+        let begin = format!("[Subagent '{name}' (w_");
+        let prompts = crew.models.prompts();
+        let told: Vec<_> = prompts.iter().filter(|prompt| prompt.contains(&begin)).collect();
+        assert_eq!(told.len(), 1, "{told:?}\n{output}");
+        let line = |line: &str| line.contains(&begin) && line.trim_start().starts_with("1 ");
+        assert!(output.text().lines().any(|said| line(said) && said.ends_with(" completed")), "{output}");
+        told[0].clone()
+    };
+    assert!(told("reviewer").contains("lib.rs:7 one is too many"), "{output}");
+    assert!(told("test-runner").contains(r#""passed":true"#), "{output}");
+    let tasks = crew.sandbox.run(&["task", "list"]).data_of("task.listed");
+    let launchers: Vec<_> =
+        tasks["items"].as_array().unwrap().iter().map(|task| (&task["launcher"], &task["status"])).collect();
+    assert_eq!(launchers, [(&json!("codex"), &json!("completed")), (&json!("claude"), &json!("completed"))]);
+    crew.finish();
 }

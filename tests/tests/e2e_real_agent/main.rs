@@ -9,6 +9,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this is a test")]
 
 mod choices;
+mod clients;
+mod crew;
+mod definition_rules;
 mod delegation;
 mod example;
 mod files;

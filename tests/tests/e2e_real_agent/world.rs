@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::{Command, Gate, Launcher, Output, Sandbox, say};
+use subagent_tests::harness::{Command, Gate, Output, Sandbox, say};
 use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
 use subagent_tests::real_agent::RealAgent;
 
+use super::crew::launcher;
 use super::table;
 
 /// For one command. A turn takes a second on a quiet machine, and many of them where others work as well.
@@ -47,14 +48,7 @@ impl World {
         let mut sandbox = Sandbox::new();
         let mcp = sandbox.executable("mcp-echo");
         let agent = RealAgent::new(name, &models);
-        let mut launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
-            .startup_seconds(120.0)
-            .cancel_grace_seconds(60.0)
-            .key("mcpServers", json!({"echo": {"command": mcp}}));
-        for (name, value) in &agent.env {
-            launcher = launcher.env(name, value);
-        }
-        sandbox.launcher(name, launcher);
+        sandbox.launcher(name, launcher(&agent).key("mcpServers", json!({"echo": {"command": mcp}})));
         sandbox.init();
         let (since, sleeper) = (RefCell::default(), RefCell::default());
         Self { sandbox, models, worker: String::new(), agent, since, sleeper }

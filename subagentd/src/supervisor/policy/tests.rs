@@ -100,6 +100,33 @@ fn a_denied_call_that_was_made_without_asking_is_a_violation_once() {
 }
 
 #[test]
+fn what_a_shell_only_read_is_judged_as_that_where_the_line_is_not_told() {
+    let rules = [("*", "deny"), ("read", "allow"), ("read(*.env)", "deny")];
+    let record = |update: &Value| json!({"n": 1, "at": 1, "t": "update", "turn": 1, "k": "tool_call", "b": {"sessionId": "s", "update": update}});
+    let over = record(&json!({"toolCallId": "1", "status": "completed"}));
+    let reads = |kind: &str, path: &str, input: &Value| {
+        let mut watch = watch(&rules);
+        let begun = json!({"toolCallId": "1", "kind": kind, "name": "exec_command", "title": "Read file",
+                           "locations": [{"path": path}], "rawInput": input});
+        assert_eq!(see(&mut watch, &record(&begun)), None);
+        see(&mut watch, &over).is_none()
+    };
+    assert!(reads("read", "/ws/a", &json!(null)));
+    assert!(!reads("read", "/ws/.env", &json!(null)), "the rules for files are about it");
+    assert!(!reads("search", "/ws/a", &json!(null)));
+    assert!(!reads("execute", "/ws/a", &json!(null)));
+    assert!(!reads("read", "/ws/a", &json!({"command": "cat /ws/a"})), "the line is told, and is judged");
+    // Whoever asks to be allowed to run something says what.
+    let mut asked = asks("1", "", ALL);
+    asked["b"]["params"]["toolCall"] =
+        json!({"toolCallId": "1", "kind": "read", "name": "exec_command", "locations": [{"path": "/ws/a"}]});
+    let Some(Input::DecideByRule { choice, .. }) = see(&mut watch(&rules), &asked) else {
+        panic!("not decided")
+    };
+    assert_eq!(choice.decision, "deny");
+}
+
+#[test]
 fn a_call_that_was_asked_for_is_none() {
     let mut watch = watch(RULES);
     see(&mut watch, &asks("1", "rm x", &[]));

@@ -1,0 +1,146 @@
+//! `subagent mcp` in the clients that `docs/delegation.md` names, added as it says there and run as a person runs them, without
+//! a worker around them: a model gives a task, and is told its result.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::json;
+use subagent_tests::harness::{Command, Sandbox, executables};
+use subagent_tests::model_server::{Asked, ModelRequest, ModelServer};
+use subagent_tests::real_agent::RealAgent;
+
+use super::world::DEADLINE;
+
+/// In the environment of a client; its name and value say whose business it is.
+const HANDED_ON: (&str, &str) = ("SCOUT_API_KEY", "handed-on");
+
+fn document() -> String {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs").join("delegation.md");
+    fs::read_to_string(document).unwrap()
+}
+
+/// What the document says of a client: what is in backticks in each cell of its row.
+struct Row(Vec<Vec<String>>);
+
+impl Row {
+    fn of(title: &str) -> Self {
+        let text = document();
+        let row = text.lines().find_map(|line| line.strip_prefix(&format!("| {title} | "))).unwrap();
+        let code = |cell: &str| {
+            cell.split('`').skip(1).step_by(2).map(|code| code.replace("NAME", HANDED_ON.0)).collect()
+        };
+        Self(row.split(" | ").map(code).collect())
+    }
+
+    /// How it is added; where that is a file, what is to be in it.
+    fn adding(&self) -> &[String] {
+        &self.0[0]
+    }
+
+    /// How it is run where nobody can be asked.
+    fn running(&self) -> &str {
+        &self.0[1][0]
+    }
+}
+
+/// A shell of a user who has this agent, and `subagent`.
+fn shell(sandbox: &Sandbox, agent: &RealAgent, line: &str) -> Command {
+    let bin = agent.home().join("bin");
+    let path = format!("{}:{}:{}", bin.display(), executables().folder().display(), agent.env["PATH"]);
+    let mut shell = sandbox.command("bash").args(["-euc", line]).deadline(DEADLINE);
+    for (name, value) in &agent.env {
+        shell = shell.env(name, value);
+    }
+    shell.env("PATH", path).env(HANDED_ON.0, HANDED_ON.1)
+}
+
+/// The command that its users type.
+fn install(agent: &RealAgent) {
+    let words: Vec<String> = agent.typed.iter().map(|word| format!("'{}'", word.display())).collect();
+    let (bin, script) = (agent.home().join("bin"), format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")));
+    fs::create_dir_all(&bin).unwrap();
+    let file = bin.join(agent.name);
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Adds `subagent` to it, as the document says.
+fn add(sandbox: &Sandbox, agent: &RealAgent, row: &Row) {
+    let code = row.adding();
+    if agent.name == "opencode" {
+        let file = sandbox.workspace().join("opencode.json");
+        return fs::write(file, format!("{{{}}}", code[0])).unwrap();
+    }
+    let _ = shell(sandbox, agent, &code[0]).run().text();
+    if agent.name == "codex" {
+        let file = agent.home().join(".codex/config.toml");
+        let config = fs::read_to_string(&file).unwrap();
+        let table = code.iter().find(|code| code.starts_with('[')).unwrap();
+        let keys: Vec<&String> = code.iter().filter(|code| code.contains(" = ")).collect();
+        assert_eq!(config.matches(table.as_str()).count(), 1, "{config}");
+        let lines: String = keys.iter().map(|key| format!("\n{key}")).collect();
+        fs::write(file, config.replace(table, &format!("{table}{lines}"))).unwrap();
+    }
+}
+
+fn tried(name: &'static str, title: &str) {
+    if !RealAgent::is_installed(name) {
+        return;
+    }
+    let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), Row::of(title));
+    let agent = RealAgent::new(name, &models);
+    install(&agent);
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();
+    let _ = sandbox.command("git").args(["init", "-q"]).run().text();
+    if name == "codex" {
+        // It hands on no `XDG_RUNTIME_DIR`: a daemon that its server starts has its socket outside of the sandbox.
+        sandbox.init();
+    }
+    add(&sandbox, &agent, &row);
+    if name == "claude" {
+        // Of the others, the packages' versions are their own.
+        let version = shell(&sandbox, &agent, "claude --version").run();
+        assert!(document().contains(version.text().split(' ').next().unwrap()), "{version}");
+    }
+    let script = format!("!env {}\nfound it", HANDED_ON.0);
+    let task = json!({"agent": "scout", "description": "Look around", "prompt": script});
+    let prompt = format!("MCP: subagent/task {task}");
+    let run = row.running().replace("PROMPT", "\"$PROMPT\"");
+    let _ = shell(&sandbox, &agent, &run).env("PROMPT", prompt).run().text();
+    let told = |request: ModelRequest| match request.asked {
+        Asked::ToolResult { output } => Some(output),
+        _ => None,
+    };
+    let told: Vec<String> = models.requests().into_iter().filter_map(told).collect();
+    let [result] = &told[..] else { panic!("one call, and one result: {told:?}") };
+    assert!(result.contains("<task_result agent=\"scout\" name=\"Look around\" id=\"w_"), "{result}");
+    assert!(result.contains(&format!(">{}found it</task_result>", HANDED_ON.1)), "{result}");
+    // Some end their servers with all that descends from them; that may not be what runs in the background.
+    assert!(sandbox.find_daemon().is_some_and(|daemon| daemon.lives()), "it has ended with its client");
+    let tasks = sandbox.run(&["task", "list"]).data_of("task.listed");
+    assert_eq!((&tasks["count"], &tasks["items"][0]["status"]), (&json!(1), &json!("completed")), "{tasks}");
+    sandbox.finish();
+}
+
+#[test]
+fn claude_code_gives_a_task_through_the_server_that_it_was_given() {
+    tried("claude", "Claude Code");
+}
+
+#[test]
+fn codex_gives_a_task_through_the_server_that_it_was_given() {
+    tried("codex", "Codex");
+}
+
+#[test]
+fn gemini_cli_gives_a_task_through_the_server_that_it_was_given() {
+    tried("gemini", "Gemini CLI");
+}
+
+#[test]
+fn opencode_gives_a_task_through_the_server_that_it_was_given() {
+    tried("opencode", "OpenCode");
+}

@@ -1,0 +1,72 @@
+//! Several agents in one sandbox with one model server, and definitions that say which of them does a task.
+
+use std::fs;
+
+use serde_json::Value;
+use subagent_tests::harness::{Launcher, Sandbox};
+use subagent_tests::model_server::ModelServer;
+use subagent_tests::real_agent::{AGENTS, RealAgent};
+
+use super::world::DEADLINE;
+
+pub(crate) struct Crew {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) models: ModelServer,
+    /// Their HOMEs go with them.
+    _agents: Vec<RealAgent>,
+}
+
+/// How an agent is started in a sandbox.
+pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
+    let launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
+        .startup_seconds(120.0)
+        .cancel_grace_seconds(60.0);
+    agent.env.iter().fold(launcher, |launcher, (name, value)| launcher.env(name, value))
+}
+
+impl Crew {
+    /// A workspace with a controller, and a launcher for each of these agents, called as it.
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let models = ModelServer::start().unwrap();
+        let mut sandbox = Sandbox::new();
+        let mut agents = Vec::new();
+        for name in AGENTS.into_iter().filter(|name| names.contains(name)) {
+            let agent = RealAgent::new(name, &models);
+            sandbox.launcher(name, launcher(&agent));
+            agents.push(agent);
+        }
+        sandbox.init();
+        Self { sandbox, models, _agents: agents }
+    }
+
+    /// A definition with these keys.
+    pub(crate) fn define(&self, name: &str, keys: &str) {
+        let folder = self.sandbox.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        let text = format!("---\ndescription: Does as it is told\n{keys}\n---\nDo as you are told.\n");
+        fs::write(folder.join(format!("{name}.md")), text).unwrap();
+    }
+
+    /// Gives a task in the background to an agent, with these flags; the answer is its id.
+    pub(crate) fn gives(&self, agent: &[&str], prompt: &str) -> String {
+        let run = [&["task", "run", "--background", "--text", prompt, "--agent"], agent].concat();
+        let spawned = self.sandbox.subagent(&run).deadline(DEADLINE).run().data_of("task.spawned");
+        spawned["taskId"].as_str().unwrap().to_owned()
+    }
+
+    /// The task, once it has ended.
+    pub(crate) fn ended(&self, task: &str) -> Value {
+        let wait = ["task", "wait", task, "--timeout-seconds", "120"];
+        self.sandbox.subagent(&wait).deadline(DEADLINE).run().data_of("task.waited")
+    }
+
+    /// The data of a task's events of a type.
+    pub(crate) fn events(&self, task: &str, kind: &str) -> Vec<Value> {
+        let events = self.sandbox.events(task).into_iter().filter(|event| event["type"] == kind);
+        events.map(|mut event| event["data"].take()).collect()
+    }
+
+    pub(crate) fn finish(self) {
+        self.sandbox.finish();
+    }
+}

@@ -1,0 +1,144 @@
+//! What a definition says that its agent may do, real agents do and nothing else: seen in the folder, and in the events.
+
+use std::fs;
+
+use serde_json::Value;
+use subagent_tests::real_agent::RealAgent;
+
+use super::crew::Crew;
+
+/// The agents that it is tried with: one that goes on after a refusal, and one that does not.
+const TRIED: [&str; 2] = ["claude", "codex"];
+
+/// Those of them that are installed, each with a definition with these keys, called as it.
+fn crew(keys: &str) -> Option<(Crew, Vec<&'static str>)> {
+    let agents: Vec<_> = TRIED.into_iter().filter(|name| RealAgent::is_installed(name)).collect();
+    if agents.is_empty() {
+        return None;
+    }
+    let crew = Crew::new(&agents);
+    for agent in &agents {
+        crew.define(&format!("by-{agent}"), &format!("launcher: {agent}\n{keys}"));
+    }
+    Some((crew, agents))
+}
+
+/// A task that has ended.
+struct Ended {
+    agent: &'static str,
+    task: Value,
+    decided: Vec<Value>,
+    violated: Vec<Value>,
+}
+
+impl Ended {
+    /// What it wanted was denied by a rule of its definition, and nobody was asked.
+    #[track_caller]
+    fn was_denied(&self) {
+        let rule = match (&self.decided[..], &self.violated[..]) {
+            ([decided], []) => {
+                assert_eq!(
+                    (&decided["decision"], &decided["by"]),
+                    (&"deny".into(), &"rule".into()),
+                    "{decided}"
+                );
+                &decided["policy"]
+            }
+            ([], [violated]) => violated,
+            _ => panic!("{}: {:?} {:?}", self.agent, self.decided, self.violated),
+        };
+        assert_eq!(rule["layer"], "definition", "{}: {rule}", self.agent);
+    }
+
+    /// It did what it wanted; what it asked for was allowed by a rule of its definition.
+    #[track_caller]
+    fn was_done(&self) {
+        assert_eq!(self.task["status"], "completed", "{}: {}", self.agent, self.task);
+        assert_eq!(self.violated, Vec::<Value>::new(), "{}", self.agent);
+        for decided in &self.decided {
+            let rule = (&decided["decision"], &decided["by"], &decided["policy"]["layer"]);
+            assert_eq!(rule, (&"allow".into(), &"rule".into(), &"definition".into()), "{decided}");
+        }
+    }
+}
+
+/// Has each agent do this; `{}` in it is the agent's name.
+fn each(crew: &Crew, agents: &[&'static str], prompt: &str) -> Vec<Ended> {
+    let give =
+        |agent: &&'static str| (*agent, crew.gives(&[&format!("by-{agent}")], &prompt.replace("{}", agent)));
+    let given: Vec<_> = agents.iter().map(give).collect();
+    given.into_iter().map(|(agent, task)| ended(crew, agent, &task)).collect()
+}
+
+fn ended(crew: &Crew, agent: &'static str, id: &str) -> Ended {
+    let task = crew.ended(id);
+    let (decided, violated) = (crew.events(id, "approval.decided"), crew.events(id, "policy.violated"));
+    Ended { agent, task, decided, violated }
+}
+
+#[test]
+fn m1_a_real_agent_that_may_only_read_reads_and_neither_edits_nor_runs_a_command() {
+    let Some((crew, agents)) = crew("tools: [read]") else { return };
+    let folder = crew.sandbox.workspace();
+    fs::write(folder.join("seed"), "what is in the file").unwrap();
+    for ended in each(&crew, &agents, "RUN: touch made-by-{}") {
+        ended.was_denied();
+        assert!(!folder.join(format!("made-by-{}", ended.agent)).exists());
+    }
+    for ended in each(&crew, &agents, &format!("WRITE: {}/written-by-{{}}=text", folder.display())) {
+        ended.was_denied();
+        assert!(!folder.join(format!("written-by-{}", ended.agent)).exists());
+    }
+    let read = format!("READ: {}", folder.join("seed").display());
+    let mut readers = each(&crew, &agents, &read);
+    if agents.contains(&"codex") {
+        // It reads with its shell: that may not keep it from exploring.
+        let explores = crew.gives(&["explore", "--launcher", "codex"], &read);
+        readers.push(ended(&crew, "codex", &explores));
+    }
+    for reader in readers {
+        reader.was_done();
+        assert!(reader.task["result"].as_str().unwrap().contains("what is in the file"), "{}", reader.task);
+    }
+    crew.finish();
+}
+
+#[test]
+fn m1_a_tool_that_a_definition_disallows_a_real_agent_does_not_use_whatever_the_config_allows() {
+    let Some((crew, agents)) = crew("disallowedTools: [Bash]") else { return };
+    let config = crew.sandbox.config_file();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}permissions:\n  \"*\": allow\n")).unwrap();
+    for ended in each(&crew, &agents, "RUN: touch made-by-{}") {
+        ended.was_denied();
+        assert!(!crew.sandbox.workspace().join(format!("made-by-{}", ended.agent)).exists());
+    }
+    // What an agent does without asking cannot be denied: it is canceled for it.
+    for ended in each(&crew, &agents, "RUN: echo {}") {
+        ended.was_denied();
+        let unasked = ended.agent == "claude";
+        assert_eq!(ended.violated.len(), usize::from(unasked), "{:?}", ended.violated);
+        assert_eq!(ended.task["status"], if unasked { "cancelled" } else { "completed" }, "{}", ended.task);
+    }
+    crew.finish();
+}
+
+#[test]
+fn m1_a_real_agent_runs_the_commands_that_its_definition_allows_and_no_others() {
+    let Some((crew, agents)) = crew("permission: {execute: {\"*\": deny, \"echo *\": allow}}") else {
+        return;
+    };
+    for ended in each(&crew, &agents, "RUN: echo allowed-{}") {
+        ended.was_done();
+        let result = ended.task["result"].as_str().unwrap();
+        assert!(
+            result.starts_with("DONE: ") && result.contains(&format!("allowed-{}", ended.agent)),
+            "{result}"
+        );
+    }
+    for ended in each(&crew, &agents, "RUN: touch made-by-{}") {
+        ended.was_denied();
+        assert!(!crew.sandbox.workspace().join(format!("made-by-{}", ended.agent)).exists());
+    }
+    crew.finish();
+}
