@@ -26,7 +26,7 @@ pub struct Queue {
     pub turns: VecDeque<TurnId>,
     /// Why none of them is opened until somebody says so.
     pub paused: Option<QueuePause>,
-    /// Whether each of them is opened by [`Input::OpenQueued`](super::worker::Input::OpenQueued) alone, because something
+    /// Whether each of them is opened by [`Input::OpenQueued`] alone, because something
     /// of the worker is limited: what has been used is not known here. Not stored; whoever looks after a worker knows it.
     pub gated: bool,
 }
