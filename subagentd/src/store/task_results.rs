@@ -50,7 +50,7 @@ pub(crate) fn unjudged(connection: &Connection, id: RowId, worker: &Worker) -> R
     if task::outcome(worker, open.ending, Some(last)) != Some(TaskStatus::Completed) {
         return Ok(None);
     }
-    let schema = task_limits::terms(connection, id)?.and_then(|terms| terms.result_schema);
+    let schema = task_limits::terms(connection, id)?.and_then(|(_, terms)| terms.result_schema);
     let Some(schema) = schema else { return Ok(None) };
     Ok(Some(Unjudged {
         schema,
