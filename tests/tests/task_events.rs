@@ -163,6 +163,10 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
     let _ = sandbox.send(&root, &gives(&sandbox, "Child", "foreground", "!tool read one\n!say hello"));
     let plain = watch(&sandbox, &root, &[]);
     let child = plain.iter().find(|event| is_told(event)).unwrap()["workerId"].as_str().unwrap().to_owned();
+    // Its agent ends some time after its task.
+    wait_until("the agent of the task to end", Duration::from_secs(30), || {
+        sandbox.events(&child).iter().any(|event| event["type"] == "worker.hibernated").then_some(())
+    });
     for flags in [&["--tree"][..], &["--tree", "--raw"]] {
         let (joined, own) = (watch(&sandbox, &root, flags), watch(&sandbox, &child, &flags[1..]));
         assert!(ids(&joined).is_sorted_by(|one, next| one < next));
