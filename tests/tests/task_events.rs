@@ -289,3 +289,23 @@ fn m10_a_tree_that_is_followed_is_shown_again_when_it_has_changed_until_nothing_
     assert!(last.starts_with("Root  idle") && last.contains("Child  completed"), "{drawn:?}");
     sandbox.finish();
 }
+
+#[test]
+fn sessions_that_an_agent_runs_below_its_own_stand_in_the_tree() {
+    let (sandbox, root) = root();
+    let tells = |id: &str| {
+        let update = json!({"sessionUpdate": "subagent_update", "sessionId": id, "title": "Look", "state": {"state": "idle"}});
+        let update = json!({"sessionId": "SESSION", "update": update});
+        format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": update}))
+    };
+    let given = gives(&sandbox, "Child", "foreground", &format!("{}\n!say done", tells("inner")));
+    let _ = sandbox.send(&root, &format!("{}\n{given}", tells("outer")));
+    let tree = sandbox.command("subagent").args(["tree"]).run();
+    let lines: Vec<&str> = tree.text().lines().collect();
+    assert!(lines[0].starts_with("Root  idle") && lines[1].starts_with("├─ Child  completed"), "{lines:?}");
+    assert_eq!(lines[2..], ["│  └─ Look  idle  session  inner", "└─ Look  idle  session  outer"]);
+    let data = sandbox.run(&["tree", &root]).data_of("tree.shown");
+    assert_eq!(data["items"][0]["childSessions"][0]["sessionId"], "outer", "{data}");
+    assert_eq!(data["items"][0]["tasks"][0]["childSessions"][0]["sessionId"], "inner", "{data}");
+    sandbox.finish();
+}
