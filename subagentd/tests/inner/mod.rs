@@ -17,7 +17,7 @@ use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 use subagentd::api::{self, Api, Listening};
 use subagentd::core::worker::State;
 use subagentd::store::{Cursor, Durability, NewWorker, Store};
-use subagentd::supervisor::{Setup, Supervisor};
+use subagentd::supervisor::{Setup, Sight, Supervisor};
 
 const SPEC: &str = r#"{"launcher":{"name":"demo","backendKind":"acp-stdio","program":"/no/such","args":[]},"umask":18,"nofile":null,"environment":[]}"#;
 
@@ -82,7 +82,8 @@ impl Place {
 
     /// Follows the first worker until so many pieces of text were seen.
     pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
-        let mut follower = supervisor.follow(self.workers[0].as_str(), None, true, false).await.unwrap();
+        let mut follower =
+            supervisor.follow(self.workers[0].as_str(), None, true, false, Sight::Told).await.unwrap();
         let mut seen = 0;
         while seen < events {
             let page = follower.next().await.unwrap();
