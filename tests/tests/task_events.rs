@@ -163,6 +163,10 @@ fn m10_with_tree_every_other_event_below_is_wrapped_with_its_path() {
     let _ = sandbox.send(&root, &gives(&sandbox, "Child", "foreground", "!tool read one\n!say hello"));
     let plain = watch(&sandbox, &root, &[]);
     let child = plain.iter().find(|event| is_told(event)).unwrap()["workerId"].as_str().unwrap().to_owned();
+    // Its agent ends some time after its task.
+    wait_until("the agent of the task to end", Duration::from_secs(30), || {
+        sandbox.events(&child).iter().any(|event| event["type"] == "worker.hibernated").then_some(())
+    });
     for flags in [&["--tree"][..], &["--tree", "--raw"]] {
         let (joined, own) = (watch(&sandbox, &root, flags), watch(&sandbox, &child, &flags[1..]));
         assert!(ids(&joined).is_sorted_by(|one, next| one < next));
@@ -283,5 +287,25 @@ fn m10_a_tree_that_is_followed_is_shown_again_when_it_has_changed_until_nothing_
     let (before, last) = drawn.rsplit_once("\u{1b}[J").unwrap();
     assert!(before.ends_with("\u{1b}[2F") && last.lines().count() == 2, "{drawn:?}");
     assert!(last.starts_with("Root  idle") && last.contains("Child  completed"), "{drawn:?}");
+    sandbox.finish();
+}
+
+#[test]
+fn sessions_that_an_agent_runs_below_its_own_stand_in_the_tree() {
+    let (sandbox, root) = root();
+    let tells = |id: &str| {
+        let update = json!({"sessionUpdate": "subagent_update", "sessionId": id, "title": "Look", "state": {"state": "idle"}});
+        let update = json!({"sessionId": "SESSION", "update": update});
+        format!("!raw {}", json!({"jsonrpc": "2.0", "method": "session/update", "params": update}))
+    };
+    let given = gives(&sandbox, "Child", "foreground", &format!("{}\n!say done", tells("inner")));
+    let _ = sandbox.send(&root, &format!("{}\n{given}", tells("outer")));
+    let tree = sandbox.command("subagent").args(["tree"]).run();
+    let lines: Vec<&str> = tree.text().lines().collect();
+    assert!(lines[0].starts_with("Root  idle") && lines[1].starts_with("├─ Child  completed"), "{lines:?}");
+    assert_eq!(lines[2..], ["│  └─ Look  idle  session  inner", "└─ Look  idle  session  outer"]);
+    let data = sandbox.run(&["tree", &root]).data_of("tree.shown");
+    assert_eq!(data["items"][0]["childSessions"][0]["sessionId"], "outer", "{data}");
+    assert_eq!(data["items"][0]["tasks"][0]["childSessions"][0]["sessionId"], "inner", "{data}");
     sandbox.finish();
 }

@@ -164,3 +164,18 @@ pub(super) async fn reader_gone() {
         std::future::pending().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_below_is_shown_under_the_path_of_its_task() {
+        let own = json!({"workerId": "w_1", "type": "worker.started", "data": {}});
+        assert_eq!(unwrapped(own.clone()), ("w_1".to_owned(), own.clone()));
+        let data =
+            json!({"path": ["Root\u{1b}[2J", "Child\nx"], "workerId": "w_2", "agent": null, "event": own});
+        let wrapped = json!({"workerId": "w_1", "type": "subagent.event", "data": data});
+        assert_eq!(unwrapped(wrapped), ("Root › Child x  w_2".to_owned(), own));
+    }
+}

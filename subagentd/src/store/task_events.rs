@@ -165,5 +165,17 @@ pub(crate) fn is_of_one(connection: &Connection, worker: RowId, seq: i64) -> Res
     Ok(count(connection, &sql, params![worker.0, seq])? > 0)
 }
 
+/// Whether an event with this number, which is nobody's, may have been of a task below a worker: so old ones were deleted.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn may_have_been_of_one(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
+    let sql = format!(
+        "WITH RECURSIVE {BELOW} SELECT count(*) FROM below b CROSS JOIN workers w ON w.id = b.worker
+         WHERE ?2 BETWEEN 1 AND w.expired_seq AND NOT EXISTS (SELECT 1 FROM events WHERE seq = ?2)"
+    );
+    Ok(count(connection, &sql, params![worker.0, seq])? > 0)
+}
+
 #[cfg(test)]
 mod tests;

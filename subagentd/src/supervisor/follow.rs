@@ -222,17 +222,22 @@ impl Supervisor {
         let id = row.id;
         let found = self.shared.store.read(move |connection| {
             let _moment = history::one_moment(connection)?;
-            if task_events::is_of_one(connection, id, seq)? {
-                // The numbers are one sequence.
-                return Ok(Some(seq));
-            }
             if let Some(kept) = retention::kept(connection, id)?
                 && (1..=kept.expired_seq).contains(&seq)
                 && !retention::is_of_another(connection, id, seq)?
             {
                 return Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?);
             }
-            Ok(events::get(connection, id, seq)?.map(|event| event.seq))
+            if events::get(connection, id, seq)?.is_some() || task_events::is_of_one(connection, id, seq)? {
+                // The numbers are one sequence.
+                return Ok(Some(seq));
+            }
+            match retention::kept(connection, id)? {
+                Some(kept) if task_events::may_have_been_of_one(connection, id, seq)? => {
+                    Err(retention::cursor_expired(connection, id, &kept, EventId(seq))?)
+                }
+                _ => Ok(None),
+            }
         });
         found.await?.ok_or_else(not_found)
     }

@@ -82,8 +82,8 @@ impl Place {
 
     /// Follows the first worker until so many pieces of text were seen.
     pub(crate) async fn follow(&self, supervisor: &Supervisor, events: u64) {
-        let follower = supervisor.follow(self.workers[0].as_str(), None, true, false, Sight::Told);
-        let mut follower = follower.await.unwrap();
+        let mut follower =
+            supervisor.follow(self.workers[0].as_str(), None, true, false, Sight::Told).await.unwrap();
         let mut seen = 0;
         while seen < events {
             let page = follower.next().await.unwrap();

@@ -336,3 +336,22 @@ fn no_text_of_anybody_brings_a_code_to_the_terminal() {
     let bad = shown.chars().find(|c| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}');
     assert_eq!(bad, None, "{shown:?}");
 }
+
+#[test]
+fn what_is_told_of_tasks_is_a_line_each() {
+    let told = |kind: &str, mut data: Value| {
+        (data["id"], data["name"]) = ("w_2".into(), "Test\u{1b}[2J Runner".into());
+        let event = json!({"type": kind, "workerId": "w_2", "ts": "2026-11-21T20:29:42+00:00", "data": data});
+        watched(&[event]).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let spawned = json!({"agent": "tester", "mode": "background", "task": "run all"});
+    for (kind, data, line) in [
+        ("subagent.spawned", spawned, "tester, background  run all"),
+        ("subagent.progress", json!({"steps": 3, "tool": "cargo test"}), "step 3  cargo test"),
+        ("subagent.completed", json!({"summary": "all\nwell"}), "completed\n  all\n  well"),
+        ("subagent.failed", json!({"status": "timed_out", "error": null}), "timed out  "),
+        ("subagent.cancelled", json!({"reason": "enough"}), "cancelled  enough"),
+    ] {
+        assert_eq!(told(kind, data), format!("20:29:42 task Test Runner  {line}\n"));
+    }
+}

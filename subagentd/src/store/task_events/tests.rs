@@ -154,6 +154,18 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
     store.write(Durability::Full, 1, remove).await.unwrap();
     let left: Vec<i64> = read(&store, 1, true, 0, i64::MAX).await.into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(left, [seqs[2], seqs[3], seqs[4]]);
+    let (first, own) = (seqs[0], seqs[3]);
+    store
+        .write(Durability::Full, 1, move |tx| tx.execute("DELETE FROM events WHERE seq = ?1", [first]))
+        .await
+        .unwrap();
+    let cursors = store.read(move |connection| {
+        let of = |seq| {
+            Ok((is_of_one(connection, RowId(1), seq)?, may_have_been_of_one(connection, RowId(1), seq)?))
+        };
+        [first, mark, own].into_iter().map(of).collect::<Result<Vec<_>>>()
+    });
+    assert_eq!(cursors.await.unwrap(), [(false, true), (true, false), (false, false)]);
     // A task between them that is gone cuts nothing off.
     store
         .write(Durability::Full, 1, |tx| tx.execute("DELETE FROM tasks WHERE worker = 2", []))
