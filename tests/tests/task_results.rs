@@ -121,6 +121,29 @@ fn m11_a_daemon_that_dies_between_a_refused_result_and_the_next_turn_leaves_one_
 }
 
 #[test]
+fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
+    let sandbox = sandbox();
+    let mut parts = serde_json::Map::new();
+    for no in 0..60 {
+        let next = json!({"$ref": format!("#/$defs/{}", no + 1)});
+        parts.insert(no.to_string(), json!({"allOf": [next, next]}));
+    }
+    parts.insert("60".to_owned(), json!({"type": "integer"}));
+    let schema = json!({"$ref": "#/$defs/0", "$defs": parts});
+    define(&sandbox, "endless", &format!("launcher: demo\nresultSchema: {schema}"));
+    let args = ["task", "run", "--agent", "endless", "--name", "one", "--background", "--text", "!say 1"];
+    let id = sandbox.run(&args).data_of("task.spawned")["taskId"].clone();
+    let other = run(&sandbox, "obliging", "!say [1]");
+    assert_eq!(other["status"], "completed");
+    let ended = sandbox.run(&["task", "wait", "one"]).data_of("task.waited");
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("failed"), &json!("1")), "{ended}");
+    let why = ended["error"]["message"].as_str().unwrap();
+    assert!(why.contains("without an end"), "{why}");
+    assert_eq!(told(&sandbox, &id).1.len(), 1, "nobody is asked once more for that");
+    sandbox.finish();
+}
+
+#[test]
 fn what_is_no_schema_is_refused_where_the_definition_is_read() {
     let sandbox = sandbox();
     define(&sandbox, "broken", "resultSchema: {type: objekt}");

@@ -109,3 +109,29 @@ proptest! {
         let _ = json_of(&message);
     }
 }
+
+/// Parts of which each leads to the next one twice, by this.
+fn doubled(most: usize, by: impl Fn(Value, Value) -> Value) -> Value {
+    let mut parts = serde_json::Map::new();
+    for no in 0..most {
+        let next = || json!({"$ref": format!("#/$defs/{}", no + 1)});
+        parts.insert(no.to_string(), by(next(), next()));
+    }
+    parts.insert(most.to_string(), json!({"type": "integer"}));
+    json!({"$ref": "#/$defs/0", "$defs": parts})
+}
+
+#[test]
+fn ways_that_part_again_and_again_are_read_at_once() {
+    for schema in [
+        doubled(200, |one, other| json!({"allOf": [one, other]})),
+        doubled(200, |one, other| json!({"anyOf": [one, {"not": other}]})),
+        doubled(200, |one, other| json!({"properties": {"a": one, "b": other}})),
+        doubled(200, |one, other| json!({"items": one, "contains": other, "unevaluatedProperties": false})),
+        doubled(200, |one, other| json!({"if": one, "then": other, "unevaluatedItems": false})),
+    ] {
+        let begun = std::time::Instant::now();
+        let _ = ResultSchema::bounded(&schema);
+        assert!(begun.elapsed().as_secs() < 20, "{schema}");
+    }
+}

@@ -18,6 +18,7 @@ use crate::core::worker::{Link, State};
 use crate::core::{Input, task_result};
 use crate::store::Durability;
 use crate::store::task_results::{self, Unjudged};
+use crate::supervisor::shared::is_ending;
 use crate::supervisor::{entropy, environment, turns};
 
 /// So long is a result looked at, the wait for others included.
@@ -50,7 +51,13 @@ impl Actor {
                 return false;
             }
         };
-        let found = look(schema.clone(), text).await;
+        let mut ending = self.shared.ending.subscribe();
+        let found = tokio::select! {
+            biased;
+            // The next daemon looks.
+            () = is_ending(&mut ending) => return false,
+            found = look(schema.clone(), text) => found,
+        };
         subagent_failpoint::hit("task_result.before_commit");
         let refused = match found {
             Found::Fits => None,
