@@ -73,9 +73,10 @@ fn is_expected(tests: &str, code: &str) -> bool {
             if statement.contains("assert_ne!") || statement.ends_with("!= ") {
                 return false;
             }
-            ["error(", "send_fails(", "\"assistantText\"]).contains(", "told(", "\"code\"", "&*failure.code"]
-                .iter()
-                .any(|look| statement.contains(look))
+            // What an agent says was told to it.
+            let says = ["\"assistantText\"]).contains(", "\"result\"]).contains("];
+            let told = ["error(", "send_fails(", "told(", "\"code\"", "&*failure.code"];
+            says.iter().chain(&told).any(|look| statement.contains(look))
         })
     })
 }
