@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use subagent_tests::harness::process::Process;
 use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 /// Longer than any answer may take.
@@ -209,6 +210,31 @@ fn a_daemon_that_is_killed_while_somebody_waits_is_started_again_and_the_task_is
     gate.open();
     assert_eq!(inside(&client.text(id).0), "still here");
     assert_eq!(sandbox.run(&["task", "list"]).data()["count"], 1);
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn what_runs_in_the_background_goes_on_when_the_server_ends_with_all_that_descends_from_it() {
+    let sandbox = sandbox();
+    assert!(sandbox.find_daemon().is_none(), "the server starts it");
+    let mut client = Client::new(&sandbox);
+    let gate = sandbox.gate("background");
+    let mut arguments = scout(&format!("!tool read a\n{}\nstill here", gate.directive()));
+    arguments["background"] = true.into();
+    let (begun, _) = client.called("task", arguments);
+    let task = serde_json::from_str::<Value>(&begun).unwrap()["id"].take();
+    let (task, daemon) = (task.as_str().unwrap(), sandbox.daemon());
+    let runtime = sandbox.runtime(task);
+    let server = i32::try_from(client.child.id()).unwrap();
+    let descends = |process: &Process| {
+        let parent = |process: &Process| Process::find(process.parent);
+        std::iter::successors(Process::find(process.pid), parent).any(|above| above.pid == server)
+    };
+    wait_until("the daemon to have left its starter", FAR, || (!descends(&daemon)).then_some(()));
+    assert!(daemon.lives() && runtime.lives() && !descends(&runtime));
+    gate.open();
+    assert_eq!(sandbox.run(&["task", "wait", task]).data_of("task.waited")["result"], "still here");
     client.end();
     sandbox.finish();
 }

@@ -90,12 +90,8 @@ pub(super) async fn daemon(place: &Place, program: &Path, deadline: Instant) -> 
         Ok(Ok(line)) => heard(&line, &mut child, deadline).await,
         Ok(Err(error)) => Err(start_failed(format!("cannot hear from the daemon: {error}"))),
         // It is left alone: it may be moving a large database, and ending it would begin that again.
-        Err(_) => Err(start_failed(format!(
-            "the daemon (pid {}) is still starting; try again later",
-            child.id().unwrap_or_default()
-        ))
-        .with("pid", child.id())
-        .recommend("try again; `subagent daemon logs --lines 50` says what it does")),
+        Err(_) => Err(start_failed("the daemon is still starting; try again later")
+            .recommend("try again; `subagent daemon logs --lines 50` says what it does")),
     }
 }
 

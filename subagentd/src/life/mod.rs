@@ -67,7 +67,7 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     // It could become the daemon in the place of one that was killed, or does not answer.
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();
-    process::prepare(options.mode)?;
+    report.starter = process::prepare(options.mode)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     if options.once {
         return once::run(options, report);
@@ -82,7 +82,9 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
         Err(error) => (None, Err(error)),
     };
     runtime.shutdown_timeout(LAST_GRACE);
-    drop(lock);
+    if let Some(lock) = lock {
+        lock.release_at_exit();
+    }
     outcome
 }
 

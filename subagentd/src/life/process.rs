@@ -2,39 +2,51 @@
 //! session, folder, mask or ignored signals may be left in it.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::libc::_exit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 use nix::sys::stat::{Mode as FileMode, umask};
-use nix::unistd::{dup2_stdin, setsid};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, read, setsid, write};
 use subagent_protocol::Result;
 
 use super::error;
 use super::options::Mode;
 
+/// The process that stands between a daemon in the background and its starter until the daemon is ready.
+#[derive(Debug)]
+pub(super) struct StandIn(OwnedFd);
+
+impl StandIn {
+    /// It ends, and with it the last that the daemon had to do with its starter.
+    pub(super) fn ready(self) {
+        let _ = write(self.0, b".");
+    }
+}
+
 /// Prepares the process.
 ///
 /// # Errors
 /// `DAEMON_START_FAILED`.
-pub(super) fn prepare(mode: Mode) -> Result<()> {
+pub(super) fn prepare(mode: Mode) -> Result<Option<StandIn>> {
     umask(FileMode::from_bits_truncate(0o077));
     raise_descriptor_limit();
     // In the foreground too: with this one ignored nobody can wait for a child.
     reset(Signal::SIGCHLD);
-    if mode == Mode::Background {
-        detach()?;
-    }
-    Ok(())
+    if mode == Mode::Background { detach().map(Some) } else { Ok(None) }
 }
 
-fn detach() -> Result<()> {
+fn detach() -> Result<StandIn> {
     close_inherited();
     Signal::iterator().for_each(reset);
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+    let stand_in = leave_starter()
+        .map_err(|cause| error::start_failed("it cannot leave the process that started it", &cause))?;
     match setsid() {
-        // Its starter has done it already.
         Ok(_) | Err(Errno::EPERM) => {}
         Err(cause) => return Err(error::start_failed("it cannot leave its session", &cause)),
     }
@@ -42,7 +54,49 @@ fn detach() -> Result<()> {
     std::env::set_current_dir("/").map_err(|cause| error::start_failed("it cannot change to /", &cause))?;
     File::open("/dev/null")
         .and_then(|null| Ok(dup2_stdin(null.as_fd())?))
-        .map_err(|cause| error::start_failed("it cannot use /dev/null", &cause))
+        .map_err(|cause| error::start_failed("it cannot use /dev/null", &cause))?;
+    Ok(stand_in)
+}
+
+/// Goes on in a child. Many a program ends what it has started with all that descends from it; the daemon of a command that
+/// it ran would end with that, and so would all runtimes. What the starter knows is a process that stays until the daemon
+/// is ready or has ended, and ends as it.
+#[allow(unsafe_code)]
+fn leave_starter() -> nix::Result<StandIn> {
+    let (ready, is_ready) = pipe2(OFlag::O_CLOEXEC)?;
+    // SAFETY: there are no threads yet.
+    match unsafe { fork() }? {
+        ForkResult::Child => Ok(StandIn(is_ready)),
+        ForkResult::Parent { child } => {
+            drop(is_ready);
+            let code = stand_in(child, &ready);
+            // SAFETY: it ends at once, without what is done at the end of a program: that is the child's.
+            unsafe { _exit(code) }
+        }
+    }
+}
+
+/// Waits until the daemon is ready or has ended; gives the code to end with.
+fn stand_in(daemon: Pid, ready: &OwnedFd) -> i32 {
+    let mut said = [0];
+    loop {
+        match read(ready, &mut said) {
+            Err(Errno::EINTR) => {}
+            Ok(1) => return 0,
+            _ => break,
+        }
+    }
+    loop {
+        match waitpid(daemon, None) {
+            Err(Errno::EINTR) => {}
+            Ok(WaitStatus::Exited(_, code)) => return code,
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                let _ = nix::sys::signal::raise(signal);
+                return 128 + signal as i32;
+            }
+            _ => return 1,
+        }
+    }
 }
 
 /// Closes what the starter's own starters left open: a lock or pipe of a script that once ran a command would else be

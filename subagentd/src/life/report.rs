@@ -8,11 +8,14 @@ use subagent_protocol::api::Envelope;
 use subagent_protocol::{Error, json as printed};
 
 use super::options::Mode;
+use super::process::StandIn;
 
 /// Where reports go.
 #[derive(Debug)]
 pub(super) struct Report {
     to: To,
+    /// What the starter of a daemon in the background has as its child; until readiness.
+    pub(super) starter: Option<StandIn>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,7 @@ impl Report {
             Mode::Foreground if json => To::Json,
             Mode::Foreground => To::Text,
         };
-        Self { to }
+        Self { to, starter: None }
     }
 
     /// The daemon serves, or its one look is done: `payload` is what the status file has, `text` the same for people.
@@ -47,6 +50,9 @@ impl Report {
         }
         if self.to == To::Pipe {
             self.to = To::Log;
+        }
+        if let Some(starter) = self.starter.take() {
+            starter.ready();
         }
     }
 

@@ -87,7 +87,7 @@ pub struct EndedDaemon {
 pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     // What an agent starts must not undo what its owner knows of it.
     refuse_below_guard("restore")?;
-    process::prepare(Mode::Foreground)?;
+    let _ = process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
     let path = options.state_dir.join(START_LOCK);
     let starting = start_lock(&path)?;
