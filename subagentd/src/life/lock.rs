@@ -120,6 +120,14 @@ impl FileLock {
     }
 }
 
+impl FileLock {
+    /// Lets it go with the process, and not a moment before: whoever gets it then finds this process gone.
+    pub(super) fn release_at_exit(self) {
+        let _ = self.file.set_len(0);
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Still held: nobody else's note is lost. One that stays behind belongs to a process that was killed.

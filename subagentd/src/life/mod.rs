@@ -82,7 +82,9 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
         Err(error) => (None, Err(error)),
     };
     runtime.shutdown_timeout(LAST_GRACE);
-    drop(lock);
+    if let Some(lock) = lock {
+        lock.release_at_exit();
+    }
     outcome
 }
 
