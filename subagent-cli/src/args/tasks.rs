@@ -139,7 +139,7 @@ pub struct TaskList {
     /// Only those of this worker
     #[arg(long, value_name = "WORKER")]
     pub parent: Option<String>,
-    /// Only those below this worker, however far
+    /// Only those in the tree of this worker, which is no task itself
     #[arg(long, value_name = "WORKER")]
     pub root: Option<String>,
     /// Only those that are as far as one of these, separated by commas, as running,queued or completed
