@@ -334,6 +334,8 @@ pub(crate) fn prepare(sandbox: &Sandbox, path: &str, number: usize) -> Post {
         "/v1/prune/tasks" => {
             let task = given(sandbox, &format!("pruned-{number}"), "done");
             sandbox.run(&["task", "wait", &task]).data_of("task.waited");
+            // Nothing of it goes on by itself then.
+            sandbox.run(&["worker", "stop", &task]).data_of("worker.stopped");
             let database = rusqlite::Connection::open(sandbox.state_dir().join("state.db")).unwrap();
             database.busy_timeout(Duration::from_secs(30)).unwrap();
             let archive = "UPDATE tasks SET archived_at = completed_at WHERE worker = (SELECT id FROM workers WHERE worker_id = ?1)";

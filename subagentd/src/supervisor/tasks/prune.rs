@@ -38,24 +38,33 @@ impl Supervisor {
         let cutoff = self.cutoff(now, age).await?;
         let found =
             self.shared.store.read(move |connection| task_prune::archived(connection, cutoff)).await?;
-        let mut workers = Vec::new();
-        for archived in &found {
-            workers.push(self.row(archived.task.task_id.as_str()).await?);
+        let mut all = Vec::with_capacity(found.len());
+        for archived in found {
+            match self.row(archived.task.task_id.as_str()).await {
+                Ok(row) => all.push((archived, row)),
+                // Somebody else was faster.
+                Err(error) if error.code == Code::WorkerNotFound => {}
+                Err(error) => return Err(error),
+            }
         }
-        let concerned: HashSet<ControllerId> = workers.iter().map(|row| row.controller_id.clone()).collect();
+        let concerned: HashSet<ControllerId> = all.iter().map(|(_, row)| row.controller_id.clone()).collect();
         let (check_owner, check_concerned) = (owner.clone(), concerned.clone());
         let check =
             move |connection: &_| removal::check_owner_of_all(connection, &check_owner, &check_concerned);
         self.shared.store.read(check).await?;
         let (mut items, mut kept): (Vec<(RowId, PrunedWorker)>, _) = (Vec::new(), Vec::new());
         let mut tasks = HashMap::new();
-        for (archived, mut row) in found.into_iter().zip(workers) {
+        for (archived, mut row) in all {
             if let Some(why) = keeps(&archived) {
                 kept.push(why);
                 continue;
             }
             if row.state != "stopped" && !request.dry_run {
-                self.stop_archived(&row).await?;
+                if let Err(error) = self.stop_archived(&row).await {
+                    let reason = format!("its worker cannot be stopped: {}", error.message);
+                    kept.push(kept_for(&archived.task, reason, None));
+                    continue;
+                }
                 row = self.row(row.worker_id.as_str()).await?;
             }
             items.push((row.id, self.measured(&row).await?));
@@ -80,13 +89,17 @@ fn keeps(archived: &Archived) -> Option<KeptTask> {
         (Some(_), true) => ("a task below it has not ended", None),
         (Some(_), false) => return None,
     };
-    Some(KeptTask {
+    Some(kept_for(task, reason.to_owned(), command))
+}
+
+fn kept_for(task: &TaskRow, reason: String, recommended_command: Option<String>) -> KeptTask {
+    KeptTask {
         task_id: task.task_id.clone(),
         name: task.name.clone(),
         status: task.status(),
-        reason: reason.to_owned(),
-        recommended_command: command,
-    })
+        reason,
+        recommended_command,
+    }
 }
 
 fn pruned(
