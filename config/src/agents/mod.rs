@@ -187,6 +187,8 @@ pub struct Definition {
     pub skills: Vec<String>,
     /// Its MCP servers.
     pub mcp_servers: Vec<McpWish>,
+    /// Of its own servers those without which it is not to work (`required`).
+    pub required_servers: Vec<String>,
     /// Whether it always runs in the background.
     pub background: bool,
     /// Whether it is listed as a worker of its own.

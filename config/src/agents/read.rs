@@ -191,6 +191,11 @@ fn definition(
         }
     }
     notes.extend(notes_of(&listed, "tools", keys));
+    let required_servers = required_servers(front);
+    if !required_servers.is_empty() {
+        let what = "whether a server starts is known to the agent alone: `required` is not held to";
+        notes.push(Problem::note(what).at(keys.of(&["mcpServers"])).of_key("mcpServers"));
+    }
     let unknown: Map<String, Value> = front
         .iter()
         .filter(|(key, _)| !KNOWN.contains(&key.as_str()))
@@ -223,6 +228,7 @@ fn definition(
         pre_approved: pre_approved(front, keys)?,
         skills: lists::names(front.get("skills"), "skills")?,
         mcp_servers: mcp_servers(front)?,
+        required_servers,
         background: flag(front, "background")?.unwrap_or(false),
         inspectable: flag(front, "inspectable")?.unwrap_or(true),
         caller_is_agent: word(front, "caller", &["agent", "user"])?.as_deref() == Some("agent"),
@@ -443,4 +449,17 @@ fn mcp_servers(front: &Map<String, Value>) -> Checked<Vec<McpWish>> {
         Some(other) => return mismatch(Place::Field(KEY.to_owned()), "a list of servers", other),
     }
     Ok(wishes)
+}
+
+/// Of the servers that stand in the definition itself those that say `required: true`.
+fn required_servers(front: &Map<String, Value>) -> Vec<String> {
+    let required = |entries: &Map<String, Value>| -> Vec<String> {
+        let wanted = entries.iter().filter(|(_, server)| server["required"] == true);
+        wanted.map(|(name, _)| name.clone()).collect()
+    };
+    match front.get("mcpServers") {
+        Some(Value::Object(entries)) => required(entries),
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_object).flat_map(required).collect(),
+        _ => Vec::new(),
+    }
 }

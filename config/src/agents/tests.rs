@@ -71,6 +71,20 @@ fn a_definition_has_all_its_keys() {
 }
 
 #[test]
+fn what_cannot_be_known_of_a_server_is_said() {
+    for servers in ["[docs, {x: {command: y, required: true}}]", "{docs: , x: {command: y, required: true}}"]
+    {
+        let found = definition(&format!("---\ndescription: d\nmcpServers: {servers}\n---\nP\n"));
+        assert_eq!(
+            (&found.required_servers[..], keys(&found.notes)),
+            (&["x".to_owned()][..], vec!["mcpServers"])
+        );
+    }
+    let found = definition("---\ndescription: d\nmcpServers: [{x: {command: y, required: false}}]\n---\nP\n");
+    assert!(found.required_servers.is_empty() && found.notes.is_empty(), "{found:?}");
+}
+
+#[test]
 fn files_of_claude_code_load() {
     let claude = definition(include_str!("cases/claude.md"));
     assert_eq!(claude.name, "test-runner");

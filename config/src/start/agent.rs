@@ -234,7 +234,12 @@ fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
 fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
     let value = |key: &str| definition.unknown.get(key).cloned().unwrap_or_default();
     let keys = ["temperature", "top_p", "topP", "effort", "reasoningEffort"];
-    told(keys.map(|key| (key, value(key), "agents do not take it from their client")).to_vec())
+    let mut keys = keys.map(|key| (key, value(key), "agents do not take it from their client")).to_vec();
+    if !definition.required_servers.is_empty() {
+        let why = "whether a server starts is known to the agent alone";
+        keys.push(("mcpServers.required", json!(definition.required_servers), why));
+    }
+    told(keys)
 }
 
 fn told(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {

@@ -104,13 +104,13 @@ pub(super) struct ChoiceOfAll {
     /// With what each event was derived from.
     #[serde(default, deserialize_with = "flag")]
     raw: bool,
-    /// Without the progress of turns.
+    /// Without the progress of turns, but for what is told of sessions below theirs.
     #[serde(default, deserialize_with = "flag")]
     milestones: bool,
 }
 
 /// `GET /v1/events?controllerId=&selector=&from=&follow=&raw=&milestones=`
-#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/events", params(("controllerId" = Option<String>, Query, description = "Only those of its workers"), ("selector" = Option<String>, Query, description = "Only those of workers with these tags, `NAME=VALUE` or `NAME`, separated by commas"), ("from" = Option<String>, Query, description = "The cursor: only later events"), ("follow" = Option<bool>, Query, description = "Go on when the end is reached, also with workers that are started then"), ("raw" = Option<bool>, Query, description = "With what each event was derived from"), ("milestones" = Option<bool>, Query, description = "Without `progress.message` and `progress.update`, but for what agents tell of sessions below theirs")), responses((status = 200, description = "The events of all workers in one order, one per line; an error that comes later is the last line", body = Event, content_type = "application/x-ndjson"))))]
 pub(super) async fn follow_all(
     State(api): State<Api>,
     reader: Reader,

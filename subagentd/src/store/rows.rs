@@ -149,7 +149,8 @@ pub(super) const WORKER_COLUMNS: &str = "w.id, w.worker_id, w.controller, c.cont
      w.last_error, w.created_at, w.updated_at, w.stopped_at, w.may_live, \
      EXISTS (SELECT 1 FROM handoffs h WHERE h.worker = w.id), w.restart, \
      w.expired_seq, w.restore_failures, w.hibernation, w.idle_seconds, w.hibernated_at, \
-     w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id)";
+     w.queue_pause, EXISTS (SELECT 1 FROM tasks t WHERE t.worker = w.id), EXISTS (SELECT 1 FROM tasks t WHERE t.parent = w.id) \
+     OR EXISTS (SELECT 1 FROM tasks t WHERE t.controller = w.controller AND t.root = w.id)";
 
 impl WorkerRow {
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {

@@ -16,7 +16,7 @@ use super::retention;
 use super::rows::{self, RowId};
 use super::tasks::count;
 
-/// The tasks below the worker `?1`, also where one between them was removed.
+/// The tasks below the worker `?1`; of a root also where one between them was removed.
 const BELOW: &str = "below (worker) AS (
        SELECT worker FROM tasks WHERE parent = ?1 + 0
        UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1 + 0

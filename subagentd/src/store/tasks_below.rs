@@ -37,12 +37,14 @@ impl Unwanted {
 }
 
 impl Tx<'_> {
-    /// The ends of these tasks of a worker are wanted, whose `turn` has ended, and of all that is below them. Also below one that has ended, some may
-    /// go on.
+    /// The ends of these tasks of a worker are wanted, whose `turn` has ended, and of all that is below them. Also below one
+    /// that has ended, or was removed, some may go on.
     pub(super) fn end_tasks_below(&self, parent: RowId, which: Unwanted, turn: Option<u64>) -> Result<()> {
         self.execute(
             "WITH RECURSIVE below (worker) AS (
                SELECT worker FROM tasks WHERE parent = ?1 AND (?2 OR (mode = 'foreground' AND outcome IS NULL AND parent_turn = ?4))
+               UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id
+                      WHERE r.id = ?1 AND ?2
                UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
              UPDATE tasks SET why = ?3
              WHERE worker IN (SELECT worker FROM below) AND outcome IS NULL AND why IS NULL",
@@ -59,6 +61,8 @@ impl Tx<'_> {
 pub(crate) fn wanted_below(connection: &Connection, parent: RowId) -> Result<Vec<RowId>> {
     let sql = "WITH RECURSIVE below (worker) AS (
                  SELECT worker FROM tasks WHERE parent = ?1
+                 UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id
+                        WHERE r.id = ?1
                  UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
                SELECT worker FROM tasks WHERE worker IN (SELECT worker FROM below)
                  AND outcome IS NULL AND why IS NOT NULL";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use subagent_protocol::api::LatestOfAll;
+use subagent_protocol::children;
 use subagent_protocol::ids::{EventId, WorkerId};
 use subagent_protocol::tags::Selector;
 use subagent_protocol::{Code, Error, Result};
@@ -24,7 +25,7 @@ pub struct Chosen {
     pub selector: Option<String>,
     /// This one alone: whoever looks may see no other.
     pub only: Option<WorkerId>,
-    /// Without the progress of turns.
+    /// Without the progress of turns, but for what is told of sessions below theirs.
     pub milestones: bool,
 }
 
@@ -61,7 +62,9 @@ impl AllFollower {
             self.after = page.seen;
             let mut lines = Vec::new();
             for (worker, event) in page.events {
-                let is_wanted = !(self.chosen.milestones && event.event_type.is_progress());
+                let is_progress =
+                    event.event_type.is_progress() && event.kind.as_deref() != Some(children::UPDATE);
+                let is_wanted = !(self.chosen.milestones && is_progress);
                 if let Some(Some(worker_id)) = self.known.get(&worker).filter(|_| is_wanted) {
                     write_line(&event, worker_id, self.raw, &mut lines)?;
                 }

@@ -151,7 +151,7 @@ pub(super) async fn drive(
     let printed_by = printed_by(worked.as_ref().ok(), deadline);
     tokio::select! {
         biased;
-        () = drain(&mut events, &mut driven.transcript, sink) => {}
+        () = drain(&mut events, &worker_id, &mut driven.transcript, sink) => {}
         // Nothing is left that would have to be ended.
         signal = signals.next() => end_by(signal),
         () = until(printed_by) => {}
@@ -194,11 +194,13 @@ async fn work_on(
     }
 }
 
-/// The events until there are no more.
-async fn drain(events: &mut Events<'_>, transcript: &mut Transcript, sink: &mut Sink) {
+/// The events until the worker is stopped. The tasks below it may take longer to end, and nobody waits for them here.
+async fn drain(events: &mut Events<'_>, worker_id: &str, transcript: &mut Transcript, sink: &mut Sink) {
     while let Ok(Ok(Batch::Events(found))) = timeout(LAST_EVENTS, events.next()).await {
         found.iter().for_each(|event| drop(transcript.see(event)));
-        if !sink.write(found).await.unwrap_or(false) {
+        let is_last = |event: &Value| event["type"] == "worker.stopped" && event["workerId"] == worker_id;
+        let was_last = found.iter().any(is_last);
+        if !sink.write(found).await.unwrap_or(false) || was_last {
             return;
         }
     }

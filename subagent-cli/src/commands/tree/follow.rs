@@ -43,14 +43,19 @@ pub(super) fn run(
             Ok(())
         };
         let looked = async {
+            let mut was_open = true;
             loop {
                 let again = Instant::now() + PAUSE;
                 let items = nodes(&mut asking, wanted, all).await?;
                 let goes_on = items.iter().any(is_open);
-                if !out.show(items)? || !goes_on {
+                // A worker goes on a moment after the end of its last task: it is looked once more.
+                if !out.show(items)? || !(goes_on || was_open) {
                     return Ok(());
                 }
-                news.notified().await;
+                was_open = goes_on;
+                if goes_on {
+                    news.notified().await;
+                }
                 sleep_until(again).await;
             }
         };

@@ -54,7 +54,7 @@ impl Planted {
         tx.execute(
             "INSERT INTO tasks (worker, parent, parent_id, root, root_id, controller, depth, name, folded, path, description, prompt,
                                 mode, terms, metadata, max_active, outcome, created_at, completed_at, parent_turn)
-             VALUES (?1, ?2, 'w_2', 1, 'w_1', ?3, 1, ?4, ?4, '[]', '', '', ?5, '{}', '{}', 6, ?6, ?7,
+             VALUES (?1, ?2, 'w_2', coalesce((SELECT root FROM tasks WHERE worker = ?2), ?2), 'w_1', ?3, 1, ?4, ?4, '[]', '', '', ?5, '{}', '{}', 6, ?6, ?7,
                      CASE WHEN ?6 IS NOT NULL THEN ?7 END, 1)",
             params![id.0, parent, controller.0, name, self.mode, self.outcome, NOW.0],
         )?;
@@ -62,7 +62,7 @@ impl Planted {
     }
 }
 
-/// A store with these workers. The first is the root of all tasks.
+/// A store with these workers.
 pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>) -> Store {
     let store = Store::open(path).unwrap();
     let plant = move |tx: &mut Tx<'_>| {
@@ -77,6 +77,10 @@ pub(in crate::store) async fn planted(path: &std::path::Path, all: Vec<Planted>)
 async fn wanted_after(all: Vec<Planted>, end: Option<TurnStatus>) -> Vec<i64> {
     let folder = tempfile::tempdir().unwrap();
     let store = planted(&folder.path().join("state.db"), all).await;
+    wanted_in(&store, end).await
+}
+
+async fn wanted_in(store: &Store, end: Option<TurnStatus>) -> Vec<i64> {
     let id = TurnId::from_random([7; TurnId::BYTES]);
     let facts = match end {
         Some(status) => vec![
@@ -205,4 +209,21 @@ async fn m6_who_has_used_up_its_budget_gives_no_work_but_in_its_last_turn() {
     };
     limited(r#"{"turns": 1, "tokens": 10}"#).await.unwrap();
     assert_eq!(limited(r#"{"tokens": 9}"#).await.unwrap_err().code, subagent_protocol::Code::BudgetExceeded);
+}
+
+#[tokio::test]
+async fn m9_what_is_below_a_task_that_was_removed_ends_with_the_root() {
+    for (end, wanted) in
+        [(Some(TurnStatus::Canceled), vec![3]), (None, vec![3]), (Some(TurnStatus::Completed), Vec::new())]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = vec![root(1), below(1, 2, "background").ended(), below(2, 3, "background")];
+        let store = planted(&folder.path().join("state.db"), tree).await;
+        let remove = |tx: &mut Tx<'_>| tx.execute("DELETE FROM tasks WHERE worker = 2", []);
+        let _ = store.write(Durability::Full, 1, remove).await.unwrap();
+        let rows = store.read(|connection| crate::store::workers::list(connection, None)).await.unwrap();
+        let has_tasks: Vec<(i64, bool)> = rows.iter().map(|row| (row.id.0, row.has_tasks)).collect();
+        assert!(has_tasks.contains(&(1, true)) && has_tasks.contains(&(3, false)), "{has_tasks:?}");
+        assert_eq!(wanted_in(&store, end).await, wanted, "{end:?}");
+    }
 }

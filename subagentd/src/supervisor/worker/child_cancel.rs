@@ -21,6 +21,10 @@ pub(in crate::supervisor) struct ChildCancel {
 impl Actor {
     pub(super) fn cancel_child(&mut self, order: ChildCancel) {
         let ChildCancel { session_id, reply } = order;
+        if reply.is_closed() {
+            // Whoever asked was told that the runtime cannot be reached.
+            return;
+        }
         match self.may_cancel_child() {
             Ok(()) => self.tell(Command::CancelChild { session_id }, Asked::CancelChild(reply)),
             Err(error) => {
