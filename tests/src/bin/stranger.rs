@@ -75,11 +75,15 @@ fn post(socket: &str, token: &str, path: &str, body: &str) -> io::Result<Value> 
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TASK))?;
     let length = body.len();
-    write!(
-        stream,
+    let request = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\n{}: {token}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}",
         header::TASK_TOKEN
-    )?;
+    );
+    match stream.write_all(request.as_bytes()) {
+        // Who is refused may be told so before all of it was read.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+        _ => {}
+    }
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (_, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
