@@ -218,7 +218,7 @@ impl Tx<'_> {
     pub(crate) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    why = NULL, asked_again = 0, started_at = NULL, completed_at = NULL,
+                    why = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,
                     first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
              WHERE worker = ?1 AND outcome IS NOT NULL",
             [id.0],
