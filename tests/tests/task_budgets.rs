@@ -276,6 +276,14 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     // Before what is paused it would wait for ever.
     let before = world.sandbox.sending(&broken, "first").args(["--if-busy", "steer", "--no-wait"]).run();
     before.error("WORKER_BUSY");
+    let listed = world.sandbox.run(&["turn", "list", "--worker-id", &broken]).data();
+    let failed = listed["items"].as_array().unwrap().iter().find(|turn| turn["status"] == "failed").unwrap();
+    let failed = failed["turnId"].as_str().unwrap();
+    world.sandbox.run(&["turn", "retry", failed]).error("WORKER_BUSY");
+    // Behind it, it waits as well, and nothing goes on that could end once more.
+    world.sandbox.sending(&broken, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    assert_eq!(world.shown("broken")["status"], "failed");
+    assert_eq!(world.told(&broken, "subagent.failed").len(), 1);
     world.sandbox.run(&["queue", "resume", "--worker-id", &broken]).data_of("queue.resumed");
     world.is("done", "queued");
     world.is("broken", "queued");
@@ -284,6 +292,7 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     world.is("done", "completed");
     world.is("broken", "completed");
     assert_eq!(world.sent(&done)[1..], ["steered", "plain", "queued"]);
-    assert_eq!(world.sent(&broken)[1..], ["after"]);
+    assert_eq!(world.sent(&broken)[1..], ["after", "later"]);
+    assert_eq!(world.shown("broken")["runs"], 2);
     world.sandbox.finish();
 }
