@@ -214,6 +214,41 @@ fn m6_the_time_of_a_task_is_time_of_its_root_although_the_daemon_dies() {
 }
 
 #[test]
+fn m6_a_second_budget_that_is_used_up_cancels_the_turns_of_those_who_had_nothing_of_the_first() {
+    let world = world(&["--max-tokens", "100", "--on-budget", "cancel"], 6);
+    world.sandbox.run(&["budget", "set", "--max-tokens", "150", "--on-budget", "cancel"]).data();
+    let other = world.sandbox.start("demo");
+    let (never, goes, gate) =
+        (world.sandbox.gate("n"), world.sandbox.gate("goes"), world.sandbox.gate("eats"));
+    let accepted = world.sandbox.send_no_wait(&other, &never.directive());
+    // What it has used it says when it is canceled, because of the first.
+    let late = world.gives("late", "background", &format!("{}\n{}", uses(60), goes.directive()));
+    let eater = world.gives("eater", "background", &format!("{}\n{}", gate.directive(), uses(100)));
+    let _ = world.sandbox.send(&world.root, &format!("{late}\n{eater}"));
+    for name in ["late", "eater"] {
+        world.is(name, "running");
+    }
+    gate.open();
+    world.is("late", "cancelled");
+    let end = world.sandbox.turn_end(&accepted);
+    assert_eq!(end["type"], "turn.canceled", "{end}");
+    world.sandbox.finish();
+}
+
+#[test]
+fn m6_the_time_of_a_task_that_has_ended_is_gone_from_what_its_root_has_left() {
+    let world = world(&["--max-wall-time", "4s", "--on-budget", "cancel"], 6);
+    let short = world.gives("short", "foreground", "!sleep 1700");
+    let accepted = world.sandbox.send_no_wait(&world.root, &format!("{short}\n!sleep 600000"));
+    let end = world.sandbox.turn_end(&accepted);
+    assert_eq!(end["type"], "turn.canceled", "{end}");
+    let shown = world.sandbox.run(&["budget", "show", "--worker-id", &world.root]).data_of("budget.shown");
+    let used = shown["wallTime"]["used"].as_f64().unwrap();
+    assert!((4.0..5.2).contains(&used), "without the task's it would be 5.7 at least: {shown}");
+    world.sandbox.finish();
+}
+
+#[test]
 fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     let world = world(&[], 1);
     let (fails, runs) = (world.sandbox.gate("fails"), world.sandbox.gate("runs"));
@@ -241,6 +276,14 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     // Before what is paused it would wait for ever.
     let before = world.sandbox.sending(&broken, "first").args(["--if-busy", "steer", "--no-wait"]).run();
     before.error("WORKER_BUSY");
+    let listed = world.sandbox.run(&["turn", "list", "--worker-id", &broken]).data();
+    let failed = listed["items"].as_array().unwrap().iter().find(|turn| turn["status"] == "failed").unwrap();
+    let failed = failed["turnId"].as_str().unwrap();
+    world.sandbox.run(&["turn", "retry", failed]).error("WORKER_BUSY");
+    // Behind it, it waits as well, and nothing goes on that could end once more.
+    world.sandbox.sending(&broken, "later").args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    assert_eq!(world.shown("broken")["status"], "failed");
+    assert_eq!(world.told(&broken, "subagent.failed").len(), 1);
     world.sandbox.run(&["queue", "resume", "--worker-id", &broken]).data_of("queue.resumed");
     world.is("done", "queued");
     world.is("broken", "queued");
@@ -249,6 +292,7 @@ fn m7_what_an_owner_sends_to_a_task_waits_for_a_place_as_any_task() {
     world.is("done", "completed");
     world.is("broken", "completed");
     assert_eq!(world.sent(&done)[1..], ["steered", "plain", "queued"]);
-    assert_eq!(world.sent(&broken)[1..], ["after"]);
+    assert_eq!(world.sent(&broken)[1..], ["after", "later"]);
+    assert_eq!(world.shown("broken")["runs"], 2);
     world.sandbox.finish();
 }

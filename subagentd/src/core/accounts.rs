@@ -120,11 +120,26 @@ impl Accounts {
         self.all().find_map(|(whose, account)| Some(account.exceeded(whose, account.cancels(now)?, now)))
     }
 
-    /// Whether something is used up for which open turns of other workers are to be canceled, too.
+    /// Those that are others', too.
+    fn shared(&self) -> impl Iterator<Item = (Whose<'_>, &Account)> {
+        self.all().filter(|(whose, account)| *whose != Whose::Own || account.is_shared())
+    }
+
+    /// Whose is used up so that open turns of other workers are to be canceled, too: by scope, and by worker if it is above.
     #[must_use]
-    pub fn cancels_others(&self, now: i64) -> bool {
-        let is_shared = |whose, account: &Account| whose != Whose::Own || account.is_shared();
-        self.all().any(|(whose, account)| is_shared(whose, account) && account.cancels(now).is_some())
+    pub fn cancels_others(&self, now: i64) -> Vec<(Scope, Option<WorkerId>)> {
+        let over = self.shared().filter(|(_, account)| account.cancels(now).is_some());
+        let key = |whose: Whose<'_>| match whose {
+            Whose::Above(worker) => (whose.scope(), Some(worker.clone())),
+            Whose::Own | Whose::Controller => (whose.scope(), None),
+        };
+        over.map(|(whose, _)| key(whose)).collect()
+    }
+
+    /// Whether the time of others is limited together with that of the worker.
+    #[must_use]
+    pub fn shares_time(&self) -> bool {
+        self.shared().any(|(_, account)| account.limits.wall_time_ms.is_some())
     }
 
     /// In how many milliseconds something is to be looked at.

@@ -90,10 +90,10 @@ impl Input {
                 let queued = Queued { turn_id, message, input, sender };
                 Some(Self::Enqueue { queued, urgency: delivered, most: usize::MAX })
             }
-            Self::Enqueue { queued, urgency: Urgency::Queued | Urgency::Retried, most } => {
+            Self::Enqueue { queued, urgency: Urgency::Queued, most } => {
                 Some(Self::Enqueue { queued, urgency: delivered, most })
             }
-            Self::Enqueue { queued, urgency: Urgency::Steered, most } => {
+            Self::Enqueue { queued, urgency: Urgency::Retried | Urgency::Steered, most } => {
                 Some(Self::Enqueue { queued, urgency: Urgency::Ahead, most })
             }
             Self::ResumeQueue => Some(Self::ResumeQueue),

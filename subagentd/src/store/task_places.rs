@@ -11,9 +11,10 @@ use super::tasks_below;
 use super::tx::Tx;
 
 /// A task has a place while it has an open turn, and waits for no task of its own: else parents that wait for their tasks
-/// could take all places.
+/// could take all places. None of its turns waits for what somebody else has go on.
 const ACTIVE: &str = "t.outcome IS NULL AND w.state IN ('turn', 'local', 'stopping')
-     AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL)";
+     AND NOT EXISTS (SELECT 1 FROM tasks c WHERE c.parent = t.worker AND c.mode = 'foreground' AND c.outcome IS NULL
+                       AND c.parent_turn IS NOT NULL)";
 /// One that nothing but a place is between and its turn.
 const WAITS: &str =
     "t.outcome IS NULL AND t.why IS NULL AND w.state IN ('idle', 'error') AND w.queue_pause IS NULL

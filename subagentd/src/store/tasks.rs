@@ -189,7 +189,10 @@ impl Tx<'_> {
                 )?;
                 self.tell_no_ends(id)?;
             }
-            Fact::TurnQueued { .. } => self.go_on(id)?,
+            Fact::TurnQueued { .. } if !self.is_paused(id)? => self.go_on(id)?,
+            Fact::Event { event_type: EventType::QueueResumed, data, .. } if data["length"] != 0 => {
+                self.go_on(id)?
+            }
             Fact::TurnOpened { .. } | Fact::QueuedTurnOpened { .. } => {
                 self.go_on(id)?;
                 self.execute(
@@ -211,14 +214,20 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// A task that has ended has something to do again: another run of it begins.
+    /// Whether nothing of what waits for a worker begins before somebody says so.
+    fn is_paused(&self, id: RowId) -> Result<bool> {
+        let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
+        Ok(count(self.connection, sql, [id.0])? > 0)
+    }
+
+    /// A task that has ended has something to do again that can begin: another run of it begins.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(crate) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    why = NULL, asked_again = 0, started_at = NULL, completed_at = NULL,
+                    why = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,
                     first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
              WHERE worker = ?1 AND outcome IS NOT NULL",
             [id.0],

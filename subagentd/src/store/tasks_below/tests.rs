@@ -131,6 +131,23 @@ async fn m9_a_turn_ends_nothing_that_another_turn_waits_for() {
 }
 
 #[tokio::test]
+async fn m9_a_turn_neither_waits_for_nor_ends_what_somebody_else_has_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = vec![root(1), below(1, 2, "background"), below(2, 3, "foreground").ended()];
+    let store = planted(&folder.path().join("state.db"), tree).await;
+    let go_on = |tx: &mut Tx<'_>| {
+        tx.execute("UPDATE tasks SET max_active = 1", [])?;
+        tx.execute("UPDATE workers SET state = 'turn' WHERE id = 2", [])?;
+        tx.go_on(RowId(3))?;
+        let busy = tx.may_take_place(RowId(3)).unwrap_err();
+        assert_eq!(busy.code, subagent_protocol::Code::WorkerBusy, "its parent has the place");
+        tx.end_tasks_below(RowId(2), Unwanted::after(TurnStatus::Completed), Some(1))
+    };
+    store.write(Durability::Full, 1, go_on).await.unwrap();
+    assert_eq!(store.read(|connection| wanted_below(connection, RowId(2))).await.unwrap(), Vec::new());
+}
+
+#[tokio::test]
 async fn m9_what_is_below_a_task_that_has_ended_is_ended_too() {
     let tree = || vec![root(1), below(1, 2, "background").ended(), below(2, 3, "background")];
     assert_eq!(wanted_after(tree(), Some(TurnStatus::Canceled)).await, [3]);

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use subagent_protocol::budget::{LimitsChange, WorkerBudget};
+use subagent_protocol::budget::{LimitsChange, Scope, WorkerBudget};
 use subagent_protocol::event::EventType;
+use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -44,15 +45,17 @@ pub(super) struct Budgets {
     stale: bool,
     /// When to look at them again.
     pub(super) at: Option<Instant>,
-    /// Whether one that is also others' stood against their open turns when it was last looked at.
-    over: bool,
+    /// Those that are also others' and stood against their open turns when it was last looked at.
+    over: Vec<(Scope, Option<WorkerId>)>,
+    /// Whether time ran then that others may use up, too.
+    shares_time: bool,
     /// Told when those of others, too, have changed, or are used up.
     pub(super) news: watch::Receiver<u64>,
 }
 
 impl Budgets {
     pub(super) fn new(news: watch::Receiver<u64>) -> Self {
-        Self { limited: true, stale: true, at: None, over: false, news }
+        Self { limited: true, stale: true, at: None, over: Vec::new(), shares_time: false, news }
     }
 
     /// Sees what was committed.
@@ -80,6 +83,7 @@ impl Actor {
         self.budgets.stale = false;
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             self.budgets.at = None;
+            self.time_runs(false);
             return false;
         }
         match self.tell_budgets().await {
@@ -120,12 +124,14 @@ impl Actor {
         self.budgets.limited = !accounts.is_boundless();
         self.worker.queue.gated = self.budgets.limited || self.tasks.is_task();
         let over = accounts.cancels_others(now);
-        if over && !self.budgets.over {
+        if over.iter().any(|one| !self.budgets.over.contains(one)) {
             // It is used up for all whose account it is.
             self.shared.budgets.send_modify(|changes| *changes += 1);
         }
         self.budgets.over = over;
-        let left = accounts.left(now).filter(|_| self.budgets.limited && runs(&self.worker));
+        let runs = runs(&self.worker);
+        self.time_runs(runs && accounts.shares_time());
+        let left = accounts.left(now).filter(|_| self.budgets.limited && runs);
         // A moment later than it is used up, not earlier.
         let left = left.and_then(|millis| millis.checked_add(1)).map(Duration::from_millis);
         // One that lies beyond all time never comes.
@@ -137,6 +143,13 @@ impl Actor {
                 true
             }
             None => self.open_queued().await,
+        }
+    }
+
+    /// Time runs that others may use up, too, or does not. When it has stopped, theirs is used up earlier than they know.
+    fn time_runs(&mut self, shares: bool) {
+        if std::mem::replace(&mut self.budgets.shares_time, shares) && !shares {
+            self.shared.budgets.send_modify(|changes| *changes += 1);
         }
     }
 
