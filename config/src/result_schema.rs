@@ -99,9 +99,14 @@ impl ResultSchema {
                 };
             }
         };
+        // To list what is wrong takes memory for each step; to say whether something is does not.
+        if self.0.is_valid(&result) {
+            return Checked { result, errors: Vec::new() };
+        }
         let error = |error: jsonschema::ValidationError<'_>| {
             let message: String = error.masked().to_string().chars().take(MOST_ERROR_CHARS).collect();
-            json!({"message": message, "path": error.instance_path().to_string()})
+            let path: String = error.instance_path().to_string().chars().take(MOST_ERROR_CHARS).collect();
+            json!({"message": message, "path": path})
         };
         let errors = self.0.iter_errors(&result).take(MOST_ERRORS).map(error).collect();
         Checked { result, errors }
@@ -127,7 +132,10 @@ fn has_key(value: &Value, keys: &[&str]) -> bool {
 }
 
 /// Does it on a stack that is large enough.
-fn with_stack<T: Send>(read: impl FnOnce() -> T + Send) -> Result<T, String> {
+///
+/// # Errors
+/// When there is none, or it fails.
+pub fn with_stack<T: Send>(read: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
         reader

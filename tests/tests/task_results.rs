@@ -46,6 +46,7 @@ fn told(sandbox: &Sandbox, worker: &Value) -> (Vec<String>, Vec<String>) {
     let events = sandbox.events(worker.as_str().unwrap());
     let types = events.iter().filter_map(|event| event["type"].as_str());
     let ends = types.filter(|word| word.starts_with("subagent.") || *word == "turn.completed");
+    let ends = ends.filter(|word| *word != "subagent.progress");
     let sent = events.iter().filter(|event| event["type"] == "message.sent");
     let text = |event: &Value| event["data"]["text"].as_str().unwrap().to_owned();
     (ends.map(str::to_owned).collect(), sent.map(text).collect())
@@ -125,13 +126,7 @@ fn m11_a_daemon_that_dies_between_a_refused_result_and_the_next_turn_leaves_one_
 #[test]
 fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
     let sandbox = sandbox();
-    let mut parts = serde_json::Map::new();
-    for no in 0..60 {
-        let next = json!({"$ref": format!("#/$defs/{}", no + 1)});
-        parts.insert(no.to_string(), json!({"allOf": [next, next]}));
-    }
-    parts.insert("60".to_owned(), json!({"type": "integer"}));
-    let schema = json!({"$ref": "#/$defs/0", "$defs": parts});
+    let schema = chain();
     define(&sandbox, "endless", &format!("launcher: demo\nresultSchema: {schema}"));
     let args = ["task", "run", "--agent", "endless", "--name", "one", "--background", "--text", "!say 1"];
     let id = sandbox.run(&args).data_of("task.spawned")["taskId"].clone();
@@ -142,6 +137,46 @@ fn m11_a_check_without_an_end_is_one_that_does_not_fit_and_holds_nobody_up() {
     let why = ended["error"]["message"].as_str().unwrap();
     assert!(why.contains("without an end"), "{why}");
     assert_eq!(told(&sandbox, &id).1.len(), 1, "nobody is asked once more for that");
+    sandbox.finish();
+}
+
+/// Each of its parts leads to the next one twice.
+fn chain() -> Value {
+    let mut parts = serde_json::Map::new();
+    for no in 0..60 {
+        let next = json!({"$ref": format!("#/$defs/{}", no + 1)});
+        parts.insert(no.to_string(), json!({"allOf": [next, next]}));
+    }
+    parts.insert("60".to_owned(), json!({"type": "integer"}));
+    json!({"$ref": "#/$defs/0", "$defs": parts})
+}
+
+#[test]
+fn m11_what_a_check_takes_is_not_taken_from_the_daemon() {
+    let sandbox = sandbox();
+    define(&sandbox, "endless", &format!("launcher: demo\nresultSchema: {}", chain()));
+    sandbox.init();
+    assert_eq!(run(&sandbox, "obliging", "!say [1]")["status"], "completed");
+    let daemon = || sandbox.find_daemon().unwrap().pid;
+    let begun = daemon();
+    let args =
+        ["task", "run", "--agent", "endless", "--name", "large", "--background", "--text", "!say \"x\""];
+    sandbox.run(&args).data_of("task.spawned");
+    for no in 0..4 {
+        let name = format!("endless-{no}");
+        let args = ["task", "run", "--agent", "endless", "--name", &name, "--background", "--text", "!say 1"];
+        sandbox.run(&args).data_of("task.spawned");
+    }
+    let other =
+        ["task", "run", "--agent", "obliging", "--name", "other", "--background", "--text", "!say [2]"];
+    sandbox.run(&other).data_of("task.spawned");
+    assert_eq!(sandbox.run(&["task", "wait", "other"]).data_of("task.waited")["status"], "completed");
+    let ended = sandbox.run(&["task", "wait", "large"]).data_of("task.waited");
+    assert_eq!(ended["error"]["code"], "RESULT_SCHEMA_NOT_MET", "{ended}");
+    let status = fs::read_to_string(format!("/proc/{begun}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(kib < 200 * 1024 && daemon() == begun, "{kib} KiB");
     sandbox.finish();
 }
 

@@ -28,6 +28,10 @@ pub(crate) fn command() -> clap::Command {
 
 /// `subagentd`: everything between the arguments (without the program's name) and the exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    // What a daemon starts for itself, without an environment.
+    if args.first().is_some_and(|first| first == subagentd::supervisor::result_check::COMMAND) {
+        return subagentd::supervisor::result_check::main();
+    }
     let all = std::iter::once(OsString::from("subagentd")).chain(args.iter().cloned());
     let cli = match Cli::try_parse_from(all) {
         Ok(cli) => cli,

@@ -43,6 +43,7 @@ mod queue;
 pub(crate) mod remains;
 mod removal;
 mod restart;
+pub mod result_check;
 mod roster;
 mod shared;
 mod spec;

@@ -1,16 +1,13 @@
 //! A result that has to meet a schema, at work: it is held against it when the last turn of its task is over, and its agent is
 //! asked once more if it does not fit.
 //!
-//! Schema and text come from others: they are looked at beside the daemon's work, for a bounded time, and never while
+//! Schema and text come from others: they are looked at in another process, for a bounded time, and never while
 //! anything is being stored. What was found is stored at once, with what follows from it; a daemon that dies before that
 //! leaves nothing, and the next one looks again.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-use subagent_config::result_schema::{ResultSchema, STACK_BYTES};
+use serde_json::json;
 use subagent_protocol::ids::TurnId;
-use tokio::sync::{Semaphore, oneshot};
+use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
 use crate::core::queue::{Queued, Urgency};
@@ -18,22 +15,9 @@ use crate::core::worker::{Link, State};
 use crate::core::{Input, task_result};
 use crate::store::Durability;
 use crate::store::task_results::{self, Unjudged};
+use crate::supervisor::result_check::{Found, look};
 use crate::supervisor::shared::is_ending;
 use crate::supervisor::{entropy, environment, turns};
-
-/// So long is a result looked at, the wait for others included.
-const LOOK_LIMIT: Duration = Duration::from_secs(5);
-/// So many are looked at at the same time: what a schema takes for ever takes no more than that.
-static LOOKS: Semaphore = Semaphore::const_new(4);
-
-/// What came of a look.
-enum Found {
-    Fits,
-    /// What is wrong.
-    Wrong(Vec<Value>),
-    /// Nobody can say, for this reason.
-    Unknown(String),
-}
 
 impl Actor {
     /// Looks at the result of the worker's task, if that is what its end waits for. Says whether something was done.
@@ -58,6 +42,13 @@ impl Actor {
             () = is_ending(&mut ending) => return false,
             found = look(schema.clone(), text) => found,
         };
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.looks_at_tasks_later(&Error::new(Code::Internal, error.to_string()));
+                return false;
+            }
+        };
         subagent_failpoint::hit("task_result.before_commit");
         let refused = match found {
             Found::Fits => None,
@@ -65,7 +56,7 @@ impl Actor {
                 Some(task_result::not_met(&errors, "nor did it when it was asked for once more"))
             }
             Found::Wrong(errors) if !self.can_be_asked() => {
-                Some(task_result::not_met(&errors, "and its agent cannot be started to say it once more"))
+                Some(task_result::not_met(&errors, "and its agent no longer knows what it did"))
             }
             Found::Wrong(errors) => {
                 self.ask_again(&task_result::asked_again(&errors, &schema)).await;
@@ -95,9 +86,10 @@ impl Actor {
         }
     }
 
-    /// Whether there is an agent, or one can be started.
+    /// Whether an agent that knows what it did is there, or can be started.
     fn can_be_asked(&self) -> bool {
-        self.worker.link != Link::None || environment::read(&self.environment).is_ok()
+        matches!(self.worker.link, Link::Adopted | Link::Starting | Link::Ready)
+            || (self.restores && environment::read(&self.environment).is_ok())
     }
 
     /// Its next turn, in one transaction with the note that it was asked.
@@ -112,33 +104,5 @@ impl Actor {
         // Whoever was faster has asked.
         let _ = self.apply_if(input, |tx, id, _| tx.ask_again(id)).await;
         subagent_failpoint::hit("task_result.after_commit");
-    }
-}
-
-/// Holds a text against a schema, on a thread with a stack of its own. One that does not come to its end is left behind.
-async fn look(schema: Value, text: String) -> Found {
-    let looked = async {
-        let place = LOOKS.acquire().await.map_err(|error| error.to_string())?;
-        let (answer, answered) = oneshot::channel();
-        let look = move || {
-            let found = match ResultSchema::bounded(&schema) {
-                Ok(schema) => match schema.check(&text).errors {
-                    errors if errors.is_empty() => Found::Fits,
-                    errors => Found::Wrong(errors),
-                },
-                Err(problem) => Found::Unknown(format!("the schema {problem}")),
-            };
-            drop(place);
-            // Whoever asked may not wait any more.
-            let _ = answer.send(found);
-        };
-        let thread = std::thread::Builder::new().name("result-schema".to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(look).map_err(|error| format!("it cannot be looked at: {error}"))?;
-        answered.await.map_err(|_| "whoever looked at it has failed".to_owned())
-    };
-    match tokio::time::timeout(LOOK_LIMIT, looked).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(why)) => Found::Unknown(why),
-        Err(_) => Found::Unknown(format!("it was looked at for {} s without an end", LOOK_LIMIT.as_secs())),
     }
 }
