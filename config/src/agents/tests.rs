@@ -74,7 +74,7 @@ fn a_definition_has_all_its_keys() {
 fn what_cannot_be_known_of_a_server_is_said() {
     for servers in ["[docs, {x: {command: y, required: true}}]", "{docs: , x: {command: y, required: true}}"]
     {
-        let found = definition(&format!("---\ndescription: d\nmcpServers: {servers}\n---\nP\n"));
+        let found = definition(format!("---\ndescription: d\nmcpServers: {servers}\n---\nP\n"));
         assert_eq!(
             (&found.required_servers[..], keys(&found.notes)),
             (&["x".to_owned()][..], vec!["mcpServers"])
