@@ -50,10 +50,10 @@ impl Transcript {
         self.add(&format!("\nTool: {}\n", one_line(beginning(title, TITLE_CHARS))));
     }
 
-    /// Whether nothing more is taken.
+    /// Whether nothing more is taken: also of a message that goes on and will be cut.
     #[must_use]
-    pub const fn is_full(&self) -> bool {
-        self.is_full
+    pub fn is_full(&self) -> bool {
+        self.is_full || self.said.len() > MOST_BYTES
     }
 
     /// All of it.

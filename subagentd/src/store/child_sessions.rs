@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use subagent_protocol::Result;
 use subagent_protocol::children::{ChildSession, Children};
+use subagent_protocol::ids::WorkerId;
 
 use super::error::StoreError;
 use super::rows::RowId;
@@ -38,16 +39,29 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
     Ok(children.finish())
 }
 
-/// Those of all tasks whose agents have told of any, by the id of the task.
+/// So many of the tasks of a list are looked at for theirs: agents write what is read here.
+const MOST_TASKS: usize = 20;
+
+/// Those of these tasks whose agents have told of any, the last ones of them, by the id of the task.
 ///
 /// # Errors
 /// `STORAGE_ERROR`.
-pub(crate) fn of_tasks(connection: &Connection) -> Result<HashMap<String, Vec<ChildSession>>> {
-    let sql = "SELECT w.worker_id, w.id FROM tasks t CROSS JOIN workers w ON w.id = t.worker
-               WHERE w.removed_at IS NULL AND EXISTS
+pub(crate) fn of_tasks<'a>(
+    connection: &Connection,
+    tasks: impl DoubleEndedIterator<Item = &'a WorkerId>,
+) -> Result<HashMap<WorkerId, Vec<ChildSession>>> {
+    let sql = "SELECT w.id FROM workers w WHERE w.worker_id = ?1 AND EXISTS
                  (SELECT 1 FROM events e INDEXED BY child_sessions WHERE e.worker = w.id AND e.kind = 'subagent_update')";
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let found = statement.query_map([], |row| Ok((row.get(0)?, RowId(row.get(1)?))));
-    let found: Vec<(String, RowId)> = found.and_then(Iterator::collect).map_err(StoreError::from)?;
-    found.into_iter().map(|(task, worker)| Ok((task, known(connection, worker)?))).collect()
+    let mut found = HashMap::new();
+    for task in tasks.rev() {
+        if found.len() == MOST_TASKS {
+            break;
+        }
+        let worker = statement.query_row([task.as_str()], |row| Ok(RowId(row.get(0)?))).optional();
+        if let Some(worker) = worker.map_err(StoreError::from)? {
+            found.insert(task.clone(), known(connection, worker)?);
+        }
+    }
+    Ok(found)
 }

@@ -2,11 +2,12 @@
 //!
 //! Must not look at a clock, and removes nothing: that is `removal`'s.
 
-use rusqlite::Connection;
-use subagent_protocol::Result;
+use rusqlite::{Connection, params};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
+use super::rows::RowId;
 use super::tasks::{self, TaskQuery, TaskRow};
 
 /// An archived task.
@@ -38,4 +39,43 @@ pub(crate) fn archived(connection: &Connection, up_to: Timestamp) -> Result<Vec<
         }
     }
     Ok(found)
+}
+
+/// Refuses a task that goes on, or has something below it that does.
+///
+/// # Errors
+/// `WORKER_BUSY`, `STORAGE_ERROR`.
+pub(crate) fn may_go(connection: &Connection, task: RowId) -> Result<()> {
+    let sql = "WITH RECURSIVE below (worker) AS (
+                 SELECT ?1 UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
+               SELECT count(*) FROM tasks t JOIN workers w ON w.id = t.worker
+                WHERE t.worker IN (SELECT worker FROM below) AND t.outcome IS NULL AND w.removed_at IS NULL";
+    match tasks::count(connection, sql, params![task.0])? {
+        0 => Ok(()),
+        _ => Err(Error::new(Code::WorkerBusy, "it goes on, or a task below it does")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks_below::tests::{below, planted, root};
+    use super::*;
+
+    #[tokio::test]
+    async fn what_goes_on_or_is_above_something_that_does_may_not_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = vec![
+            root(1),
+            below(1, 2, "background").ended(),
+            below(2, 3, "background").ended(),
+            below(3, 4, "background"),
+            below(1, 5, "background").ended(),
+        ];
+        let store = planted(&folder.path().join("state.db"), tree).await;
+        let may_go = |task| store.read(move |connection| may_go(connection, RowId(task)));
+        for (task, expected) in [(2, false), (3, false), (4, false), (5, true)] {
+            assert_eq!(may_go(task).await.map_err(|error| error.code).is_ok(), expected, "{task}");
+        }
+        assert_eq!(may_go(4).await.unwrap_err().code, Code::WorkerBusy);
+    }
 }

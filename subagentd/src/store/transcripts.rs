@@ -49,10 +49,10 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
 /// `STORAGE_ERROR`.
 pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript) -> Result<String> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 AND e.internal = 0
-           AND (e.type IN {MESSAGE_TYPES} OR e.type = 'message.sent' OR e.kind = 'tool_call')
-         ORDER BY e.seq LIMIT ?2 + 0"
+        "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0 ORDER BY seq LIMIT ?2 + 0) e
+         LEFT JOIN turns t ON t.id = e.turn
+         WHERE e.type IN {MESSAGE_TYPES} OR e.type = 'message.sent' OR e.kind = 'tool_call'
+         ORDER BY e.seq"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![id.0, MOST_EVENTS]).map_err(StoreError::from)?;

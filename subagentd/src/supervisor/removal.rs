@@ -102,14 +102,14 @@ impl Supervisor {
             Err(error) => return Err(error),
         };
         let worker = row.worker_id.as_str();
-        self.stop_with(&handle, Some(owner.clone()), None, input).await.map(drop).map_err(|error| match error
-            .code
-        {
-            Code::InvalidWorkerState => error
-                .with("workerId", worker)
-                .recommend("stop the worker first, or let --force do it")
-                .with("recommendedCommand", format!("subagent worker stop {worker}")),
-            _ => error,
+        self.stop_with(&handle, Some(owner.clone()), None, input, None).await.map(drop).map_err(|error| {
+            match error.code {
+                Code::InvalidWorkerState => error
+                    .with("workerId", worker)
+                    .recommend("stop the worker first, or let --force do it")
+                    .with("recommendedCommand", format!("subagent worker stop {worker}")),
+                _ => error,
+            }
         })
     }
 

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::orders::Reached;
 use super::spec;
-use super::worker::{Handle, Snapshot};
+use super::worker::{Also, Handle, Snapshot};
 use super::{
     Caller, Supervisor, controllers, definition, delegation, entropy, environment, held, inbox, locks,
     options, places, policy, program, strays,
@@ -145,19 +145,20 @@ impl Supervisor {
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
     ) -> Result<WorkerStopped> {
-        self.stop_with(handle, owner, key, Input::Stop).await
+        self.stop_with(handle, owner, key, Input::Stop, None).await
     }
 
-    /// The same with another input that stops.
+    /// The same with another input that stops, and what else is to be checked or stored with it.
     pub(super) async fn stop_with(
         &self,
         handle: &Handle,
         owner: Option<OwnerCheck>,
         key: Option<(String, String)>,
         input: Input,
+        also: Option<Also>,
     ) -> Result<WorkerStopped> {
         let respond = Box::new(|_: &Worker, _: &[_]| serde_json::Value::Null);
-        self.order(handle, owner, key, input, respond).await?;
+        self.order_also(handle, owner, key, input, respond, None, also).await?;
         self.stopped(handle).await?;
         let worker = handle.worker_id.as_str();
         let row = self.row(worker).await?;

@@ -9,6 +9,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Result};
 
 use super::orders::Reached;
+use super::worker::Also;
 use super::{Supervisor, entropy};
 use crate::core::Input;
 use crate::store::{Durability, OwnerCheck, Tx, WorkerRow, task_archive};
@@ -37,7 +38,7 @@ impl Supervisor {
             }
         }
         for row in store.read(task_archive::to_stop).await? {
-            if let Err(error) = self.stop_archived(&row).await {
+            if let Err(error) = self.stop_archived(&row, None).await {
                 // The next look tries again.
                 tracing::warn!(worker = %row.worker_id, %error, "the worker of an archived task is not stopped yet");
             }
@@ -45,10 +46,12 @@ impl Supervisor {
         Ok(wait(store.read(task_archive::next_due).await?, now))
     }
 
-    /// Stops the worker of an archived task.
-    pub(super) async fn stop_archived(&self, row: &WorkerRow) -> Result<()> {
+    /// Stops the worker of an archived task, if what is checked with it allows that.
+    pub(super) async fn stop_archived(&self, row: &WorkerRow, check: Option<Also>) -> Result<()> {
         match self.reach(row, &OwnerCheck(None), &None).await {
-            Ok(Reached::Actor(handle)) => self.stop_with(&handle, None, None, Input::Stop).await.map(drop),
+            Ok(Reached::Actor(handle)) => {
+                self.stop_with(&handle, None, None, Input::Stop, check).await.map(drop)
+            }
             Ok(Reached::Past(_)) => Ok(()),
             Err(error) if error.code == Code::WorkerStopped => Ok(()),
             Err(error) => Err(error),

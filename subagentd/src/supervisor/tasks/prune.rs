@@ -10,6 +10,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::super::orders::read_response;
+use super::super::worker::Also;
 use super::super::{Caller, Supervisor, entropy};
 use crate::store::task_prune::{self, Archived};
 use crate::store::tasks::TaskRow;
@@ -60,7 +61,9 @@ impl Supervisor {
                 continue;
             }
             if row.state != "stopped" && !request.dry_run {
-                if let Err(error) = self.stop_archived(&row).await {
+                // Somebody may have it go on meanwhile, or something below it.
+                let check: Also = Box::new(|tx, id| task_prune::may_go(tx.connection(), id));
+                if let Err(error) = self.stop_archived(&row, Some(check)).await {
                     let reason = format!("its worker cannot be stopped: {}", error.message);
                     kept.push(kept_for(&archived.task, reason, None));
                     continue;

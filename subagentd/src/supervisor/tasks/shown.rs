@@ -44,15 +44,17 @@ impl Supervisor {
         };
         let query = TaskQuery { parent, root: filter.root, archived: filter.archived, all: filter.all };
         let read = self.shared.store.read(move |connection| {
-            Ok((tasks::list(connection, &query)?, child_sessions::of_tasks(connection)?))
+            let mut rows = tasks::list(connection, &query)?;
+            rows.retain(|row| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status())));
+            let sessions = child_sessions::of_tasks(connection, rows.iter().map(|row| &row.task_id))?;
+            Ok((rows, sessions))
         });
         let (rows, mut sessions) = read.await?;
-        let fits = |row: &&TaskRow| wanted.as_ref().is_none_or(|wanted| wanted.contains(&row.status()));
         let shown = |row: &TaskRow| TaskView {
-            child_sessions: sessions.remove(row.task_id.as_str()).unwrap_or_default(),
+            child_sessions: sessions.remove(&row.task_id).unwrap_or_default(),
             ..view(row, true)
         };
-        let items: Vec<TaskView> = rows.iter().filter(fits).map(shown).collect();
+        let items: Vec<TaskView> = rows.iter().map(shown).collect();
         Ok(TaskList { count: items.len(), items })
     }
 
