@@ -113,12 +113,13 @@ fn m1_a_tool_that_a_definition_disallows_a_real_agent_does_not_use_whatever_the_
         ended.was_denied();
         assert!(!crew.sandbox.workspace().join(format!("made-by-{}", ended.agent)).exists());
     }
-    // What an agent does without asking cannot be denied: it is canceled for it.
+    // What an agent does without asking cannot be denied: it is canceled for it, unless its turn is over before that.
     for ended in each(&crew, &agents, "RUN: echo {}") {
         ended.was_denied();
         let unasked = ended.agent == "claude";
         assert_eq!(ended.violated.len(), usize::from(unasked), "{:?}", ended.violated);
-        assert_eq!(ended.task["status"], if unasked { "cancelled" } else { "completed" }, "{}", ended.task);
+        let may_be_canceled = unasked && ended.task["status"] == "cancelled";
+        assert!(may_be_canceled || ended.task["status"] == "completed", "{}", ended.task);
     }
     crew.finish();
 }
