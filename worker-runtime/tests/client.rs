@@ -186,17 +186,17 @@ fn a_kill_and_a_release_end_the_whole_tree() {
     let _runtime = office.worker.run();
     let office_answers = office.answers(&json!([
         ["terminal/create", {"command": STUBBORN}],
-        ["terminal/create", {"command": "until test -s child; do :; done"}],
+        ["terminal/create", {"command": "until test -s child; do :; done; mv main main1; mv child child1"}],
         ["terminal/wait_for_exit", {"terminalId": "term_1_2"}],
         ["terminal/kill", {"terminalId": "term_1_1"}],
         wait(),
-        ["terminal/create", {"command": format!("rm child; {STUBBORN}")}],
-        ["terminal/create", {"command": "until test -s child; do :; done; cp main main2; cp child child2"}],
+        ["terminal/create", {"command": STUBBORN}],
+        ["terminal/create", {"command": "until test -s child; do :; done"}],
         ["terminal/wait_for_exit", {"terminalId": "term_1_4"}],
         ["terminal/release", {"terminalId": "term_1_3"}],
     ]));
     assert_eq!(office_answers[4], json!({"result": {"exitCode": null, "signal": "SIGKILL"}}));
-    for name in ["main", "child", "main2", "child2"] {
+    for name in ["main1", "child1", "main", "child"] {
         let pid = office.pid(name);
         until("its end", || (!is_alive(pid)).then_some(()));
     }
