@@ -221,10 +221,7 @@ impl Tx<'_> {
     }
 
     /// A task that has ended has something to do again that can begin: another run of it begins.
-    ///
-    /// # Errors
-    /// `STORAGE_ERROR`.
-    pub(crate) fn go_on(&self, id: RowId) -> Result<()> {
+    pub(super) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
                     why = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,

@@ -135,8 +135,6 @@ impl Actor {
                         && let Err(busy) = tx.may_take_place(id)
                     {
                         step = or_busy(waits, busy)?;
-                        // Also with what waited for it before.
-                        tx.go_on(id)?;
                     }
                     match (given, lacking) {
                         (Some((spec, kept)), _) => restore(tx, id, &spec, &file, &kept)?,
