@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
-use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,30 +19,14 @@ struct World {
 /// A worker that may give tasks, started with these flags, to agents that may give some themselves. At most so many run at once.
 fn world(flags: &[&str], places: u32) -> World {
     let mut sandbox = Sandbox::new();
-    let demo = sandbox.demo_agent(&[]);
-    sandbox.launcher("demo", demo);
-    let config = sandbox.config_file();
-    let text = format!("{}delegation: {{maxActive: {places}}}\n", fs::read_to_string(&config).unwrap());
-    fs::write(config, text).unwrap();
-    let folder = sandbox.workspace().join(".agents/agents");
-    fs::create_dir_all(&folder).unwrap();
-    let nested = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
-    fs::write(folder.join("nested.md"), nested).unwrap();
-    sandbox.init();
-    let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Root"];
-    let started = sandbox.run(&[&start, flags].concat()).data_of("worker.started");
-    World { root: started["workerId"].as_str().unwrap().to_owned(), sandbox }
+    let root = sandbox.delegating(&json!({"maxActive": places}), flags);
+    World { sandbox, root }
 }
 
 impl World {
     /// The directive by which an agent gives this task to another, and waits for it if it is in the foreground.
     fn gives(&self, name: &str, mode: &str, prompt: &str) -> String {
-        let file = self.sandbox.file(&format!("{name}.json"));
-        let task =
-            json!({"agent": "nested", "prompt": prompt, "description": name, "name": name, "mode": mode});
-        fs::write(&file, task.to_string()).unwrap();
-        let socket = self.sandbox.daemon_info().unwrap().socket;
-        format!("!shell {} task {} {}", self.sandbox.executable("stranger"), socket.display(), file.display())
+        self.sandbox.gives(&self.sandbox.task_file("nested", name, mode, prompt))
     }
 
     fn shown(&self, name: &str) -> Value {

@@ -2,41 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{On, Sandbox, assert_shape, wait_until};
 
-/// Such an agent gives tasks to others of its kind.
-const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
-
 /// A worker that may give tasks.
 fn root() -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
-    let demo = sandbox.demo_agent(&[]);
-    sandbox.launcher("demo", demo);
-    let config = sandbox.config_file();
-    let text = format!("{}delegation: true\n", fs::read_to_string(&config).unwrap());
-    fs::write(config, text).unwrap();
-    let folder = sandbox.workspace().join(".agents/agents");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("nested.md"), NESTED).unwrap();
-    sandbox.init();
-    let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Root"];
-    let root = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let root = sandbox.delegating(&json!(true), &[]);
     (sandbox, root)
 }
 
 /// The directive by which an agent gives a task, and waits for it unless it is in the background.
 fn gives(sandbox: &Sandbox, name: &str, mode: &str, prompt: &str) -> String {
-    let file: PathBuf = sandbox.file(&format!("{name}.json"));
-    let body = json!({"agent": "nested", "prompt": prompt, "description": name, "name": name, "mode": mode});
-    fs::write(&file, body.to_string()).unwrap();
-    let file: &Path = &file;
-    let socket = sandbox.daemon_info().unwrap().socket;
-    format!("!shell {} task {} {}", sandbox.executable("stranger"), socket.display(), file.display())
+    sandbox.gives(&sandbox.task_file("nested", name, mode, prompt))
 }
 
 fn parsed(stdout: &str) -> Vec<Value> {

@@ -37,11 +37,7 @@ fn world(flags: &[&str], agents: &[(&str, &str)]) -> World {
 impl World {
     /// The directive by which an agent gives this task to another, and waits for it if it is in the foreground.
     fn gives(&self, name: &str, agent: &str, mode: &str, prompt: &str) -> String {
-        let file = self.sandbox.file(&format!("{agent}-{}.json", name.replace(' ', "-")));
-        let task = json!({"agent": agent, "prompt": prompt, "description": name, "name": name, "mode": mode});
-        fs::write(&file, task.to_string()).unwrap();
-        let socket = self.sandbox.daemon_info().unwrap().socket;
-        format!("!shell {} task {} {}", self.sandbox.executable("stranger"), socket.display(), file.display())
+        self.sandbox.gives(&self.sandbox.task_file(agent, name, mode, prompt))
     }
 
     fn items(&self, command: &[&str], kind: &str) -> Vec<Value> {

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Response, Sandbox, assert_shape, request, wait_until};
 
-/// Such an agent gives tasks to others of its kind.
-const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
 /// For what comes of its own accord.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -26,35 +23,19 @@ fn world(delegation: &Value) -> World {
 }
 
 fn started(mut sandbox: Sandbox, delegation: &Value) -> World {
-    let demo = sandbox.demo_agent(&[]);
-    sandbox.launcher("demo", demo);
-    let config = sandbox.config_file();
-    let text = format!("{}delegation: {delegation}\n", fs::read_to_string(&config).unwrap());
-    fs::write(config, text).unwrap();
-    let folder = sandbox.workspace().join(".agents/agents");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("nested.md"), NESTED).unwrap();
-    sandbox.init();
-    let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Root"];
-    let root = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let root = sandbox.delegating(delegation, &[]);
     World { sandbox, root }
 }
 
 impl World {
     /// A file with a task, for whoever gives it.
     fn task(&self, name: &str, mode: &str, prompt: &str) -> PathBuf {
-        let file = self.sandbox.file(&format!("{name}.json"));
-        let body =
-            json!({"agent": "nested", "prompt": prompt, "description": name, "name": name, "mode": mode});
-        fs::write(&file, body.to_string()).unwrap();
-        file
+        self.sandbox.task_file("nested", name, mode, prompt)
     }
 
     /// The directive by which an agent gives the task of a file, and waits for it unless it is in the background.
     fn gives(&self, file: &Path) -> String {
-        let socket = self.sandbox.daemon_info().unwrap().socket;
-        let stranger = self.sandbox.executable("stranger");
-        format!("!shell {stranger} task {} {}", socket.display(), file.display())
+        self.sandbox.gives(file)
     }
 
     fn ask(&self, line: &str, body: &Value) -> Response {
@@ -246,8 +227,7 @@ fn m7_tasks_beyond_the_places_wait_and_the_oldest_goes_first() {
     let started =
         |name: &str| world.get(&format!("/v1/tasks/{name}"))["startedAt"].as_str().unwrap().to_owned();
     assert!(started("two") <= started("three"));
-    world.task("four", "background", "!say four");
-    let four = world.gives(&world.sandbox.file("four.json"));
+    let four = world.gives(&world.task("four", "background", "!say four"));
     let _ = world.sandbox.send(&world.root, &four);
     let five = world.task("five", "background", "x");
     let refused = world.sandbox.send(&world.root, &world.gives(&five));

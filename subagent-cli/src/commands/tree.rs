@@ -10,6 +10,7 @@ use subagent_protocol::clean::one_line;
 use subagent_protocol::time::Timestamp;
 
 use super::has_state;
+use super::task::value;
 use crate::args::tasks::Tree;
 use crate::client::{Ask, Client, Query, block_on, read, segment};
 use crate::context::{Context, present};
@@ -54,7 +55,7 @@ async fn nodes(client: &mut Client, wanted: Option<&str>, all: bool) -> Result<V
     if let Some(wanted) = wanted {
         let root = match client.ask(&Ask::get(format!("/v1/tasks/{}", segment(wanted)))).await {
             Ok(shown) => {
-                let task = known(read(shown)?)?;
+                let task = value(&read::<TaskView>(shown)?)?;
                 let listed = tasks.iter().find(|listed| listed["taskId"] == task["taskId"]);
                 listed.cloned().unwrap_or(task)
             }
@@ -82,11 +83,6 @@ async fn nodes(client: &mut Client, wanted: Option<&str>, all: bool) -> Result<V
 
 async fn worker(client: &mut Client, id: &str) -> Result<Value> {
     client.ask(&Ask::get(format!("/v1/workers/{}", segment(id)))).await
-}
-
-/// A task as a list has it.
-fn known(task: TaskView) -> Result<Value> {
-    serde_json::to_value(task).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
 }
 
 fn items(mut listed: Value) -> Vec<Value> {

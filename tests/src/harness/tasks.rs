@@ -2,12 +2,61 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Sandbox;
 
+/// Such an agent gives tasks to others of its kind.
+const NESTED: &str = "---\ndescription: gives tasks\npermission: {task: allow}\n---\n";
+
 impl Sandbox {
+    /// Starts a worker, with these flags, that may give tasks to agents (`nested`) that may give some themselves, with this in
+    /// the config about them. Gives its id.
+    ///
+    /// # Panics
+    /// If that cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn delegating(&mut self, delegation: &Value, flags: &[&str]) -> String {
+        let demo = self.demo_agent(&[]);
+        self.launcher("demo", demo);
+        let config = self.config_file();
+        let text = format!("{}delegation: {delegation}\n", fs::read_to_string(&config).unwrap());
+        fs::write(config, text).unwrap();
+        let folder = self.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("nested.md"), NESTED).unwrap();
+        self.init();
+        let start = ["worker", "start", "--launcher", "demo", "--delegate", "--label", "Root"];
+        let started = self.run(&[&start, flags].concat()).data_of("worker.started");
+        started["workerId"].as_str().unwrap().to_owned()
+    }
+
+    /// A file with a task for this agent, for whoever gives it.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    #[must_use]
+    pub fn task_file(&self, agent: &str, name: &str, mode: &str, prompt: &str) -> PathBuf {
+        let file = self.file(&format!("{agent}-{}.json", name.replace(' ', "-")));
+        let task = json!({"agent": agent, "prompt": prompt, "description": name, "name": name, "mode": mode});
+        fs::write(&file, task.to_string()).unwrap();
+        file
+    }
+
+    /// The directive by which an agent gives the task of a file, and waits for it unless it is in the background.
+    ///
+    /// # Panics
+    /// If no daemon runs.
+    #[must_use]
+    #[track_caller]
+    pub fn gives(&self, file: &Path) -> String {
+        let socket = self.daemon_info().unwrap().socket;
+        format!("!shell {} task {} {}", self.executable("stranger"), socket.display(), file.display())
+    }
+
     /// The token with which the agent of a worker gives tasks, from where the daemon keeps it.
     ///
     /// # Panics

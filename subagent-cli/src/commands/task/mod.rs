@@ -3,6 +3,7 @@
 mod prune;
 mod run;
 
+use serde::Serialize;
 use serde_json::Value;
 use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
@@ -188,8 +189,9 @@ fn shown(one: &OneTask, transcripts: bool, context: &Context) -> Result<(Value, 
     Ok((data, shown))
 }
 
-fn value(shown: &TaskShown) -> Result<Value> {
-    serde_json::to_value(shown).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
+/// A task as data.
+pub(super) fn value(task: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(task).map_err(|error| Failure::internal(format!("cannot write a task: {error}")))
 }
 
 /// The name or id, unless there can be no such task.

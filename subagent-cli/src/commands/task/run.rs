@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
+use super::value;
 use crate::args::tasks::TaskRun;
 use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
 use crate::context::{Context, present, present_path};
@@ -90,7 +91,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
     })?;
     match ended {
         None => {
-            let data = serde_json::to_value(&spawned).map_err(unwritable)?;
+            let data = value(&spawned)?;
             let lines = text::fields(&data, &["taskId", "name", "status"]);
             Ok(Outcome::report("task.spawned", data, lines))
         }
@@ -126,7 +127,7 @@ async fn wait(
 
 /// The result, or why there is none.
 fn outcome(shown: &TaskShown) -> Result<Outcome> {
-    let data = serde_json::to_value(shown).map_err(unwritable)?;
+    let data = value(shown)?;
     let status = shown.task.status;
     let result = task_result::short(shown)?.into_owned();
     let text = match (&shown.task.error, status) {
@@ -136,10 +137,6 @@ fn outcome(shown: &TaskShown) -> Result<Outcome> {
     };
     let code = u8::from(status != TaskStatus::Completed);
     Ok(Outcome::Judged { kind: "task.waited", data, text: text.trim_start_matches('\n').to_owned(), code })
-}
-
-fn unwritable(error: serde_json::Error) -> Failure {
-    Failure::internal(format!("cannot write a task: {error}"))
 }
 
 /// The `timeoutSeconds` of `--input`; 0: no limit of its own.
