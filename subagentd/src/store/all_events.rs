@@ -30,7 +30,7 @@ pub(crate) fn page(connection: &Connection, after: i64, up_to: i64) -> Result<Pa
     let sql = format!(
         "SELECT {COLUMNS}, e.worker FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN turns t ON t.id = e.turn
          WHERE e.seq > ?1 AND e.seq <= ?2 AND +e.internal = 0 AND w.removed_at IS NULL AND {needed}
-         ORDER BY e.seq LIMIT ?3 + 0"
+         ORDER BY e.seq LIMIT ?3"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);

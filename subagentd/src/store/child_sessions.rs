@@ -24,7 +24,7 @@ pub(crate) fn known(connection: &Connection, worker: RowId) -> Result<Vec<ChildS
             "SELECT payload FROM (SELECT seq, payload,
                     sum(length(payload)) OVER (ORDER BY seq DESC) AS bytes FROM (
                         SELECT seq, payload FROM events INDEXED BY child_sessions
-                        WHERE worker = ?1 AND kind = 'subagent_update' ORDER BY seq DESC LIMIT ?2 + 0))
+                        WHERE worker = ?1 AND kind = 'subagent_update' ORDER BY seq DESC LIMIT ?2))
              WHERE bytes <= ?3 ORDER BY seq",
         )
         .map_err(StoreError::from)?;

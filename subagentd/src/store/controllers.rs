@@ -131,14 +131,13 @@ impl Tx<'_> {
     /// `STORAGE_ERROR`.
     pub fn insert_owner(&self, controller: RowId, owner: &NewOwner, now: Timestamp) -> Result<u64> {
         self.release_owner(controller, now)?;
-        let epoch: i64 = self
-            .connection
-            .query_row(
-                "SELECT coalesce(max(epoch), 0) + 1 FROM owners WHERE controller = ?1",
-                [controller.0],
-                |row| row.get(0),
-            )
-            .map_err(StoreError::from)?;
+        let epoch: i64 = rows::one(
+            self.connection,
+            "SELECT coalesce(max(epoch), 0) + 1 FROM owners WHERE controller = ?1",
+            [controller.0],
+            |row| row.get(0),
+        )
+        .map_err(StoreError::from)?;
         self.execute(
             "INSERT INTO owners (controller, instance_id, epoch, token_hash, pid, start_time, boot_id, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -223,14 +222,14 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
     if handle.controller_id != controller.controller_id.as_str() {
         return Ok(Worth::OfAnother);
     }
-    let stored: Option<Vec<u8>> = connection
-        .query_row(
-            "SELECT token_hash FROM owners WHERE controller = ?1 AND epoch = ?2 AND released_at IS NULL",
-            params![controller.id.0, epoch],
-            |row| row.get(0),
-        )
-        .optional()
-        .map_err(StoreError::from)?;
+    let stored: Option<Vec<u8>> = rows::one(
+        connection,
+        "SELECT token_hash FROM owners WHERE controller = ?1 AND epoch = ?2 AND released_at IS NULL",
+        params![controller.id.0, epoch],
+        |row| row.get(0),
+    )
+    .optional()
+    .map_err(StoreError::from)?;
     // Hashes are compared, so the time that it takes tells nothing about the token.
     let current = stored.is_some_and(|stored| stored == hash(&handle.token));
     Ok(if current { Worth::Current } else { Worth::Stale })
@@ -242,7 +241,7 @@ pub(crate) fn worth(connection: &Connection, handle: &Handle, controller: &Contr
 /// `STORAGE_ERROR`.
 pub(crate) fn requires_handle(connection: &Connection, controller: RowId) -> Result<bool> {
     let sql = "SELECT require_handle FROM controllers WHERE id = ?1";
-    Ok(connection.query_row(sql, [controller.0], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [controller.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 /// All controllers, or those of one workspace, the newest first.
@@ -252,7 +251,7 @@ pub(crate) fn requires_handle(connection: &Connection, controller: RowId) -> Res
 pub(crate) fn list(connection: &Connection, workspace_key: Option<&str>) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers
                WHERE ?1 IS NULL OR workspace_key = ?1 ORDER BY id DESC";
-    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let rows = statement.query_map([workspace_key], read).map_err(StoreError::from)?;
     Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
@@ -273,7 +272,7 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<ControllerRow> {
 pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers c
                WHERE EXISTS (SELECT 1 FROM workers w WHERE w.controller = c.id AND w.state <> 'stopped') ORDER BY id";
-    let mut statement = connection.prepare(sql).map_err(StoreError::from)?;
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     let rows = statement.query_map([], read).map_err(StoreError::from)?;
     Ok(rows.collect::<rusqlite::Result<_>>().map_err(StoreError::from)?)
 }
@@ -284,7 +283,7 @@ pub(crate) fn with_workers(connection: &Connection) -> Result<Vec<ControllerRow>
 /// `STORAGE_ERROR`.
 pub(crate) fn by_id(connection: &Connection, controller_id: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE controller_id = ?1";
-    Ok(connection.query_row(sql, [controller_id], read).optional().map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [controller_id], read).optional().map_err(StoreError::from)?)
 }
 
 /// The controller of this workspace.
@@ -293,7 +292,7 @@ pub(crate) fn by_id(connection: &Connection, controller_id: &str) -> Result<Opti
 /// `STORAGE_ERROR`.
 pub(crate) fn by_workspace(connection: &Connection, workspace_key: &str) -> Result<Option<ControllerRow>> {
     let sql = "SELECT id, controller_id, label, workspace_key FROM controllers WHERE workspace_key = ?1";
-    Ok(connection.query_row(sql, [workspace_key], read).optional().map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [workspace_key], read).optional().map_err(StoreError::from)?)
 }
 
 /// The owner of a controller.
@@ -303,7 +302,7 @@ pub(crate) fn by_workspace(connection: &Connection, workspace_key: &str) -> Resu
 pub(crate) fn owner(connection: &Connection, controller: RowId) -> Result<Option<OwnerRow>> {
     let sql = "SELECT instance_id, epoch, pid, start_time, boot_id, created_at FROM owners
                WHERE controller = ?1 AND released_at IS NULL";
-    let row = connection.query_row(sql, [controller.0], |row| {
+    let row = rows::one(connection, sql, [controller.0], |row| {
         Ok(OwnerRow {
             instance_id: rows::parsed(row, 0)?,
             epoch: rows::unsigned(row, 1)?,

@@ -94,12 +94,10 @@ pub(crate) fn page<T>(
         return Err(retention::cursor_expired(connection, query.worker, &kept, EventId(query.after))?);
     }
     let needed = retention::needed("?5");
-    // Where a parameter alone is a `LIMIT`, or what a column equals, SQLite looks at its value, and may compile the statement
-    // anew whenever it is bound: always for the one, for 0 and 1 for the other.
     let sql = format!(
         "SELECT {COLUMNS_OF_PAGE} FROM events e LEFT JOIN turns t ON t.id = e.turn
-         WHERE e.worker = ?1 + 0 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 AND {needed}
-         ORDER BY e.seq LIMIT ?4 + 0"
+         WHERE e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3 AND {needed}
+         ORDER BY e.seq LIMIT ?4"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let limit = i64::try_from(PAGE_EVENTS).unwrap_or(i64::MAX);

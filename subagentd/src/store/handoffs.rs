@@ -50,7 +50,7 @@ impl Tx<'_> {
 /// `STORAGE_ERROR`.
 pub(crate) fn by_worker(connection: &Connection) -> Result<HashMap<String, HashSet<String>>> {
     let mut statement = connection
-        .prepare(
+        .prepare_cached(
             "SELECT w.worker_id, h.snapshot_id FROM workers w LEFT JOIN handoffs h ON h.worker = w.id
                   WHERE w.removed_at IS NULL",
         )

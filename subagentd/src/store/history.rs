@@ -9,7 +9,7 @@ use subagent_protocol::time::Timestamp;
 use super::error::StoreError;
 use super::events::{COLUMNS, read};
 use super::retention;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::words::{self, MESSAGE_TYPES};
 
 /// More bytes of events than these are not shown at once (one event may be larger).
@@ -78,9 +78,10 @@ pub(crate) fn last(connection: &Connection, worker: RowId, filter: &Filter) -> R
             values.extend(kind.clone().map(Value::from));
         }
     }
-    sql.push_str(" ORDER BY e.seq DESC LIMIT ? + 0");
+    sql.push_str(" ORDER BY e.seq DESC LIMIT ?");
     values.push(i64::from(filter.limit).into());
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    // Of as many shapes as there are filters: none is kept.
+    let mut statement = connection.prepare(&sql).map_err(StoreError::from)?;
     let mut rows = statement.query(params_from_iter(values)).map_err(StoreError::from)?;
     let (mut events, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next().map_err(StoreError::from)? {
@@ -150,15 +151,15 @@ pub(crate) fn updates(
     up_to: i64,
     see: &mut dyn FnMut(StoredEvent),
 ) -> Result<i64> {
-    let floor: Option<i64> = connection
-        .query_row(
-            "SELECT seq FROM events WHERE worker = ?1 AND internal = 0 AND seq <= ?2
+    let floor: Option<i64> = rows::one(
+        connection,
+        "SELECT seq FROM events WHERE worker = ?1 AND internal = 0 AND seq <= ?2
              ORDER BY seq DESC LIMIT 1 OFFSET ?3",
-            params![worker.0, up_to, MOST_LOOKED_AT],
-            |row| row.get(0),
-        )
-        .optional()
-        .map_err(StoreError::from)?;
+        params![worker.0, up_to, MOST_LOOKED_AT],
+        |row| row.get(0),
+    )
+    .optional()
+    .map_err(StoreError::from)?;
     let mut floor = floor.unwrap_or(0).max(retention::mark(connection, worker)?);
     let work = "e.worker = ?1 AND e.internal = 0 AND e.seq > ?2 AND e.seq <= ?3
                 AND e.kind IN ('tool_call', 'tool_call_update', 'plan', 'usage')";
@@ -217,8 +218,8 @@ pub(crate) fn turns(
             "SELECT t.id, t.turn_id, t.status, t.message_seq, m.payload, e.payload
              FROM turns t LEFT JOIN events m ON m.seq = t.message_seq LEFT JOIN events e ON e.seq = t.end_seq
              WHERE t.worker = ?1 AND t.id IN (
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2 + 0) UNION
-                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3 + 0))
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no LIMIT ?2) UNION
+                SELECT id FROM (SELECT id FROM turns WHERE worker = ?1 AND message_seq > ?4 ORDER BY no DESC LIMIT ?3))
              ORDER BY t.no",
         )
         .map_err(StoreError::from)?;
@@ -259,7 +260,7 @@ pub(crate) fn text_of(
     let sql = format!(
         "SELECT {COLUMNS} FROM events e LEFT JOIN turns t ON t.id = e.turn WHERE e.worker = ?1 AND e.internal = 0
             AND e.turn = ?2 AND e.seq BETWEEN ?3 AND ?4 AND e.type IN {MESSAGE_TYPES}
-         ORDER BY e.seq DESC LIMIT ?5 + 0"
+         ORDER BY e.seq DESC LIMIT ?5"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut rows = statement

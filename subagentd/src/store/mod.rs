@@ -53,7 +53,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use rusqlite::Connection;
 use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
@@ -66,6 +66,8 @@ pub use tx::{Once, Tx};
 pub(crate) use tx::{recall, used_for_another};
 pub use writer::{Durability, References};
 
+/// How many queries run at the same time, each on a connection of its own. Some look at files, too, which may hang.
+const READERS: usize = 32;
 /// How many idle read connections are kept.
 const IDLE_READERS: usize = 4;
 
@@ -75,6 +77,8 @@ pub struct Store {
     path: Arc<PathBuf>,
     writer: Arc<writer::Writer>,
     readers: Arc<Mutex<Vec<Connection>>>,
+    /// A permit for each query.
+    reading: Arc<Semaphore>,
     /// Held while SQLite's checks run.
     examining: Arc<tokio::sync::Mutex<()>>,
 }
@@ -98,6 +102,7 @@ impl Store {
             path: Arc::new(path.to_owned()),
             writer: Arc::new(writer),
             readers: Arc::default(),
+            reading: Arc::new(Semaphore::new(READERS)),
             examining: Arc::default(),
         })
     }
@@ -137,7 +142,7 @@ impl Store {
         self.writer.chore(references, job).await
     }
 
-    /// Runs a query on a read connection.
+    /// Runs a query on a read connection. Nearly all are short, so its turn is waited for without a deadline.
     ///
     /// # Errors
     /// The query's own, or `STORAGE_ERROR`.
@@ -147,7 +152,11 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
         let (path, readers) = (Arc::clone(&self.path), Arc::clone(&self.readers));
+        let Ok(permit) = Arc::clone(&self.reading).acquire_owned().await else {
+            return Err(StoreError::Closed.into());
+        };
         let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = match idle {
                 Some(connection) => connection,
@@ -207,6 +216,6 @@ fn open_for_reading(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(StoreError::from)?;
     connection.busy_timeout(open::BUSY_TIMEOUT).map_err(StoreError::from)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    open::keep_statements(&connection).map_err(StoreError::from)?;
     Ok(connection)
 }

@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use subagent_protocol::{Code, Error, Result};
 
@@ -12,6 +13,9 @@ use super::schema;
 
 /// Nobody else writes; a reader that recovers the WAL may hold the lock for a moment.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many compiled statements a connection keeps: more than there are.
+const STATEMENTS: usize = 256;
 
 /// What is kept of the WAL file when it begins anew: as much as it has when it is checkpointed, so that nearly every commit
 /// writes over what is there. To sync a file that grows takes twice the time.
@@ -163,6 +167,15 @@ fn configure(connection: &Connection, exists: bool) -> rusqlite::Result<()> {
     // The writer checkpoints when it has nothing else to do.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_statements(connection)
+}
+
+/// Has each statement compiled once for a connection. Without the guarantee SQLite looks at the values of some parameters (a
+/// `LIMIT`, what a column equals) when it plans, and compiles the statement anew each time that another one is bound.
+///
+/// <https://sqlite.org/queryplanner-ng.html#qpstab>
+pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
 }

@@ -130,7 +130,7 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<OwnerRule>> {
 /// `STORAGE_ERROR`.
 pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(OwnerRule, ControllerRow)>> {
     let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE r.rule_id = ?1 AND w.removed_at IS NULL");
-    let found = connection.query_row(&sql, [rule_id], read).optional().map_err(StoreError::from)?;
+    let found = rows::one(connection, &sql, [rule_id], read).optional().map_err(StoreError::from)?;
     let Some(rule) = found else { return Ok(None) };
     let controller = super::controllers::by_id(connection, rule.controller_id.as_str())?;
     Ok(controller.map(|controller| (rule, controller)))
@@ -143,5 +143,5 @@ pub(crate) fn get(connection: &Connection, rule_id: &str) -> Result<Option<(Owne
 pub(crate) fn workspace_of(connection: &Connection, worker: RowId) -> Result<String> {
     let sql =
         "SELECT workspace_key FROM controllers WHERE id = (SELECT controller FROM workers WHERE id = ?1)";
-    Ok(connection.query_row(sql, [worker.0], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [worker.0], |row| row.get(0)).map_err(StoreError::from)?)
 }

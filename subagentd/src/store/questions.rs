@@ -8,6 +8,7 @@ use subagent_protocol::secret::Secret;
 use subagent_protocol::state::ApprovalStatus;
 
 use super::error::StoreError;
+use super::rows;
 use super::tx::Tx;
 
 impl Tx<'_> {
@@ -53,8 +54,9 @@ pub(crate) fn content(
     request_id: &RequestId,
 ) -> Result<Option<Option<Secret<String>>>> {
     let sql = "SELECT content FROM approvals WHERE request_id = ?1 AND status = 'decided'";
-    let found = connection
-        .query_row(sql, [request_id.as_str()], |row| Ok(row.get::<_, Option<String>>(0)?.map(Secret)))
-        .optional();
+    let found = rows::one(connection, sql, [request_id.as_str()], |row| {
+        Ok(row.get::<_, Option<String>>(0)?.map(Secret))
+    })
+    .optional();
     Ok(found.map_err(StoreError::from)?)
 }

@@ -82,8 +82,8 @@ impl Tx<'_> {
     /// `PAYLOAD_TOO_LARGE{limitBytes,bytes}`, `STORAGE_ERROR`.
     pub(crate) fn fits(&self, turn_id: &TurnId, most: usize) -> Result<()> {
         let sql = "SELECT octet_length(message) FROM queued_turns WHERE turn_id = ?1";
-        let bytes: i64 =
-            self.connection.query_row(sql, [turn_id.as_str()], |row| row.get(0)).map_err(StoreError::from)?;
+        let bytes: i64 = rows::one(self.connection, sql, [turn_id.as_str()], |row| row.get(0))
+            .map_err(StoreError::from)?;
         if usize::try_from(bytes).is_ok_and(|bytes| bytes <= most) {
             return Ok(());
         }
@@ -112,9 +112,10 @@ impl Tx<'_> {
     ) -> Result<Vec<(EventType, i64)>> {
         subagent_failpoint::hit("queue_open.before_commit");
         let sql = "SELECT input, message FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
-        let (input, message): (String, String) = self
-            .connection
-            .query_row(sql, params![id.0, turn_id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        let (input, message): (String, String) =
+            rows::one(self.connection, sql, params![id.0, turn_id.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .map_err(StoreError::from)?;
         if !subagent_failpoint::sabotaged("queue.keep") {
             self.delete_queued(id, turn_id)?;
@@ -252,7 +253,7 @@ pub(crate) fn begun(
     see: &mut dyn FnMut(BegunRow),
 ) -> Result<()> {
     let sql = format!(
-        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2 + 0) ORDER BY t.no"
+        "{BEGUN} WHERE t.id IN (SELECT id FROM turns WHERE worker = ?1 ORDER BY no DESC LIMIT ?2) ORDER BY t.no"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![worker.0, last]).map_err(StoreError::from)?;

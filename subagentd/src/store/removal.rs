@@ -45,7 +45,7 @@ impl Tx<'_> {
             [],
         )?;
         let sql = "SELECT value FROM meta WHERE key = 'worker_key'";
-        Ok(RowId(self.connection.query_row(sql, [], |row| row.get(0)).map_err(StoreError::from)?))
+        Ok(RowId(rows::one(self.connection, sql, [], |row| row.get(0)).map_err(StoreError::from)?))
     }
 
     /// Marks a stopped worker as removed. Says whether it was there and stopped.
@@ -101,7 +101,7 @@ pub(crate) fn check_owner_of_all(
 
 fn was_removed(connection: &Connection, worker_id: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM removed_workers WHERE worker_id = ?1)";
-    Ok(connection.query_row(sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 /// All removals that are not finished, the oldest first.
@@ -124,7 +124,7 @@ pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<Removal>> {
 /// `STORAGE_ERROR`.
 pub(crate) fn is_known(connection: &Connection, worker_id: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = ?1)";
-    Ok(connection.query_row(sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [worker_id], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 /// Which events of a worker are deleted, and how far that is.
@@ -160,10 +160,10 @@ pub(crate) fn delete_events(connection: &Connection, sweep: &mut Sweep) -> Resul
     // Each event is in one of the two indexes: what is hidden is a record without a kind, and what is none is shown.
     let sql = if sweep.records {
         "SELECT seq, number, type, octet_length(payload) FROM events INDEXED BY record_once
-         WHERE worker = ?1 AND number > ?2 AND kind IS NULL ORDER BY number LIMIT ?3 + 0"
+         WHERE worker = ?1 AND number > ?2 AND kind IS NULL ORDER BY number LIMIT ?3"
     } else {
         "SELECT seq, seq, type, octet_length(payload) FROM events INDEXED BY events_of_worker
-         WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3 + 0"
+         WHERE worker = ?1 AND internal = 0 AND seq > ?2 ORDER BY seq LIMIT ?3"
     };
     let needed = if sweep.careful { asked(connection, sweep.worker)? } else { Vec::new() };
     let from = if sweep.records { sweep.number } else { sweep.seq };

@@ -9,7 +9,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::removal::PIECE_ROWS;
-use super::rows::RowId;
+use super::rows::{self, RowId};
 use super::tx::Tx;
 
 /// What of a worker's events is kept.
@@ -62,9 +62,9 @@ pub(crate) fn cursor_expired(
     cursor: EventId,
 ) -> Result<Error> {
     let sql = "SELECT min(seq) FROM events WHERE worker = ?1 AND internal = 0 AND seq > ?2";
-    let oldest: Option<i64> = connection
-        .query_row(sql, params![worker.0, kept.expired_seq], |row| row.get(0))
-        .map_err(StoreError::from)?;
+    let oldest: Option<i64> =
+        rows::one(connection, sql, params![worker.0, kept.expired_seq], |row| row.get(0))
+            .map_err(StoreError::from)?;
     let message = "events after this cursor were deleted, since they were older than what is kept";
     Ok(Error::new(Code::CursorExpired, message)
         .with("workerId", kept.worker_id.as_str())
@@ -84,7 +84,7 @@ pub(crate) fn restored_at(connection: &Connection) -> Result<Option<Timestamp>> 
 
 fn meta(connection: &Connection, key: &str) -> Result<Option<i64>> {
     let sql = "SELECT value FROM meta WHERE key = ?1";
-    Ok(connection.query_row(sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, [key], |row| row.get(0)).optional().map_err(StoreError::from)?)
 }
 
 /// What the looks of the retention have seen of the clock, in milliseconds.
@@ -120,7 +120,7 @@ impl Looks {
 /// `STORAGE_ERROR`.
 pub(crate) fn is_of_another(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE seq = ?2 AND worker <> ?1)";
-    Ok(connection.query_row(sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 /// Up to which event a worker's may be deleted: the end of the turn before its oldest that is open, the latest, or ended
@@ -134,7 +134,7 @@ pub(crate) fn expirable(connection: &Connection, worker: RowId, cutoff: Timestam
                  SELECT min(t.no) FROM turns t LEFT JOIN events e ON e.seq = t.end_seq
                  WHERE t.worker = ?1 AND (t.status = 'accepted' OR e.at >= ?2
                      OR t.no = (SELECT max(no) FROM turns WHERE worker = ?1)))";
-    Ok(connection.query_row(sql, params![worker.0, cutoff.0], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, sql, params![worker.0, cutoff.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 impl Tx<'_> {
@@ -146,12 +146,14 @@ impl Tx<'_> {
         let trusted = match meta(self.connection, "clock_trusted")? {
             Some(trusted) => trusted,
             // The first look: what was stored last is the best that is known.
-            None => self
-                .connection
-                .query_row("SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| row.get(0))
+            None => {
+                rows::one(self.connection, "SELECT at FROM events ORDER BY seq DESC LIMIT 1", [], |row| {
+                    row.get(0)
+                })
                 .optional()
                 .map_err(StoreError::from)?
-                .unwrap_or(now.0),
+                .unwrap_or(now.0)
+            }
         };
         let before = Looks { trusted, doubted: meta(self.connection, "clock_doubted")? };
         let looks = before.again(now.0);
@@ -230,7 +232,7 @@ pub(crate) fn delete_requests(connection: &Connection, before: Timestamp) -> Res
 /// `STORAGE_ERROR`.
 pub(crate) fn count_requests(connection: &Connection, before: Timestamp) -> Result<u64> {
     let sql = "SELECT count(*) FROM requests WHERE created_at < ?1";
-    let count: i64 = connection.query_row(sql, [before.0], |row| row.get(0)).map_err(StoreError::from)?;
+    let count: i64 = rows::one(connection, sql, [before.0], |row| row.get(0)).map_err(StoreError::from)?;
     Ok(count.unsigned_abs())
 }
 

@@ -1,6 +1,6 @@
 //! Rows as values.
 
-use rusqlite::Row;
+use rusqlite::{Connection, Params, Row};
 use subagent_protocol::Error;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{ControllerId, WorkerId};
@@ -15,6 +15,20 @@ use crate::core::worker::{Hibernation, Restart, State};
 /// The integer key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowId(pub i64);
+
+/// The one row of a query that is asked again and again: `Connection::query_row` would compile it each time, which takes
+/// longer than most of these queries.
+///
+/// # Errors
+/// SQLite's; `QueryReturnedNoRows` where there is none.
+pub(super) fn one<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.prepare_cached(sql)?.query_row(params, read)
+}
 
 /// How far a journal was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

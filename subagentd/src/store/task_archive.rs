@@ -9,7 +9,7 @@ use subagent_protocol::time::Timestamp;
 
 use super::WorkerRow;
 use super::error::StoreError;
-use super::rows::WORKER_COLUMNS;
+use super::rows::{self, WORKER_COLUMNS};
 use super::tx::Tx;
 
 const HOUR: i64 = 3_600_000;
@@ -53,7 +53,7 @@ impl Tx<'_> {
 /// `STORAGE_ERROR`.
 pub(crate) fn any_over(connection: &Connection, now: Timestamp) -> Result<bool> {
     let sql = format!("SELECT EXISTS (SELECT 1 FROM tasks t WHERE {})", is_over());
-    Ok(connection.query_row(&sql, [now.0], |row| row.get(0)).map_err(StoreError::from)?)
+    Ok(rows::one(connection, &sql, [now.0], |row| row.get(0)).map_err(StoreError::from)?)
 }
 
 /// The workers of tasks that were archived after their end and are not stopped yet.
@@ -78,7 +78,7 @@ pub(crate) fn to_stop(connection: &Connection) -> Result<Vec<WorkerRow>> {
 pub(crate) fn next_due(connection: &Connection) -> Result<Option<Timestamp>> {
     let sql =
         format!("SELECT min({}) FROM tasks t WHERE outcome IS NOT NULL AND archived_at IS NULL", until());
-    let found = connection.query_row(&sql, [], |row| row.get::<_, Option<i64>>(0));
+    let found = rows::one(connection, &sql, [], |row| row.get::<_, Option<i64>>(0));
     Ok(found.map_err(StoreError::from)?.map(Timestamp))
 }
 

@@ -257,7 +257,7 @@ pub(super) fn last_turn(connection: &Connection, id: RowId, first: u64) -> Resul
 fn last_error(connection: &Connection, id: RowId) -> Result<Option<Error>> {
     let sql = "SELECT last_error FROM workers WHERE id = ?1";
     let text: Option<String> =
-        connection.query_row(sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
+        rows::one(connection, sql, [id.0], |row| row.get(0)).map_err(StoreError::from)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
@@ -267,7 +267,7 @@ pub(super) fn last_message(connection: &Connection, id: RowId, no: u64) -> Resul
     let sql = format!(
         "SELECT e.seq, e.type IN {MESSAGE_TYPES}, e.kind IN ('tool_call', 'tool_call_update') FROM events e
          WHERE e.worker = ?1 AND e.internal = 0 AND e.record IS NOT NULL
-           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3 + 0"
+           AND e.seq > (SELECT message_seq FROM turns t WHERE t.worker = ?1 AND t.no = ?2) ORDER BY e.seq DESC LIMIT ?3"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let mut found = statement.query(params![id.0, signed(no), MOST_EVENTS]).map_err(StoreError::from)?;

@@ -18,8 +18,8 @@ use super::tasks::count;
 
 /// The tasks below the worker `?1`; of a root also where one between them was removed.
 const BELOW: &str = "below (worker) AS (
-       SELECT worker FROM tasks WHERE parent = ?1 + 0
-       UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1 + 0
+       SELECT worker FROM tasks WHERE parent = ?1
+       UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1
        UNION SELECT t.worker FROM below b CROSS JOIN tasks t ON t.parent = b.worker)";
 
 /// The first event of a worker behind another one; `told`: of those that tell of its task.
@@ -39,9 +39,9 @@ fn first(worker: &str, after: &str, told: bool) -> String {
 fn sql() -> String {
     let any = |worker: &str, after: &str| {
         let (all, told) = (first(worker, after, false), first(worker, after, true));
-        format!("CASE WHEN ?5 OR {worker} = ?1 + 0 THEN {all} ELSE {told} END")
+        format!("CASE WHEN ?5 OR {worker} = ?1 THEN {all} ELSE {told} END")
     };
-    let own = first("?1 + 0", "?2", false);
+    let own = first("?1", "?2", false);
     let (begin, next) = (any("b.worker", "?2"), any("n.worker", "n.seq"));
     let needed = retention::needed("w.expired_seq");
     format!(
@@ -50,8 +50,8 @@ fn sql() -> String {
            SELECT e.worker, e.seq FROM events e WHERE e.seq = {own}
            UNION ALL SELECT e.worker, e.seq FROM below b CROSS JOIN events e ON e.seq = {begin}
            UNION ALL SELECT e.worker, e.seq FROM next n CROSS JOIN events e ON e.seq = {next}
-           ORDER BY 2 LIMIT ?4 + 0)
-         SELECT {COLUMNS_OF_PAGE}, w.worker_id, k.path, k.agent, e.worker = ?1 + 0,
+           ORDER BY 2 LIMIT ?4)
+         SELECT {COLUMNS_OF_PAGE}, w.worker_id, k.path, k.agent, e.worker = ?1,
                 w.removed_at IS NULL AND {needed}
          FROM next n CROSS JOIN events e ON e.seq = n.seq CROSS JOIN workers w ON w.id = e.worker
          LEFT JOIN tasks k ON k.worker = e.worker LEFT JOIN turns t ON t.id = e.turn"

@@ -141,7 +141,7 @@ pub(crate) fn next(connection: &Connection, task: RowId) -> Result<Vec<RowId>> {
     let free = tree.most - active(connection, &tree, RowId(0))?;
     let sql = format!(
         "SELECT t.worker FROM tasks t JOIN workers w ON w.id = t.worker
-         WHERE t.controller = ?1 AND t.root IS ?2 AND {WAITS} ORDER BY t.worker LIMIT ?3 + 0"
+         WHERE t.controller = ?1 AND t.root IS ?2 AND {WAITS} ORDER BY t.worker LIMIT ?3"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement

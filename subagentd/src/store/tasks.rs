@@ -132,7 +132,7 @@ impl Tx<'_> {
         let sql = "SELECT w.worker_id, w.label, (SELECT no FROM turns u WHERE u.worker = w.id AND u.status = 'accepted'),
                           t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path
                    FROM workers w LEFT JOIN tasks t ON t.worker = w.id WHERE w.id = ?1";
-        let found = self.connection.query_row(sql, [parent.0], |row| {
+        let found = rows::one(self.connection, sql, [parent.0], |row| {
             let worker_id: String = row.get(0)?;
             let parent_turn = row.get(2)?;
             if row.get(3)? {
@@ -264,7 +264,7 @@ pub(crate) fn is_over(connection: &Connection, id: RowId) -> Result<bool> {
 /// `STORAGE_ERROR`.
 pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowId>> {
     let found =
-        connection.query_row("SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
+        rows::one(connection, "SELECT parent FROM tasks WHERE worker = ?1", [task.0], |row| row.get(0));
     let found: Option<Option<i64>> = found.optional().map_err(StoreError::from)?;
     Ok(found.flatten().map(RowId))
 }
@@ -461,7 +461,7 @@ pub(crate) fn of_worker(connection: &Connection, worker: &str) -> Result<Option<
 /// `STORAGE_ERROR`.
 pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Result<String> {
     let named =
-        connection.query_row("SELECT name FROM tasks WHERE worker = ?1", [worker.id.0], |row| row.get(0));
+        rows::one(connection, "SELECT name FROM tasks WHERE worker = ?1", [worker.id.0], |row| row.get(0));
     let named: Option<String> = named.optional().map_err(StoreError::from)?;
     let label = || Some(worker.label.clone()).filter(|label| !label.is_empty());
     Ok(named.or_else(label).unwrap_or_else(|| worker.worker_id.to_string()))

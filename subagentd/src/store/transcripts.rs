@@ -29,7 +29,7 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
            UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.worker)
          SELECT w.id, w.worker_id FROM tasks t JOIN workers w ON w.id = t.worker
           WHERE t.worker IN (SELECT worker FROM below) AND {HIDDEN} AND w.removed_at IS NULL
-          ORDER BY t.worker LIMIT ?2 + 0"
+          ORDER BY t.worker LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found: Vec<(i64, String)> = statement
@@ -49,7 +49,7 @@ pub(crate) fn hidden_below(connection: &Connection, task: &str) -> Result<Vec<(R
 /// `STORAGE_ERROR`.
 pub(crate) fn transcript(connection: &Connection, id: RowId, mut of: Transcript) -> Result<String> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0 ORDER BY seq LIMIT ?2 + 0) e
+        "SELECT {COLUMNS} FROM (SELECT * FROM events WHERE worker = ?1 AND internal = 0 ORDER BY seq LIMIT ?2) e
          LEFT JOIN turns t ON t.id = e.turn
          WHERE e.type IN {MESSAGE_TYPES} OR e.type = 'message.sent' OR e.kind = 'tool_call'
          ORDER BY e.seq"

@@ -11,7 +11,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result, update};
 
 use super::error::StoreError;
-use super::rows::{NewEvent, RowId};
+use super::rows::{self, NewEvent, RowId};
 use super::words;
 
 /// When a request with a key was carried out.
@@ -248,9 +248,10 @@ impl Tx<'_> {
     /// `STORAGE_ERROR`.
     pub fn raise_generation(&self, above: u64) -> Result<u64> {
         self.execute("UPDATE meta SET value = max(value, ?1) + 1 WHERE key = 'generation'", [signed(above)])?;
-        let generation: i64 = self
-            .connection
-            .query_row("SELECT value FROM meta WHERE key = 'generation'", [], |row| row.get(0))
+        let generation: i64 =
+            rows::one(self.connection, "SELECT value FROM meta WHERE key = 'generation'", [], |row| {
+                row.get(0)
+            })
             .map_err(StoreError::from)?;
         Ok(generation.unsigned_abs())
     }
@@ -288,8 +289,8 @@ const INSERT_EVENT: &str =
 /// # Errors
 /// `IDEMPOTENCY_CONFLICT` if that request was another one.
 pub(crate) fn recall(connection: &Connection, key: &str, fingerprint: &str) -> Result<Option<String>> {
-    let found: Option<(String, String)> = connection
-        .query_row("SELECT fingerprint, response FROM requests WHERE key = ?1", [key], |row| {
+    let found: Option<(String, String)> =
+        rows::one(connection, "SELECT fingerprint, response FROM requests WHERE key = ?1", [key], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()

@@ -117,7 +117,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes the processes of the runtime.
+    /// Writes the processes of the runtime. Where they stand already nothing is changed, so nothing is synced.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -130,7 +130,8 @@ impl Tx<'_> {
         let pid = |process: Option<ProcessId>| process.map(|p| p.pid);
         let start = |process: Option<ProcessId>| process.map(|p| signed(p.start_time));
         self.execute(
-            "UPDATE workers SET runtime_pid = ?2, runtime_start = ?3, guard_pid = ?4, guard_start = ?5 WHERE id = ?1",
+            "UPDATE workers SET runtime_pid = ?2, runtime_start = ?3, guard_pid = ?4, guard_start = ?5 WHERE id = ?1
+             AND (runtime_pid, runtime_start, guard_pid, guard_start) IS NOT (?2, ?3, ?4, ?5)",
             params![id.0, pid(runtime), start(runtime), pid(guard), start(guard)],
         )?;
         Ok(())
@@ -364,32 +365,32 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
 /// # Errors
 /// `STORAGE_ERROR`, also for rows that contradict each other.
 pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
-    let turn = connection
-        .query_row(
-            "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried, carrier,
+    let turn = rows::one(
+        connection,
+        "SELECT no, turn_id, dispatched, cancel_reason, cancel_requested, retried, carrier,
                     (SELECT request_id FROM approvals a WHERE a.turn = turns.id AND a.status = 'pending')
              FROM turns WHERE worker = ?1 AND status = 'accepted'",
-            [row.id.0],
-            |row| {
-                let (no, id) = (rows::unsigned(row, 0)?, rows::parsed::<TurnId>(row, 1)?);
-                if rows::word(row, 6, Carrier::parse)? == Carrier::Local {
-                    let request_id = rows::parsed::<RequestId>(row, 7)?;
-                    return Ok(Open::Local(LocalTurn { no, id, request_id }));
-                }
-                let dispatched: String = row.get(2)?;
-                let reason: Option<String> = row.get(3)?;
-                let requested: bool = row.get(4)?;
-                Ok(Open::Runtime(Turn {
-                    no,
-                    id,
-                    dispatching: dispatched != "no",
-                    retried: row.get(5)?,
-                    cancel: reason.map(|reason| Cancel { reason, requested }),
-                }))
-            },
-        )
-        .optional()
-        .map_err(StoreError::from)?;
+        [row.id.0],
+        |row| {
+            let (no, id) = (rows::unsigned(row, 0)?, rows::parsed::<TurnId>(row, 1)?);
+            if rows::word(row, 6, Carrier::parse)? == Carrier::Local {
+                let request_id = rows::parsed::<RequestId>(row, 7)?;
+                return Ok(Open::Local(LocalTurn { no, id, request_id }));
+            }
+            let dispatched: String = row.get(2)?;
+            let reason: Option<String> = row.get(3)?;
+            let requested: bool = row.get(4)?;
+            Ok(Open::Runtime(Turn {
+                no,
+                id,
+                dispatching: dispatched != "no",
+                retried: row.get(5)?,
+                cancel: reason.map(|reason| Cancel { reason, requested }),
+            }))
+        },
+    )
+    .optional()
+    .map_err(StoreError::from)?;
     let state = match (row.state.as_str(), turn) {
         ("starting", None) => State::Starting,
         ("idle", None) => State::Idle,
@@ -426,9 +427,9 @@ pub(crate) fn load(connection: &Connection, row: &WorkerRow) -> Result<Worker> {
         })
         .and_then(Iterator::collect)
         .map_err(StoreError::from)?;
-    let known_turn: Option<i64> = connection
-        .query_row("SELECT max(no) FROM turns WHERE worker = ?1", [row.id.0], |row| row.get(0))
-        .map_err(StoreError::from)?;
+    let known_turn: Option<i64> =
+        rows::one(connection, "SELECT max(no) FROM turns WHERE worker = ?1", [row.id.0], |row| row.get(0))
+            .map_err(StoreError::from)?;
     Ok(Worker {
         state,
         link: Link::None,
@@ -470,7 +471,7 @@ fn restart_word(restart: Restart) -> &'static str {
 pub(crate) fn is_proof(connection: &Connection, worker: RowId, number: u64) -> Result<bool> {
     // Of a piece of progress the number is in no index.
     let sql = "SELECT record = 'ended' FROM events WHERE worker = ?1 AND number = ?2 AND kind IS NULL";
-    let proof = connection.query_row(sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
+    let proof = rows::one(connection, sql, params![worker.0, signed(number)], |row| row.get(0)).optional();
     Ok(proof.map_err(StoreError::from)?.unwrap_or(false))
 }
 
@@ -484,7 +485,7 @@ pub(crate) fn gaps(connection: &Connection, worker: RowId) -> Result<(bool, bool
                  WHERE t.worker = ?1 AND t.status = 'accepted'), 0)
                FROM events e WHERE e.worker = ?1 AND e.internal = 0 AND e.kind IS NULL AND e.type = ?2";
     let gap = EventType::JournalGap.as_str();
-    let found = connection.query_row(sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)));
+    let found = rows::one(connection, sql, params![worker.0, gap], |row| Ok((row.get(0)?, row.get(1)?)));
     Ok(found.map_err(StoreError::from)?)
 }
 
@@ -516,8 +517,7 @@ pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Res
 /// `STORAGE_ERROR`, also when there is none.
 pub(crate) fn message(connection: &Connection, worker: RowId, no: u64) -> Result<String> {
     let sql = "SELECT e.payload FROM turns t JOIN events e ON e.seq = t.message_seq WHERE t.worker = ?1 AND t.no = ?2";
-    Ok(connection
-        .query_row(sql, params![worker.0, signed(no)], |row| row.get(0))
+    Ok(rows::one(connection, sql, params![worker.0, signed(no)], |row| row.get(0))
         .map_err(StoreError::from)?)
 }
 

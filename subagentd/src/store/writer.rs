@@ -8,7 +8,7 @@
 //! Chores are small transactions that nobody waits for. After each of them goes whatever has arrived since.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -94,9 +94,11 @@ impl Writer {
             reserved
         };
         let wal_pages = Arc::new(AtomicI32::new(0));
-        let counted = Arc::clone(&wal_pages);
+        let wrote = Arc::new(AtomicBool::new(false));
+        let (counted, told_of) = (Arc::clone(&wal_pages), Arc::clone(&wrote));
         let count = move |_: &mut Wal, pages| {
             counted.store(pages, Ordering::Relaxed);
+            told_of.store(true, Ordering::Relaxed);
             Ok(())
         };
         connection.wal_hook(Some(count)).map_err(StoreError::from)?;
@@ -105,6 +107,7 @@ impl Writer {
         let mut state = WriterState {
             connection,
             wal_pages,
+            wrote,
             told: told.clone(),
             next_seq: reserved + 1,
             reserved,
@@ -189,6 +192,8 @@ struct WriterState {
     connection: Connection,
     /// How many pages the WAL had after the last commit: those since it was begun anew.
     wal_pages: Arc<AtomicI32>,
+    /// Whether something was written to it: a commit that changes nothing writes and syncs nothing.
+    wrote: Arc<AtomicBool>,
     /// The newest event that was told of a task.
     told: watch::Sender<i64>,
     next_seq: i64,
@@ -322,13 +327,17 @@ impl WriterState {
             tx.execute(&sql, [self.next_seq - 20])?;
         }
         check("store.before_commit")?;
+        self.wrote.store(false, Ordering::Relaxed);
         tx.commit()?;
+        let wrote = self.wrote.load(Ordering::Relaxed);
         subagent_failpoint::hit("store.after_commit");
         if told > 0 {
             // Before anybody hears of the transaction.
             self.told.send_replace(told);
         }
         match durability {
+            // Nothing is synced, and so neither is the progress before it.
+            _ if !wrote => {}
             Durability::Full => self.unsynced = None,
             Durability::Progress => {
                 self.unsynced.get_or_insert_with(Instant::now);
