@@ -4,9 +4,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Sandbox, wait_until};
 
 fn with_sdk_agent() -> (Sandbox, String) {
     let mut sandbox = Sandbox::new();
@@ -109,5 +112,22 @@ fn a_command_in_a_terminal_is_not_its_owner() {
     assert!(said["assistantText"].as_str().unwrap().contains("FORBIDDEN_FROM_WORKER"), "{said}");
     let said = sandbox.send(&worker, &format!("run {subagent} worker show {worker} --json"));
     assert!(said["assistantText"].as_str().unwrap().starts_with("exit Some(0)"), "{said}");
+    sandbox.finish();
+}
+
+#[test]
+fn a_command_in_a_terminal_is_not_its_owner_before_the_next_daemon_has_taken_its_worker_up() {
+    let (mut sandbox, worker) = with_sdk_agent();
+    let [go, said, whole] = ["go", "said", "whole"].map(|name| sandbox.file_name(name));
+    mkfifo(go.as_str(), Mode::S_IRWXU).unwrap();
+    let subagent = sandbox.executable("subagent");
+    let ask = format!("read go < {go}; {subagent} worker stop {worker} --json > {said}; mv {said} {whole}");
+    let _ = sandbox.send(&worker, &format!("leave {ask}"));
+    sandbox.set_env("SUBAGENT_SABOTAGE", "adoption.never");
+    sandbox.kill_daemon();
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
+    fs::write(&go, "\n").unwrap();
+    let said = wait_until("its answer", Duration::from_secs(20), || fs::read_to_string(&whole).ok());
+    assert!(said.contains("FORBIDDEN_FROM_WORKER"), "{said}");
     sandbox.finish();
 }

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use subagent_tests::harness::{Launcher, Sandbox, wait_until};
 
@@ -367,5 +368,51 @@ fn a_stop_that_a_dead_daemon_had_begun_for_a_silent_runtime_is_finished_by_the_n
     let stopped = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     assert_eq!(stopped["state"], "stopped");
     assert!(sandbox.file("aborted").exists() && !runtime.lives());
+    sandbox.finish();
+}
+
+#[test]
+fn who_is_asked_for_is_taken_up_before_its_turn_comes() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set_env("SUBAGENT_SABOTAGE", "adoption.never");
+    sandbox.init();
+    let workers: Vec<String> = (0..4).map(|_| sandbox.start("demo")).collect();
+    let accepted = turn_at_gate(&sandbox, &workers[1], "turn");
+    let updated_at = || {
+        let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
+        let sql = "SELECT updated_at FROM workers WHERE worker_id = ?1";
+        database.query_row(sql, [&workers[0]], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let before = updated_at();
+    sandbox.kill_daemon();
+    let shown = sandbox.show(&workers[0]);
+    assert_eq!((&shown["state"], shown["runtimePid"].is_i64()), (&json!("idle"), true), "{shown}");
+    assert_eq!(updated_at(), before, "its runtime says what is known");
+    sandbox.gate("turn").open();
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert_eq!(sandbox.send(&workers[2], "hello")["assistantText"], "hello");
+    let stopped = sandbox.run(&["worker", "stop", &workers[3]]).data_of("worker.stopped");
+    assert_eq!(stopped["state"], "stopped");
+    sandbox.finish();
+}
+
+#[test]
+fn runtimes_that_do_not_answer_keep_no_other_worker_from_being_taken_up() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let _ = turn_at_gate(&sandbox, &worker, "turn");
+    let after = format!("!touch {}", sandbox.file_name("after"));
+    let _ = sandbox.sending(&worker, &after).args(["--queue", "--no-wait"]).run().data_of("turn.queued");
+    // More than are taken up at the same time, twice, and all of them before it.
+    let silent: Vec<_> = (0..17).map(|_| sandbox.runtime(&sandbox.start("demo"))).collect();
+    silent.iter().for_each(|runtime| runtime.signal(Signal::SIGSTOP));
+    sandbox.kill_daemon();
+    sandbox.gate("turn").open();
+    let begun = Instant::now();
+    // Nobody asks for a worker.
+    let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
+    wait_until("the next turn", Duration::from_secs(20), || (sandbox.touches("after") == 1).then_some(()));
+    // A runtime counts as silent after five seconds, and the next eight then after ten.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    silent.iter().for_each(|runtime| runtime.signal(Signal::SIGCONT));
     sandbox.finish();
 }

@@ -520,6 +520,17 @@ impl Worker {
         }
     }
 
+    /// Whether the row of this worker is that of the other. What is known of a runtime, and whether the queue is looked after,
+    /// is in none.
+    #[must_use]
+    pub fn is_stored_like(&self, other: &Self) -> bool {
+        let Self { state, link: _, approvals, last_turn, known_turn: _, restart, hibernation, queue } = self;
+        let Queue { turns, paused, gated: _ } = queue;
+        (state, approvals, last_turn, restart, hibernation)
+            == (&other.state, &other.approvals, &other.last_turn, &other.restart, &other.hibernation)
+            && (turns, paused) == (&other.queue.turns, &other.queue.paused)
+    }
+
     /// The open turn of the runtime.
     #[must_use]
     pub fn turn(&self) -> Option<&Turn> {

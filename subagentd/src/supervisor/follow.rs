@@ -186,7 +186,7 @@ impl Supervisor {
         let gives = live.as_ref().map(|handle| handle.gives.subscribe());
         let (told, news) = (self.shared.store.told(), self.shared.news.subscribe());
         let end = if follow {
-            let news = live.map(|handle| handle.snapshot.clone());
+            let news = live.map(|handle| handle.follow());
             End::WithWorker { news, ending: self.shared.ending.subscribe() }
         } else {
             let last = match (sight, row.has_tasks) {

@@ -184,7 +184,7 @@ async fn demand(handle: &Handle, cooldown: Duration, deadline: Instant) -> Optio
 
 /// What comes of the start that has begun at this time or a little later.
 async fn outcome(handle: &Handle, begun: Instant, deadline: Instant) -> Result<()> {
-    let mut snapshots = handle.snapshot.clone();
+    let mut snapshots = handle.follow();
     let over = |snapshot: &std::sync::Arc<Snapshot>| {
         snapshot.revival.as_ref().is_some_and(|last| {
             let over = match &last.outcome {

@@ -20,6 +20,7 @@ use super::orders::{Reached, read_response};
 use super::questions::{DELIVERY, delivery};
 use super::spec::Spec;
 use super::turns::Decision;
+use super::worker::Handle;
 use super::{Caller, Supervisor, policy, views};
 use crate::core::decision::{self, Choice};
 use crate::core::inbox::InboxInput;
@@ -104,12 +105,10 @@ impl Supervisor {
 
     /// What was asked while no daemon was there is part of the picture.
     async fn all_settled(&self) {
-        let settled = self.roster.all().into_iter().map(|handle| async move {
-            let mut snapshots = handle.snapshot.clone();
-            // Its actor may have ended, which is settled too.
-            let _ = snapshots.wait_for(|snapshot| snapshot.settled).await;
-        });
-        let _ = tokio::time::timeout(SETTLE, futures_util::future::join_all(settled)).await;
+        let handles = self.roster.all();
+        // An actor may have ended, which is settled too.
+        let settled = futures_util::future::join_all(handles.iter().map(Handle::settled));
+        let _ = tokio::time::timeout(SETTLE, settled).await;
     }
 
     /// One question, whatever has become of it. The caller sees to it that it may be seen.
@@ -209,7 +208,7 @@ impl Supervisor {
         decided: Vec<RequestId>,
     ) -> Result<(HashMap<RequestId, &'static str>, WorkerState)> {
         if let Ok(handle) = self.roster.live(worker) {
-            let mut snapshots = handle.snapshot.clone();
+            let mut snapshots = handle.follow();
             let told = snapshots.wait_for(|snapshot| {
                 let open = &snapshot.worker.approvals;
                 !decided.iter().any(|request_id| open.contains_key(request_id))

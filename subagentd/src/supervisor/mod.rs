@@ -3,6 +3,7 @@
 //! Architecture invariant: whatever changes a worker goes through its actor (`worker`); whatever is durable goes
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
+mod adoption;
 mod always;
 mod attachments;
 mod backups;
@@ -105,7 +106,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Opens the store, raises the generation, and begins to adopt runtimes, all at the same time.
+    /// Opens the store, raises the generation, and begins to adopt runtimes.
     ///
     /// # Errors
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
@@ -119,6 +120,7 @@ impl Supervisor {
         handoffs::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);
         let supervisor = Self { shared, roster };
+        tokio::spawn(adoption::run(Arc::clone(&supervisor.shared), supervisor.roster.all()));
         tokio::spawn(janitor::run(supervisor.clone()));
         Ok(supervisor)
     }

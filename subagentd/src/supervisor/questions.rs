@@ -200,7 +200,7 @@ impl Supervisor {
     ) -> Result<(ApprovalRow, &'static str, WorkerState)> {
         let row = self.row(worker).await?;
         if let Ok(handle) = self.roster.live(worker) {
-            let mut snapshots = handle.snapshot.clone();
+            let mut snapshots = handle.follow();
             let told = snapshots.wait_for(|snapshot| {
                 !snapshot.worker.approvals.keys().any(|open| open.as_str() == request_id)
             });

@@ -32,7 +32,7 @@ impl Supervisor {
         match self.reach(&row, &owner, &key).await? {
             Reached::Past(response) => self.restarted(&row, since(&response), None).await,
             Reached::Actor(handle) => {
-                let snapshot = handle.snapshot.clone();
+                let snapshot = handle.follow();
                 let respond =
                     Box::new(move |_: &Worker, _: &[_]| json!({"since": snapshot.borrow().last_seq}));
                 let input = Input::Restart { force: request.force };
@@ -45,7 +45,7 @@ impl Supervisor {
                         }
                         _ => error,
                     })?;
-                let mut snapshots = handle.snapshot.clone();
+                let mut snapshots = handle.follow();
                 let over = snapshots
                     .wait_for(|snapshot| snapshot.settled && snapshot.worker.restart == Restart::None);
                 let limit = STOP_TIMEOUT + startup(&row) + START_MARGIN;

@@ -17,7 +17,8 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Starts an actor for each worker of the store. One that cannot be read is left out: the rest works.
+    /// Starts an actor for each worker of the store, which begins when it is wanted. One that cannot be read is left out: the
+    /// rest works.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
@@ -73,7 +74,7 @@ impl Roster {
         };
         if row.may_live {
             // Known from the first request on, so that what runs below it is never taken for the owner.
-            shared.set_guard(&row.worker_id, row.guard);
+            shared.set_processes(&row.worker_id, row.runtime, row.guard);
         }
         let handle = Handle::start(shared, row, controller, worker, last_seq)?;
         live.insert(row.worker_id.as_str().to_owned(), handle.clone());
@@ -96,7 +97,8 @@ impl Roster {
                 Ok((events::last_seq(connection, stored.id)?, workers::load(connection, &stored)?))
             })
             .await;
-        loaded.and_then(|(last_seq, worker)| self.start(shared, row, worker, last_seq)).map_err(|error| {
+        let started = loaded.and_then(|(last_seq, worker)| self.start(shared, row, worker, last_seq));
+        started.inspect(Handle::begin).map_err(|error| {
             tracing::error!(worker = %row.worker_id, %error, "a worker is set aside");
             set_aside(row, &error)
         })

@@ -107,6 +107,19 @@ impl Shared {
         both.iter().flat_map(|map| map.iter()).map(|(worker, process)| (worker.clone(), *process)).collect()
     }
 
+    /// What is stored of the processes of a worker.
+    pub(super) fn set_processes(
+        &self,
+        worker: &WorkerId,
+        runtime: Option<ProcessId>,
+        guard: Option<ProcessId>,
+    ) {
+        self.set_guard(worker, guard);
+        if let Some(runtime) = runtime {
+            self.set_runtime(worker, runtime);
+        }
+    }
+
     pub(super) fn set_runtime(&self, worker: &WorkerId, runtime: ProcessId) {
         let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
         runtimes.insert(worker.clone(), runtime);

@@ -101,7 +101,7 @@ impl Supervisor {
             Err(_) if row.state == "stopped" => return Ok(self.view(&row).await),
             Err(_) => self.roster.adopted(&self.shared, &row).await?,
         };
-        let mut snapshots = handle.snapshot.clone();
+        let mut snapshots = handle.follow();
         let decided =
             snapshots.wait_for(|snapshot| snapshot.settled && snapshot.worker.state != State::Starting);
         let snapshot = match tokio::time::timeout(startup + START_MARGIN, decided).await {
@@ -172,7 +172,7 @@ impl Supervisor {
     }
 
     async fn stopped(&self, handle: &Handle) -> Result<()> {
-        let mut snapshots = handle.snapshot.clone();
+        let mut snapshots = handle.follow();
         let is_stopped = |snapshot: &Arc<Snapshot>| snapshot.worker.state == State::Stopped;
         let begun = tokio::time::Instant::now();
         if tokio::time::timeout(LOCKS_LOOKED_AT, snapshots.wait_for(is_stopped)).await.is_err() {
@@ -361,7 +361,7 @@ pub(super) mod tests {
             }
         };
         let handle = tokio::time::timeout(Duration::from_secs(20), begun).await.expect("it has an actor");
-        let mut snapshots = handle.snapshot.clone();
+        let mut snapshots = handle.follow();
         let over = snapshots.wait_for(|snapshot| snapshot.worker.state == State::Error);
         // There is no runtime to be started here, and that is what the actor has found.
         tokio::time::timeout(Duration::from_secs(20), over).await.expect("it has tried").unwrap();

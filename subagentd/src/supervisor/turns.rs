@@ -172,7 +172,7 @@ impl Supervisor {
     ) -> Result<WorkerState> {
         // What the runtime leaves a canceled turn before it kills the agent.
         let grace = Duration::from_millis(timeouts(row).cancel_grace_ms);
-        let mut snapshots = handle.snapshot.clone();
+        let mut snapshots = handle.follow();
         let over = snapshots
             .wait_for(|snapshot| snapshot.worker.open_turn().is_none_or(|open| open.as_str() != turn_id));
         match tokio::time::timeout(CANCEL_MARGIN + grace, over).await {

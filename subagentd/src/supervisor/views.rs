@@ -39,12 +39,15 @@ impl Supervisor {
     ) -> Result<WorkerList> {
         let chosen = selector.as_deref().map(Selector::parse).transpose()?;
         let filter = controller.clone();
-        let mut rows =
-            self.shared.store.read(move |connection| workers::list(connection, filter.as_deref())).await?;
-        if !all {
-            let hidden = self.shared.store.read(tasks::hidden).await?;
-            rows.retain(|row| !hidden.contains(&row.id.0));
-        }
+        let read = self.shared.store.read(move |connection| {
+            let mut rows = workers::list(connection, filter.as_deref())?;
+            if !all {
+                let hidden = tasks::hidden(connection)?;
+                rows.retain(|row| !hidden.contains(&row.id.0));
+            }
+            Ok(rows)
+        });
+        let mut rows = read.await?;
         if let Some(chosen) = chosen {
             rows.retain(|row| chosen.matches(&spec::tags(row)));
         }
@@ -291,10 +294,8 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
 
 /// The snapshot of a worker once it is known how things stand; bounded.
 pub(super) async fn settled(handle: &Handle) -> Snapshot {
-    let mut snapshots = handle.snapshot.clone();
-    let settled = tokio::time::timeout(SETTLE, snapshots.wait_for(|snapshot| snapshot.settled)).await;
-    match settled {
-        Ok(Ok(snapshot)) => Snapshot::clone(&snapshot),
+    match tokio::time::timeout(SETTLE, handle.settled()).await {
+        Ok(Some(snapshot)) => snapshot,
         _ => Snapshot::clone(&handle.snapshot.borrow()),
     }
 }

@@ -82,7 +82,7 @@ impl Supervisor {
         let mut patience = Patience::of(&request)?;
         let row = self.row(worker).await?;
         let handle = self.roster.live(worker).ok();
-        let mut news = handle.map(|handle| handle.snapshot.clone());
+        let mut news = handle.map(|handle| handle.follow());
         let mut after = match (&request.from_event_id, request.include_history, &news) {
             (Some(event_id), _, _) => self.cursor(&row, event_id).await?,
             (None, true, _) => 0,

@@ -123,7 +123,7 @@ impl Supervisor {
     /// Waits until the worker has no open turn, or asks something.
     async fn at_rest(&self, row: &WorkerRow) -> Result<(WorkerOutcome, Option<Event>)> {
         let mut ending = self.shared.ending.subscribe();
-        let mut news = self.roster.live(row.worker_id.as_str()).ok().map(|handle| handle.snapshot.clone());
+        let mut news = self.roster.live(row.worker_id.as_str()).ok().map(|handle| handle.follow());
         loop {
             let state = match &mut news {
                 Some(news) => {

@@ -103,7 +103,7 @@ impl World {
     /// What is told once the actor of the parent has looked at everything.
     async fn told_at_last(&self, count: usize) -> Vec<String> {
         let handle = self.supervisor.roster.live(self.parent.as_str()).unwrap();
-        let mut snapshots = handle.snapshot.clone();
+        let mut snapshots = handle.follow();
         loop {
             let told = self.told().await;
             if told.len() >= count {

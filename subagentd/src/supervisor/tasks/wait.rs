@@ -26,11 +26,11 @@ impl Supervisor {
         let mut row = self.task(&caller, task).await?;
         let task_id = row.task_id.clone();
         let mut news = match self.roster.live(task_id.as_str()) {
-            Ok(handle) => Some(handle.snapshot.clone()),
+            Ok(handle) => Some(handle.follow()),
             Err(_) if row.outcome.is_some() => None,
             Err(_) => {
                 let worker = self.row(task_id.as_str()).await?;
-                Some(self.roster.adopted(&self.shared, &worker).await?.snapshot.clone())
+                Some(self.roster.adopted(&self.shared, &worker).await?.follow())
             }
         };
         let mut ending = self.shared.ending.subscribe();

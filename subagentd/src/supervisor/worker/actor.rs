@@ -13,7 +13,7 @@ use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
 use super::blocked::Blocked;
@@ -113,6 +113,7 @@ pub(in crate::supervisor) struct Actor {
     /// When to start one so.
     pub(super) revive_at: Option<Instant>,
 
+    wanted: Arc<Notify>,
     mailbox: mpsc::Receiver<Message>,
     snapshots: watch::Sender<Arc<Snapshot>>,
 }
@@ -204,6 +205,7 @@ impl Actor {
             task_limits: TaskLimits::default(),
             revival: None,
             revive_at: None,
+            wanted: Arc::default(),
             mailbox,
             snapshots: watch::Sender::new(Arc::new(snapshot)),
             shared,
@@ -214,9 +216,19 @@ impl Actor {
         self.snapshots.subscribe()
     }
 
-    /// Lives until the worker is stopped or the daemon ends.
+    /// To be told when it shall begin.
+    pub(super) fn wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.wanted)
+    }
+
+    /// Begins when it is wanted. Lives until the worker is stopped or the daemon ends.
     pub(super) async fn run(mut self) {
         let mut ending = self.shared.ending.subscribe();
+        tokio::select! {
+            biased;
+            () = is_ending(&mut ending) => return,
+            () = self.wanted.notified() => {}
+        }
         self.recover().await;
         loop {
             while let Some(action) = self.todo.pop_front() {

@@ -19,7 +19,7 @@ use crate::core::inbox::{Expiry, InboxInput};
 use crate::core::worker::State;
 use crate::core::{Fact, Input};
 use crate::store::workers::ApprovalRow;
-use crate::store::{inbox, owner_rules, tool_calls, workers};
+use crate::store::{Connection, inbox, owner_rules, tool_calls, workers};
 use crate::supervisor::policy::{self, Watch};
 use crate::supervisor::{entropy, views};
 
@@ -38,6 +38,13 @@ pub(super) struct Questions {
     pub(super) rules_stale: bool,
     /// When the store is asked again after it failed.
     again: Option<Instant>,
+}
+
+/// The rules of a worker as they are stored.
+pub(super) struct Rules {
+    watch: Option<Watch>,
+    /// Whether there are any that decisions became.
+    any: bool,
 }
 
 impl Questions {
@@ -146,10 +153,16 @@ impl Actor {
     /// # Errors
     /// `STORAGE_ERROR`.
     pub(super) async fn read_rules(&mut self) -> Result<bool> {
+        let rules = self.shared.store.read(self.rules_that_are_stored()).await?;
+        Ok(self.take_rules(rules))
+    }
+
+    /// The query for them.
+    pub(super) fn rules_that_are_stored(&self) -> impl FnOnce(&Connection) -> Result<Rules> + Send + use<> {
         let (id, known) = (self.id, self.watch.is_some());
         let turn = self.worker.turn().map(|open| open.no);
         let (spec, cwd) = (self.spec.policy.clone(), self.cwd.clone());
-        let read = self.shared.store.read(move |connection| {
+        move |connection| {
             let added = policy::added(connection, id, spec.as_ref())?;
             let workspace = owner_rules::workspace_of(connection, id)?;
             let mut watch = Watch::of(spec.as_ref(), &added, &workspace, Path::new(&cwd));
@@ -157,14 +170,16 @@ impl Actor {
                 // What was told of the open turn before there were rules.
                 tool_calls::told(connection, id, turn, |record, body| watch.recall(record, body))?;
             }
-            Ok((watch, added.any()))
-        });
-        let (rules, any) = read.await?;
-        self.watch = match (self.watch.take(), rules) {
+            Ok(Rules { watch, any: added.any() })
+        }
+    }
+
+    pub(super) fn take_rules(&mut self, rules: Rules) -> bool {
+        self.watch = match (self.watch.take(), rules.watch) {
             (Some(before), Some(rules)) => Some(before.with_rules_of(rules)),
             (_, rules) => rules,
         };
-        Ok(any)
+        rules.any
     }
 
     /// Holds the requests that wait against the rules.

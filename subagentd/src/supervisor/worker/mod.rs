@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 pub(super) use budget::LimitOrder;
 pub(super) use child_cancel::{ChildCancel, broken};
@@ -78,12 +78,14 @@ pub(super) struct Handle {
     pub(super) worker_id: WorkerId,
     mailbox: mpsc::Sender<Message>,
     pub(super) snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// Told when somebody wants the actor to begin.
+    wanted: Arc<Notify>,
     /// Whether it gives tasks, or was about to: true before the first one is stored.
     pub(super) gives: Arc<watch::Sender<bool>>,
 }
 
 impl Handle {
-    /// Starts the actor of a worker whose rules' state is `worker`.
+    /// Starts the actor of a worker whose rules' state is `worker`. It begins when it is wanted.
     ///
     /// # Errors
     /// `INTERNAL_ERROR` for a stored spec that cannot be read.
@@ -98,9 +100,29 @@ impl Handle {
         let actor = actor::Actor::new(Arc::clone(shared), row, controller, worker, last_seq, orders)?;
         let snapshot = actor.subscribe();
         let gives = Arc::new(watch::Sender::new(row.has_tasks));
-        let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot, gives };
+        let wanted = actor.wanted();
+        let handle = Self { id: row.id, worker_id: row.worker_id.clone(), mailbox, snapshot, wanted, gives };
         tokio::spawn(actor.run());
         Ok(handle)
+    }
+
+    /// Has the actor find out how things stand, if it has not begun.
+    pub(super) fn begin(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// The snapshots from now on, for which the actor begins.
+    pub(super) fn follow(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.begin();
+        self.snapshot.clone()
+    }
+
+    /// The snapshot once it is known how things stand, for which the actor begins. Whoever waits has a deadline; `None` when the
+    /// actor has ended.
+    pub(super) async fn settled(&self) -> Option<Snapshot> {
+        let mut snapshots = self.follow();
+        let settled = snapshots.wait_for(|snapshot| snapshot.settled).await.ok()?;
+        Some(Snapshot::clone(&settled))
     }
 
     /// Whether there is room for a message that nobody waits for, beside those of the owner.
@@ -113,6 +135,7 @@ impl Handle {
     /// # Errors
     /// `DAEMON_NOT_RUNNING` when the daemon is ending, `WORKER_BUSY` when too much waits already.
     pub(super) fn send(&self, message: Message) -> Result<()> {
+        self.begin();
         self.mailbox.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Error::new(Code::WorkerBusy, "too many requests wait for this worker").retryable()

@@ -269,7 +269,7 @@ impl Actor {
             return;
         }
         self.recover_what_is_open(&hello).await;
-        self.apply(Input::Attached { link, last_turn: hello.last_turn }).await;
+        self.attach(link, hello.last_turn).await;
         if link == LinkState::Ending && self.sleeps() {
             self.ends_soon();
         }
@@ -280,6 +280,23 @@ impl Actor {
             && self.cursor.number >= hello.journal_end.number
         {
             self.end_unknown_turn(open).await;
+        }
+    }
+
+    /// The runtime says how far it is. Most that outlived a daemon say what is known: then nothing is written, unless there is
+    /// a task that may have to be settled.
+    async fn attach(&mut self, link: LinkState, last_turn: u64) {
+        let input = Input::Attached { link, last_turn };
+        match self.worker.step(input.clone()) {
+            Ok(step)
+                if step.facts.is_empty()
+                    && step.worker.is_stored_like(&self.worker)
+                    && !self.tasks.is_task() =>
+            {
+                self.adopt(step.worker, &[], None);
+                self.todo.extend(step.actions);
+            }
+            _ => self.apply(input).await,
         }
     }
 

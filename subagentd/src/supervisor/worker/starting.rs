@@ -23,20 +23,14 @@ impl Actor {
     /// Finds out how things stand when the daemon starts.
     pub(super) async fn recover(&mut self) {
         self.recall_task_limits().await;
-        match self.read_rules().await {
-            Ok(added) => self.questions.rules_stale = added,
-            // Whatever is asked waits for its owner until they are read.
-            Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "the rules of a worker cannot be read");
-            }
-        }
-        if self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live {
-            // A new worker, or one whose daemon died before it could start a runtime.
+        // A new worker, or one whose daemon died before it could start a runtime.
+        let is_new = self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live;
+        self.recall(is_new).await;
+        if is_new {
             self.settled = true;
             self.start_runtime().await;
             return;
         }
-        self.recall().await;
         self.recall_calls().await;
         let lock = locks::try_lock(&self.directory, locks::RUNTIME);
         if lock.is_ok() {
@@ -48,7 +42,7 @@ impl Actor {
                 self.worker.link = LinkState::Adopted;
                 let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
                 self.runtime = Some(self.new_runtime(exit, None));
-                self.shared.set_guard(&self.worker_id, self.stored_guard);
+                self.shared.set_processes(&self.worker_id, self.stored_runtime, self.stored_guard);
                 self.connect().await;
             }
             Ok(Some(lock)) => {
@@ -109,24 +103,39 @@ impl Actor {
             }
     }
 
-    /// What the records that were taken before the daemon died say: whether the last one is the guard's proof, and
-    /// whether some are missing.
-    async fn recall(&mut self) {
-        let (id, number) = (self.id, self.cursor.number);
+    /// Its rules, and, unless it is new, what the records say that were taken before the daemon died: whether the last one is
+    /// the guard's proof, and whether some are missing.
+    async fn recall(&mut self, is_new: bool) {
+        let (id, number, rules) = (self.id, self.cursor.number, self.rules_that_are_stored());
         let recalled = self.shared.store.read(move |connection| {
-            let restores = details::details(connection, id)?.restores == Some(true);
-            Ok((workers::is_proof(connection, id, number)?, workers::gaps(connection, id)?, restores))
+            let records = || {
+                let restores = details::details(connection, id)?.restores == Some(true);
+                Ok((workers::is_proof(connection, id, number)?, workers::gaps(connection, id)?, restores))
+            };
+            Ok((rules(connection), (!is_new).then(records)))
         });
-        match recalled.await {
-            Ok((proof, (gap, in_turn), restores)) => {
+        let (rules, records) = match recalled.await {
+            Ok(recalled) => recalled,
+            Err(error) => (Err(error), None),
+        };
+        match rules {
+            Ok(rules) => self.questions.rules_stale = self.take_rules(rules),
+            // Whatever is asked waits for its owner until they are read.
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules of a worker cannot be read");
+            }
+        }
+        match records {
+            Some(Ok((proof, (gap, in_turn), restores))) => {
                 self.restores = restores;
                 self.clean_end = proof;
                 self.gap |= gap;
                 self.damaged |= in_turn;
             }
-            Err(error) => {
+            Some(Err::<_, Error>(error)) => {
                 tracing::warn!(worker = %self.worker_id, %error, "the last record cannot be looked at")
             }
+            None => {}
         }
     }
 
