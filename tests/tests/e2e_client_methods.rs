@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
@@ -116,18 +118,24 @@ fn a_command_in_a_terminal_is_not_its_owner() {
 }
 
 #[test]
-fn a_command_in_a_terminal_is_not_its_owner_before_the_next_daemon_has_taken_its_worker_up() {
+fn whose_terminal_it_is_the_next_daemon_knows_before_it_has_taken_the_worker_up() {
     let (mut sandbox, worker) = with_sdk_agent();
     let [go, said, whole] = ["go", "said", "whole"].map(|name| sandbox.file_name(name));
     mkfifo(go.as_str(), Mode::S_IRWXU).unwrap();
     let subagent = sandbox.executable("subagent");
-    let ask = format!("read go < {go}; {subagent} worker stop {worker} --json > {said}; mv {said} {whole}");
+    // Of another one: whoever asks for its own has it taken up.
+    let other = sandbox.start("sdk");
+    let ask = format!("read go < {go}; {subagent} worker stop {other} --json > {said}; mv {said} {whole}");
     let _ = sandbox.send(&worker, &format!("leave {ask}"));
     sandbox.set_env("SUBAGENT_SABOTAGE", "adoption.never");
     sandbox.kill_daemon();
     let _ = sandbox.run(&["daemon", "start"]).data_of("daemon.started");
-    fs::write(&go, "\n").unwrap();
+    // A pipe that nobody reads yet is not opened so, instead of being waited for without end.
+    let open = || OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&go).ok();
+    wait_until("its shell", Duration::from_secs(20), open).write_all(b"\n").unwrap();
     let said = wait_until("its answer", Duration::from_secs(20), || fs::read_to_string(&whole).ok());
     assert!(said.contains("FORBIDDEN_FROM_WORKER"), "{said}");
+    // A guard that it does not know would be refused, too, and nobody told.
+    assert!(said.contains(&format!("\"workerId\": \"{worker}\"")), "{said}");
     sandbox.finish();
 }
