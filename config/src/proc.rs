@@ -1,10 +1,12 @@
 //! What `/proc` says about processes: who started whom, since when, in which session. Linux only.
 //!
-//! Must not signal or keep anything. Every answer may be old as soon as it is read; where that matters, the functions
-//! here read again until two answers agree.
+//! Must not signal anything or remember an answer. Every answer may be old as soon as it is read; where that matters, the
+//! functions here read again until two answers agree.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
 /// Longer than `/proc/PID/stat` gets up to the field that is needed last (22 of 52).
 const STAT_BYTES: usize = 1024;
@@ -17,6 +19,9 @@ const GUARD_NAME: &str = "subagent-guard";
 
 /// How often a walk is begun again because a process ended under it.
 const MOST_WALKS: usize = 16;
+
+/// So many processes a [`Reader`] keeps open.
+const MOST_KEPT: usize = 32;
 
 /// One process at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +48,16 @@ pub struct Process {
 /// [`is_gone`] is true for the error if there is no such process or it is hidden from us; `InvalidData` for an unknown
 /// format.
 pub fn process(pid: i32) -> io::Result<Process> {
+    read(pid, &open(pid)?)
+}
+
+fn open(pid: i32) -> io::Result<File> {
+    File::open(format!("/proc/{pid}/stat"))
+}
+
+fn read(pid: i32, stat: &File) -> io::Result<Process> {
     let mut buffer = [0; STAT_BYTES];
-    let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
+    let length = stat.read_at(&mut buffer, 0)?;
     parse(pid, &buffer[..length]).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, format!("unknown format of /proc/{pid}/stat"))
     })
@@ -72,10 +85,64 @@ pub fn is_stopped(pid: i32) -> bool {
 /// # Errors
 /// As [`process`] for `pid` itself; `Interrupted` if the chain never stood still.
 pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
+    ancestors_of(process(pid)?, &mut process)
+}
+
+/// Reads the ancestors of one process after the other. Those that were read last it keeps open: what has the same ancestors,
+/// as all that one shell starts, is placed without opening them again. An open one is the same process or none any more; its
+/// number cannot come to mean another.
+#[derive(Debug)]
+pub struct Reader {
+    /// By pid; the one that was read last is the last.
+    kept: VecDeque<(i32, File)>,
+}
+
+impl Reader {
+    /// One that has read nothing.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "for a static")]
+    pub const fn new() -> Self {
+        Self { kept: VecDeque::new() }
+    }
+
+    /// [`ancestors`] of a process that was read before; it is read again only where what was read is not enough. Whether it
+    /// still lives is for the caller to find out.
+    ///
+    /// # Errors
+    /// As [`ancestors`].
+    pub fn ancestors_of(&mut self, first: Process) -> io::Result<Vec<Process>> {
+        ancestors_of(first, &mut |pid| self.process(pid))
+    }
+
+    fn process(&mut self, pid: i32) -> io::Result<Process> {
+        let kept = self.kept.iter().position(|(kept, _)| *kept == pid).and_then(|at| self.kept.remove(at));
+        let again = kept.and_then(|(_, stat)| Some((read(pid, &stat).ok()?, stat)));
+        let (found, stat) = match again {
+            Some(again) => again,
+            // It has ended, and the number may be another's by now.
+            None => {
+                let stat = open(pid)?;
+                (read(pid, &stat)?, stat)
+            }
+        };
+        if self.kept.len() == MOST_KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((pid, stat));
+        Ok(found)
+    }
+}
+
+fn ancestors_of(
+    mut first: Process,
+    process: &mut impl FnMut(i32) -> io::Result<Process>,
+) -> io::Result<Vec<Process>> {
+    let pid = first.pid;
     for _ in 0..MOST_WALKS {
-        if let Some(chain) = walk(pid)? {
+        if let Some(chain) = walk(first, process)? {
             return Ok(chain);
         }
+        first = process(pid)?;
     }
     Err(io::Error::new(
         io::ErrorKind::Interrupted,
@@ -84,8 +151,12 @@ pub fn ancestors(pid: i32) -> io::Result<Vec<Process>> {
 }
 
 /// One walk; `None` if something changed under it.
-fn walk(pid: i32) -> io::Result<Option<Vec<Process>>> {
-    let mut chain = vec![process(pid)?];
+fn walk(
+    first: Process,
+    process: &mut impl FnMut(i32) -> io::Result<Process>,
+) -> io::Result<Option<Vec<Process>>> {
+    let pid = first.pid;
+    let mut chain = vec![first];
     while let Some(child) = chain.last().filter(|child| child.parent > 0) {
         let parent = match process(child.parent) {
             Ok(parent) => Some(parent),
@@ -206,6 +277,58 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(is_gone(&ancestors(pid).unwrap_err()));
+    }
+
+    #[test]
+    fn a_reader_keeps_ancestors_open_and_finds_the_same_as_without_it() {
+        let mut reader = Reader::new();
+        for _ in 0..3 {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let first = process(i32::try_from(child.id()).unwrap()).unwrap();
+            let (found, fresh) = (reader.ancestors_of(first.clone()).unwrap(), ancestors(first.pid).unwrap());
+            let id =
+                |process: &Process| (process.pid, process.start_time, process.parent, process.name.clone());
+            assert_eq!(found.iter().map(id).collect::<Vec<_>>(), fresh.iter().map(id).collect::<Vec<_>>());
+            assert_eq!(reader.kept.len(), fresh.len().min(MOST_KEPT + 1) - 1, "the ancestors alone");
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_open_process_that_has_ended_is_not_taken_for_the_one_that_has_its_number_now() {
+        let mut reader = Reader::new();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert_eq!(reader.process(pid).unwrap().pid, pid);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(is_gone(&reader.process(pid).unwrap_err()));
+        assert!(reader.kept.is_empty());
+        // The number of this process, kept of one that is no more.
+        let own = pid_of_this_process();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        reader.kept.push_back((own, open(i32::try_from(child.id()).unwrap()).unwrap()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(reader.process(own).unwrap().start_time, process(own).unwrap().start_time);
+    }
+
+    #[test]
+    fn a_reader_keeps_only_so_many_open() {
+        let mut reader = Reader::new();
+        let mut children: Vec<_> = (0..=MOST_KEPT)
+            .map(|_| Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+            .collect();
+        for child in &children {
+            reader.process(i32::try_from(child.id()).unwrap()).unwrap();
+        }
+        assert_eq!(reader.kept.len(), MOST_KEPT);
+        assert!(!reader.kept.iter().any(|(pid, _)| pid.cast_unsigned() == children[0].id()));
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
     }
 
     #[test]

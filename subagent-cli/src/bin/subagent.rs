@@ -1,5 +1,7 @@
 //! The executable `subagent`.
 
+mod link;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Ends when there was neither a connection nor a live worker for this long. A timer runs only then.
+/// Ends when there was neither a connection nor a live worker for this long. A timer runs only then, and connections are
+/// of interest only without a worker: each of them would wake the thread that waits here.
 pub(super) async fn idle(
     after: Duration,
     mut connections: watch::Receiver<usize>,
     mut live_workers: watch::Receiver<usize>,
 ) {
     loop {
-        let nobody = *connections.borrow_and_update() == 0 && *live_workers.borrow_and_update() == 0;
+        let no_worker = *live_workers.borrow_and_update() == 0;
+        let nobody = *connections.borrow_and_update() == 0 && no_worker;
         let timer =
             async { if nobody { tokio::time::sleep(after).await } else { std::future::pending().await } };
         tokio::select! {
             biased;
-            Ok(()) = connections.changed() => {}
+            Ok(()) = connections.changed(), if no_worker => {}
             Ok(()) = live_workers.changed() => {}
             // Also when both senders are gone and nothing can change any more.
             () = timer => return,

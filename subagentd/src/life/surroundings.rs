@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use subagent_config::RuntimeDir;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::files::Announcement;
 use super::inotify::Inotify;
@@ -18,7 +19,7 @@ use super::socket::SocketFile;
 use super::stop::Reason;
 use crate::api::Connections;
 
-/// So soon after a look a connection is no reason for another one, since inotify would tell: a look is 14 system calls.
+/// So soon after one that was a connection is no reason to look, since inotify would tell: a look is 14 system calls.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What must stay as it is.
@@ -57,7 +58,9 @@ impl Surroundings {
 
     /// Keeps the socket in place. Ends when the daemon must end: its lock is not its own any more, or no client can
     /// find it any more.
-    pub(super) async fn keep(&mut self, remake: impl Fn() -> bool, mut connections: Connections) -> Reason {
+    pub(super) async fn keep(&mut self, remake: impl Fn() -> bool, connections: Connections) -> Reason {
+        let pause = if self.inotify.is_some() { LOOK_PAUSE } else { Duration::ZERO };
+        let mut visits = Visits::of(connections, pause);
         loop {
             if !self.lock.is_own() {
                 return Reason::LockLost;
@@ -69,20 +72,9 @@ impl Surroundings {
             if self.announcement.restore() {
                 self.watch(&self.announcement.path());
             }
-            self.wait(&mut connections).await;
-        }
-    }
-
-    /// Waits for a reason to look.
-    async fn wait(&self, connections: &mut Connections) {
-        let looked = Instant::now();
-        loop {
             tokio::select! {
-                () = changed(self.inotify.as_ref()) => return,
-                Ok(()) = connections.changed() => if self.inotify.is_none() || looked.elapsed() >= LOOK_PAUSE {
-                    return;
-                },
-                else => std::future::pending().await,
+                () = changed(self.inotify.as_ref()) => {}
+                () = visits.next() => {}
             }
         }
     }
@@ -110,6 +102,39 @@ impl Surroundings {
             && let Err(error) = inotify.watch(path)
         {
             tracing::warn!(%error, path = %path.display(), "a file cannot be watched");
+        }
+    }
+}
+
+/// The connections that are a reason to look. A task of its own hears of all: it runs on the thread that has just accepted
+/// one, while the one that keeps the surroundings has a thread of its own, which each of them would wake.
+struct Visits {
+    reasons: mpsc::Receiver<()>,
+    /// Ends with this.
+    _hearing: JoinSet<()>,
+}
+
+impl Visits {
+    fn of(mut connections: Connections, pause: Duration) -> Self {
+        let (reason, reasons) = mpsc::channel(1);
+        let mut hearing = JoinSet::new();
+        hearing.spawn(async move {
+            let mut told = Instant::now();
+            while connections.changed().await.is_ok() {
+                if told.elapsed() >= pause {
+                    told = Instant::now();
+                    // One that is not yet taken says the same.
+                    let _ = reason.try_send(());
+                }
+            }
+        });
+        Self { reasons, _hearing: hearing }
+    }
+
+    /// Waits for one; for ever, if nothing is served any more.
+    async fn next(&mut self) {
+        if self.reasons.recv().await.is_none() {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -5,11 +5,11 @@
 mod origin;
 mod pid;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
-use subagent_config::proc::{self, Process};
+use subagent_config::proc::{self, Process, Reader};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::net::UnixStream;
@@ -89,9 +89,11 @@ impl Peer {
 
     fn ancestors(&self) -> Result<Vec<Process>, PeerError> {
         let id = self.process();
-        let chain = proc::ancestors(id.pid).map_err(|error| {
-            if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
-        })?;
+        let read = self.0.process.as_read().clone();
+        let chain =
+            READER.lock().unwrap_or_else(PoisonError::into_inner).ancestors_of(read).map_err(|error| {
+                if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
+            })?;
         // Alive after the walk, and still the same: so the walk was about the peer and not about a later process of
         // its number, or about the orphans that it left.
         let same = chain.first().is_some_and(|first| first.start_time == id.start_time && !first.ended);
@@ -101,6 +103,9 @@ impl Peer {
         Ok(chain)
     }
 }
+
+/// For all peers: most have the ancestors of the one before.
+static READER: Mutex<Reader> = Mutex::new(Reader::new());
 
 /// The daemon itself and its ancestors, read once. A guard among them is above everything that the daemon can meet, so
 /// it says nothing about a peer; and when it ends, the daemon ends.

@@ -1,33 +1,29 @@
 //! The process behind a connection, held so that its number cannot come to mean another one unnoticed.
 //!
-//! With `SO_PEERPIDFD` (Linux 6.5) the kernel hands out the process itself. Without, the number and the start time are
+//! With `SO_PEERPIDFD` (Linux 6.5) the kernel hands out the process itself. It is the one whose number `SO_PEERCRED` says:
+//! both are of the process that connected, for as long as the socket exists. Without, the number and the start time are
 //! all there is; they are compared before and after each use.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
-use subagent_config::proc;
+use subagent_config::proc::{self, Process};
 use subagent_protocol::process::ProcessId;
 
 use super::PeerError;
 
-/// Longer than the kernel's description of a pidfd gets up to its `Pid`.
-const INFO_BYTES: usize = 1024;
-
 /// The process that called `connect`.
 #[derive(Debug)]
 pub(super) struct PeerProcess {
-    id: ProcessId,
+    read: Process,
     /// `None` on kernels that cannot hand it out.
     pidfd: Option<OwnedFd>,
 }
 
 impl PeerProcess {
-    /// `pid` is what `SO_PEERCRED` said.
+    /// `pid` is what `SO_PEERCRED` said: 0 for a process of another pid namespace.
     pub(super) fn of(socket: &impl AsFd, pid: i32) -> Result<Self, PeerError> {
         let pidfd = match getsockopt(socket, sockopt::PeerPidfd) {
             Ok(pidfd) => Some(pidfd),
@@ -36,26 +32,27 @@ impl PeerProcess {
             Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Err(PeerError::Ended),
             Err(error) => return Err(PeerError::Unknown(error.into())),
         };
-        let pid = match &pidfd {
-            Some(pidfd) => pid_of(pidfd)?,
-            None => pid,
-        };
         if pid <= 0 {
-            // A process of another pid namespace, above which we cannot see anything.
+            // We could not see anything above it.
             return Err(PeerError::Ended);
         }
-        let found = proc::process(pid).map_err(|error| {
+        let read = proc::process(pid).map_err(|error| {
             if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Unknown(error) }
         })?;
-        let process = Self { id: ProcessId { pid, start_time: found.start_time }, pidfd };
-        if found.ended || !process.is_alive() {
+        let process = Self { read, pidfd };
+        if process.read.ended || !process.is_alive() {
             return Err(PeerError::Ended);
         }
         Ok(process)
     }
 
     pub(super) fn id(&self) -> ProcessId {
-        self.id
+        ProcessId { pid: self.read.pid, start_time: self.read.start_time }
+    }
+
+    /// As it was when it was met.
+    pub(super) fn as_read(&self) -> &Process {
+        &self.read
     }
 
     /// Whether the process has not ended: what was read of its number before this call was then about it.
@@ -65,24 +62,10 @@ impl PeerProcess {
             Some(pidfd) => {
                 poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0)
             }
-            None => proc::process(self.id.pid)
-                .is_ok_and(|found| found.start_time == self.id.start_time && !found.ended),
+            None => proc::process(self.read.pid)
+                .is_ok_and(|found| found.start_time == self.read.start_time && !found.ended),
         }
     }
-}
-
-/// The number of the process of a pidfd; -1 if it was reaped, 0 if it is not in our pid namespace.
-fn pid_of(pidfd: &OwnedFd) -> Result<i32, PeerError> {
-    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
-    let mut buffer = [0; INFO_BYTES];
-    let length = File::open(path).and_then(|mut file| file.read(&mut buffer)).map_err(PeerError::Unknown)?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()).ok_or_else(|| {
-        PeerError::Unknown(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            "the kernel's description of a pidfd has no Pid",
-        ))
-    })
 }
 
 #[cfg(test)]
@@ -95,12 +78,12 @@ mod tests {
     fn without_a_pidfd_the_start_time_tells() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let id = ProcessId { pid, start_time: proc::start_time(pid).unwrap() };
-        let process = |id| PeerProcess { id, pidfd: None };
-        assert!(process(id).is_alive());
-        assert!(!process(ProcessId { start_time: id.start_time + 1, ..id }).is_alive());
+        let read = proc::process(pid).unwrap();
+        let process = |read| PeerProcess { read, pidfd: None };
+        assert!(process(read.clone()).is_alive());
+        assert!(!process(Process { start_time: read.start_time + 1, ..read.clone() }).is_alive());
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!process(id).is_alive());
+        assert!(!process(read).is_alive());
     }
 }

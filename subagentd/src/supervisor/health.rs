@@ -79,7 +79,8 @@ impl Supervisor {
         }
         let socket = self.shared.setup.runtime_dir.worker_socket(handle.worker_id.as_str()).ok()?;
         let found = find(&before, &socket).await;
-        let mut attempt = before.revival.filter(|revival| revival.begun >= look.since).map(|last| last.begun);
+        let mut attempt =
+            before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
         if found.ping.is_ok() && attempt.is_none() {
             let item = json!({
                 "workerId": handle.worker_id, "state": before.worker.public_state(), "healthy": true,

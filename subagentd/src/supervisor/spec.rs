@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_LIMIT, StartWorker};
 use subagent_protocol::bytes64::Bytes64;
@@ -55,6 +56,28 @@ pub(super) struct Spec {
     pub(super) delegation: Option<DelegationSpec>,
 }
 
+/// What views show of it. The rest, which is far longer, is only skipped.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Shown {
+    pub(super) answer_time: Option<AnswerTime>,
+    pub(super) policy: Option<IgnoredAny>,
+    pub(super) delegation: Option<IgnoredAny>,
+    pub(super) agent: Option<Definition>,
+    pub(super) tags: Tags,
+}
+
+/// Which definition an agent has.
+#[derive(Debug, Deserialize)]
+pub(super) struct Definition {
+    pub(super) name: String,
+}
+
+/// What views show of a spec; nothing if it cannot be read.
+pub(super) fn shown(row: &WorkerRow) -> Shown {
+    serde_json::from_str(&row.spec).unwrap_or_default()
+}
+
 /// What a worker was started with. None if it cannot be read: then it has no actor, and nothing of it is done.
 pub(super) fn stored(row: &WorkerRow) -> Option<Spec> {
     serde_json::from_str(&row.spec).ok()
@@ -73,7 +96,7 @@ pub(super) fn timeouts(row: &WorkerRow) -> Timeouts {
 
 /// The tags of a worker.
 pub(super) fn tags(row: &WorkerRow) -> Tags {
-    stored(row).map_or_else(Tags::default, |spec| spec.tags)
+    shown(row).tags
 }
 
 /// How long it may take until what was chosen of a session is set, and what a definition wishes for.

@@ -1,6 +1,7 @@
 //! Workers as they are shown.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_protocol::api::{
@@ -174,7 +175,7 @@ impl Supervisor {
             true => self.row(row.worker_id.as_str()).await.ok().and_then(|row| row.hibernated_at),
             false => None,
         };
-        let spec = spec::stored(row);
+        let spec = spec::shown(row);
         let socket = || self.shared.setup.runtime_dir.worker_socket(row.worker_id.as_str()).ok();
         WorkerView {
             worker_id: row.worker_id.clone(),
@@ -204,11 +205,11 @@ impl Supervisor {
             questions: Vec::new(),
             child_sessions: Vec::new(),
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
-            answer_time: spec.as_ref().and_then(|spec| spec.answer_time),
-            has_policy: spec.as_ref().is_some_and(|spec| spec.policy.is_some()),
-            delegates: spec.as_ref().is_some_and(|spec| spec.delegation.is_some()),
-            agent_definition: spec.as_ref().and_then(|spec| Some(spec.agent.as_ref()?.name.clone())),
-            tags: spec.map(|spec| spec.tags).unwrap_or_default(),
+            answer_time: spec.answer_time,
+            has_policy: spec.policy.is_some(),
+            delegates: spec.delegation.is_some(),
+            agent_definition: spec.agent.map(|agent| agent.name),
+            tags: spec.tags,
         }
     }
 }
@@ -293,10 +294,10 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
 }
 
 /// The snapshot of a worker once it is known how things stand; bounded.
-pub(super) async fn settled(handle: &Handle) -> Snapshot {
+pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
     match tokio::time::timeout(SETTLE, handle.settled()).await {
         Ok(Some(snapshot)) => snapshot,
-        _ => Snapshot::clone(&handle.snapshot.borrow()),
+        _ => Arc::clone(&handle.snapshot.borrow()),
     }
 }
 

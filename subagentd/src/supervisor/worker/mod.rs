@@ -119,10 +119,10 @@ impl Handle {
 
     /// The snapshot once it is known how things stand, for which the actor begins. Whoever waits has a deadline; `None` when the
     /// actor has ended.
-    pub(super) async fn settled(&self) -> Option<Snapshot> {
+    pub(super) async fn settled(&self) -> Option<Arc<Snapshot>> {
         let mut snapshots = self.follow();
         let settled = snapshots.wait_for(|snapshot| snapshot.settled).await.ok()?;
-        Some(Snapshot::clone(&settled))
+        Some(Arc::clone(&settled))
     }
 
     /// Whether there is room for a message that nobody waits for, beside those of the owner.

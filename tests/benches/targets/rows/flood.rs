@@ -19,83 +19,114 @@ const BOUND: Duration = Duration::from_secs(900);
 /// So many events of the flood have been followed when the follower is stopped.
 const FIRST: f64 = 1000.0;
 
+/// A flood of one worker, whose follower was stopped in it.
+struct Stopped {
+    follower: Follower<()>,
+    /// How many events it has printed.
+    read: Arc<AtomicU64>,
+    /// How long the flood took, in seconds.
+    took: f64,
+    /// What the daemon had meanwhile, in MiB, each second.
+    memory: Vec<f64>,
+    /// How long it was stopped, in seconds.
+    seconds: f64,
+}
+
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("stopped", "a follower that is stopped in a flood");
-    let (world, workers) = World::with_workers(2);
-    let (free_worker, followed) = (&workers[0], &workers[1]);
-    let (seconds, around): (u64, u64) = (bench.pick(45, 2), bench.pick(10, 1));
-    let stopped_for = Duration::from_secs(bench.pick(60, 3));
-    // Events a second of a flood, until the last one is committed: the agent is some seconds ahead of that. No `send` waits for
-    // it: the daemon would keep the text for it, and memory would tell of that.
-    let flood = |worker: &str, seconds: u64| {
-        let database = Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
-        let mut state = database.prepare("SELECT state FROM workers WHERE worker_id = ?1").unwrap();
-        let (before, begun) = (world.chunks(), Instant::now());
-        let _ = world.sandbox.send_no_wait(worker, &format!("!flood {seconds}"));
-        wait_until("the end of a flood", BOUND, || {
-            let state: String = state.query_row([worker], |row| row.get(0)).unwrap();
-            (state == "idle").then_some(())
-        });
-        (world.chunks() - before) / begun.elapsed().as_secs_f64()
-    };
-    flood(free_worker, bench.pick(3, 1));
-    let mut free = vec![flood(free_worker, around)];
+    let (turns, events, seconds) = (bench.pick(6, 1), bench.pick(800_000, 10_000), bench.pick(45, 2));
+    let (world, workers) = World::with_workers(turns + 2);
+    let (free_worker, others) = workers.split_first().expect("workers");
+    let (followed, others) = others.split_last().expect("more than one");
+    let stream = format!("!stream {events}");
+    flood(&world, free_worker, &stream);
 
-    let read = Arc::new(AtomicU64::new(0));
-    let counter = Arc::clone(&read);
-    let follower = Follower::start(&world, followed, move |line| {
-        if is(line, "progress.message") {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-        None::<()>
-    });
-    let has_read = |count: f64| {
-        wait_until("events at the follower", BOUND, || {
-            (read.load(Ordering::Relaxed) as f64 >= count).then_some(())
-        });
-    };
-    let others = world.chunks();
-    let daemon = world.sandbox.daemon().pid;
-    let (rate, memory, stopped) = thread::scope(|scope| {
-        let flooding = scope.spawn(|| flood(followed, seconds));
-        has_read(FIRST);
-        follower.signal(Signal::SIGSTOP);
-        let (begun, mut memory) = (Instant::now(), Vec::new());
-        while !flooding.is_finished() || begun.elapsed() < stopped_for {
-            memory.push(private(daemon).expect("a live daemon") as f64 / 1024.0);
-            idle_for(Duration::from_secs(1));
-        }
-        (flooding.join().unwrap(), memory, begun.elapsed().as_secs_f64())
-    });
+    // A shared machine is faster for some seconds: each flood is compared with the one right before it.
+    let (mut free, mut beside, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    for worker in others {
+        let before = flood(&world, free_worker, &stream);
+        let stopped = stopped(&world, worker, &stream, Duration::ZERO);
+        free.push(events as f64 / before);
+        beside.push(events as f64 / stopped.took);
+        kept.push(before / stopped.took * 100.0);
+    }
+    let stored = world.chunks();
+    let least = Duration::from_secs(bench.pick(60, 3));
+    let long = stopped(&world, followed, &format!("!flood {seconds}"), least);
+    let stored = world.chunks() - stored;
     let begun = Instant::now();
-    follower.signal(Signal::SIGCONT);
-    let stored = world.chunks() - others;
-    has_read(stored);
+    long.follower.signal(Signal::SIGCONT);
+    has_read(&long.read, stored);
     let caught_up = begun.elapsed().as_secs_f64();
-    drop(follower);
-    free.push(flood(free_worker, around));
 
-    let free = row.figure(
-        format!("a flood of {around} s without a follower, before and after"),
+    row.figure(format!("a flood of {events} events without a follower"), Unit::PerSecond, &free);
+    row.figure("the same right after, its follower stopped", Unit::PerSecond, &beside);
+    let kept = row.figure("of the rate without it, each time", Unit::Percent, &kept);
+    row.figure(
+        format!("a flood of {seconds} s, its follower stopped"),
         Unit::PerSecond,
-        &free,
+        &[stored / long.took],
     );
-    row.figure(format!("a flood of {seconds} s, its follower stopped"), Unit::PerSecond, &[rate]);
-    let half = memory.len() / 2;
-    let first =
-        row.figure("memory of the daemon, first half of that", Unit::Megabytes, &memory[..half.max(1)]);
-    let second = row.figure("memory of the daemon, second half", Unit::Megabytes, &memory[half..]);
-    row.figure("the follower was stopped for", Unit::Seconds, &[stopped]);
+    let (first, second) = long.memory.split_at((long.memory.len() / 2).max(1));
+    let first = row.figure("memory of the daemon, first half of that", Unit::Megabytes, first);
+    let second = row.figure("memory of the daemon, second half", Unit::Megabytes, second);
+    row.figure("the follower was stopped for", Unit::Seconds, &[long.seconds]);
     row.figure("events that the follower then got", Unit::Count, &[stored]);
     row.figure("until it had them", Unit::Seconds, &[caught_up]);
-    row.at_least("at least 95 % of the rate without it", Unit::Percent, 95.0, rate / free.median * 100.0);
+    row.at_least("at least 95 % of the rate without it", Unit::Percent, 95.0, kept.median);
     row.at_most("memory flat: its peak grows by at most 4 MiB", Unit::Megabytes, 4.0, second.max - first.max);
     row.at_least(
         "it gets every event",
         Unit::Percent,
         100.0,
-        read.load(Ordering::Relaxed) as f64 / stored * 100.0,
+        long.read.load(Ordering::Relaxed) as f64 / stored * 100.0,
     );
+    drop(long);
     world.finish();
     row
+}
+
+/// How long a flood takes until its last event is committed, in seconds: the agent is ahead of that. No `send` waits for it: the
+/// daemon would keep the text for it, and memory would tell of that.
+fn flood(world: &World, worker: &str, prompt: &str) -> f64 {
+    let database = Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
+    let mut state = database.prepare("SELECT state FROM workers WHERE worker_id = ?1").unwrap();
+    let begun = Instant::now();
+    let _ = world.sandbox.send_no_wait(worker, prompt);
+    wait_until("the end of a flood", BOUND, || {
+        let state: String = state.query_row([worker], |row| row.get(0)).unwrap();
+        (state == "idle").then_some(())
+    });
+    begun.elapsed().as_secs_f64()
+}
+
+/// The same with a follower that is stopped at its begin, and for at least so long.
+fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stopped {
+    let read = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&read);
+    let follower = Follower::start(world, worker, move |line| {
+        if is(line, "progress.message") {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        None::<()>
+    });
+    let daemon = world.sandbox.daemon().pid;
+    let (took, memory, seconds) = thread::scope(|scope| {
+        let flooding = scope.spawn(|| flood(world, worker, prompt));
+        has_read(&read, FIRST);
+        follower.signal(Signal::SIGSTOP);
+        let (begun, mut memory) = (Instant::now(), Vec::new());
+        while !flooding.is_finished() || begun.elapsed() < least {
+            memory.push(private(daemon).expect("a live daemon") as f64 / 1024.0);
+            idle_for(Duration::from_secs(1));
+        }
+        (flooding.join().unwrap(), memory, begun.elapsed().as_secs_f64())
+    });
+    Stopped { follower, read, took, memory, seconds }
+}
+
+fn has_read(read: &AtomicU64, count: f64) {
+    wait_until("events at the follower", BOUND, || {
+        (read.load(Ordering::Relaxed) as f64 >= count).then_some(())
+    });
 }
