@@ -11,18 +11,18 @@ type Limit = (&'static str, f64, f64);
 /// Measured in the profile of the tests, where the standard library checks each descriptor before it closes it.
 const LIMITS: &[Limit] = &[
     // `worker list --json`, three workers.
-    ("list: system calls of the command", 128.0, 140.0),
-    ("list: files opened by the command", 6.0, 7.0),
+    ("list: system calls of the command", 109.0, 120.0),
+    ("list: files opened by the command", 4.0, 5.0),
     ("list: connections", 1.0, 1.0),
     ("list: threads", 0.0, 0.0),
     // Once a second the daemon looks at its own files, with 14 calls and one file: on a slow machine for each list.
     ("list: system calls of the daemon, without /proc", 20.0, 38.0),
     ("list: files opened by the daemon, without /proc", 0.0, 1.1),
-    ("list: files opened in /proc for each ancestor", 1.3, 1.9),
-    ("list: million instructions of the command", 2.4, 3.0),
+    ("list: files opened in /proc by the daemon", 1.0, 1.9),
+    ("list: million instructions of the command", 1.5, 1.9),
     ("list: allocations of the command", 546.0, 700.0),
     // `send --json`, until the end of the turn of an agent that answers at once.
-    ("send: system calls of the command", 135.0, 150.0),
+    ("send: system calls of the command", 116.0, 130.0),
     ("send: connections", 1.0, 1.0),
     ("send: system calls of the daemon, without /proc", 118.0, 160.0),
     ("send: full commits", 2.4, 3.2),

@@ -5,8 +5,6 @@ use std::env;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use subagent_tests::harness::process::Process;
-
 /// `1` makes it a failure that nothing can be counted.
 const REQUIRE: &str = "SUBAGENT_REQUIRE_COUNTS";
 
@@ -24,16 +22,6 @@ pub(crate) fn skipped(why: &str) -> bool {
     );
     eprintln!("\n*** SKIPPED, NOTHING WAS COUNTED: {why} ***\n");
     false
-}
-
-/// How many processes are above what this test starts.
-pub(crate) fn ancestors() -> f64 {
-    let mut pid = i32::try_from(std::process::id()).unwrap();
-    let mut count = 0.0;
-    while let Some(process) = Process::find(pid) {
-        (pid, count) = (process.parent, count + 1.0);
-    }
-    count
 }
 
 /// What `/proc/PID/io` says: `rchar`, `wchar`, `syscr`, `syscw`.

@@ -35,24 +35,32 @@ struct Stopped {
 pub(crate) fn run(bench: &Bench) -> Row {
     let mut row = Row::new("stopped", "a follower that is stopped in a flood");
     let (turns, events, seconds) = (bench.pick(6, 1), bench.pick(800_000, 10_000), bench.pick(45, 2));
-    let (world, workers) = World::with_workers(turns + 2);
-    let (free_worker, others) = workers.split_first().expect("workers");
-    let (followed, others) = others.split_last().expect("more than one");
+    // Each flood is the first of its worker.
+    let (world, workers) = World::with_workers(2 * turns + 2);
+    let (pairs, rest) = workers.split_at(2 * turns);
     let stream = format!("!stream {events}");
-    flood(&world, free_worker, &stream);
+    flood(&world, &rest[0], &stream);
 
-    // A shared machine is faster for some seconds: each flood is compared with the one right before it.
+    // A shared machine is faster for some seconds: each flood is compared with the one beside it, now the one first, now the
+    // other.
     let (mut free, mut beside, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-    for worker in others {
-        let before = flood(&world, free_worker, &stream);
-        let stopped = stopped(&world, worker, &stream, Duration::ZERO);
-        free.push(events as f64 / before);
-        beside.push(events as f64 / stopped.took);
-        kept.push(before / stopped.took * 100.0);
+    for (turn, pair) in pairs.chunks(2).enumerate() {
+        let without = || flood(&world, &pair[0], &stream);
+        let with = || stopped(&world, &pair[1], &stream, Duration::ZERO).took;
+        let (without, with) = if turn % 2 == 0 {
+            let without = without();
+            (without, with())
+        } else {
+            let with = with();
+            (without(), with)
+        };
+        free.push(events as f64 / without);
+        beside.push(events as f64 / with);
+        kept.push(without / with * 100.0);
     }
     let stored = world.chunks();
     let least = Duration::from_secs(bench.pick(60, 3));
-    let long = stopped(&world, followed, &format!("!flood {seconds}"), least);
+    let long = stopped(&world, &rest[1], &format!("!flood {seconds}"), least);
     let stored = world.chunks() - stored;
     let begun = Instant::now();
     long.follower.signal(Signal::SIGCONT);
@@ -60,7 +68,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     let caught_up = begun.elapsed().as_secs_f64();
 
     row.figure(format!("a flood of {events} events without a follower"), Unit::PerSecond, &free);
-    row.figure("the same right after, its follower stopped", Unit::PerSecond, &beside);
+    row.figure("the same right before or after, its follower stopped", Unit::PerSecond, &beside);
     let kept = row.figure("of the rate without it, each time", Unit::Percent, &kept);
     row.figure(
         format!("a flood of {seconds} s, its follower stopped"),
