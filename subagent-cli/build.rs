@@ -29,9 +29,14 @@ fn main() {
     }
 }
 
-/// Whether the C compiler that links finds its unwinder as an archive. It names a library that it does not have as it was
-/// asked for it, without a folder.
+/// Whether the C compiler that links finds its unwinder as an archive that is complete. On aarch64 it wants functions of
+/// `libgcc.a`, since GCC 14. Flags can name another compiler than the one that is asked, or other folders for it. It names a
+/// library that it does not have as it was asked for it, without a folder.
 fn has_static_unwinder() -> bool {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch != "x86_64") || flags.contains("link") {
+        return false;
+    }
     let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
     let asked = Command::new(linker).arg("-print-file-name=libgcc_eh.a").output();
     asked.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_absolute())

@@ -78,7 +78,9 @@ def called(program, folder):
 
 def main():
     build = ["cargo", "build", "--release", "--locked", "--package", "subagent-cli", "--target-dir", str(BUILD)]
-    subprocess.run(build, cwd=HERE, check=True, env=os.environ | {"CARGO_PROFILE_RELEASE_STRIP": "none"})
+    # Flags of the caller would take the place of those in .cargo/config.toml, and with them the names would go.
+    env = {name: value for name, value in os.environ.items() if not name.endswith("RUSTFLAGS")}
+    subprocess.run(build, cwd=HERE, check=True, env=env | {"CARGO_PROFILE_RELEASE_STRIP": "none"})
     program = BUILD / "release" / "subagent"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         names = called(program, pathlib.Path(folder))

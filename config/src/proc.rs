@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 /// Longer than `/proc/PID/stat` gets up to the field that is needed last (22 of 52).
 const STAT_BYTES: usize = 1024;
@@ -205,6 +206,20 @@ pub fn session_leader() -> io::Result<Process> {
 pub fn is_below_guard() -> bool {
     let chain = ancestors(pid_of_this_process());
     !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
+}
+
+/// Makes sure that the numbers of `/proc` are those of this process. It can be of another pid namespace, where they mean
+/// others: a container that was given the `/proc` of its host, `unshare --pid` without `--mount-proc`.
+///
+/// # Errors
+/// If it is, or if it cannot be read.
+pub fn is_of_this_namespace() -> io::Result<()> {
+    let shown = fs::read_link("/proc/self")?;
+    if shown == Path::new(&pid_of_this_process().to_string()) {
+        return Ok(());
+    }
+    let message = format!("/proc is of another pid namespace: it calls this process {}", shown.display());
+    Err(io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
 /// The id of this boot: pids and start times of another one mean nothing.

@@ -56,7 +56,8 @@ fn boot() -> Finding {
 fn process_list() -> Finding {
     const ID: &str = "machine.processes";
     let pid = nix::unistd::getpid().as_raw();
-    match (proc::ancestors(pid), fs::read_link(format!("/proc/{pid}/exe"))) {
+    let ancestors = proc::is_of_this_namespace().and_then(|()| proc::ancestors(pid));
+    match (ancestors, fs::read_link(format!("/proc/{pid}/exe"))) {
         (Ok(_), Ok(_)) => Finding::ok(GROUP, ID, "/proc shows our own processes"),
         (Err(error), _) | (_, Err(error)) => {
             Finding::problem(GROUP, ID, format!("/proc does not show our own processes: {error}"))

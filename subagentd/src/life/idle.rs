@@ -28,9 +28,42 @@ pub(super) async fn idle(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
     use std::time::Instant;
 
     use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Wakings(AtomicUsize);
+
+    impl Wake for Wakings {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn while_a_worker_lives_no_connection_wakes_anybody() {
+        let (connections, connected) = watch::channel(0);
+        let (workers, live) = watch::channel(1);
+        let wakings = Arc::new(Wakings::default());
+        let waker = Arc::clone(&wakings).into();
+        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, live));
+        let mut look = || assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        look();
+        connections.send_replace(1);
+        connections.send_replace(0);
+        assert_eq!(wakings.0.load(Ordering::Relaxed), 0);
+        workers.send_replace(0);
+        assert_eq!(wakings.0.load(Ordering::Relaxed), 1);
+        look();
+        connections.send_replace(1);
+        assert_eq!(wakings.0.load(Ordering::Relaxed), 2);
+    }
 
     const AFTER: Duration = Duration::from_millis(40);
 

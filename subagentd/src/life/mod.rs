@@ -64,6 +64,11 @@ pub fn run(options: RunOptions) -> ExitCode {
 }
 
 fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
+    // The kernel names peers by the numbers of this namespace.
+    proc::is_of_this_namespace().map_err(|cause| {
+        error::start_failed("it cannot tell an agent from its owner", &cause)
+            .recommend("mount the /proc of this pid namespace, as `unshare --mount-proc` does")
+    })?;
     // It could become the daemon in the place of one that was killed, or does not answer.
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();

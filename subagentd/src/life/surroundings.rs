@@ -239,6 +239,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn of_many_connections_one_is_a_reason_to_look() {
+        let (count, connections) = watch::channel(0);
+        let mut seldom = Visits::of(connections.clone(), Duration::from_secs(3600));
+        let mut each = Visits::of(connections, Duration::ZERO);
+        for open in 1..=3 {
+            count.send_replace(open);
+            // The other task has heard of it too then: both run on this thread.
+            tokio::time::timeout(Duration::from_secs(20), each.next()).await.expect("each");
+        }
+        assert!(futures_util::FutureExt::now_or_never(seldom.next()).is_none());
+    }
+
+    #[tokio::test]
     async fn a_lost_socket_is_made_again_each_time() {
         let mut place = Place::start(true, true);
         for _ in 0..3 {

@@ -5,7 +5,7 @@
 mod origin;
 mod pid;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
@@ -90,10 +90,14 @@ impl Peer {
     fn ancestors(&self) -> Result<Vec<Process>, PeerError> {
         let id = self.process();
         let read = self.0.process.as_read().clone();
-        let chain =
-            READER.lock().unwrap_or_else(PoisonError::into_inner).ancestors_of(read).map_err(|error| {
-                if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
-            })?;
+        let chain = match READER.try_lock() {
+            Ok(mut reader) => reader.ancestors_of(read),
+            // Somebody has so many ancestors that others would wait.
+            Err(_) => Reader::new().ancestors_of(read),
+        };
+        let chain = chain.map_err(|error| {
+            if proc::is_gone(&error) { PeerError::Ended } else { PeerError::Ancestors(error) }
+        })?;
         // Alive after the walk, and still the same: so the walk was about the peer and not about a later process of
         // its number, or about the orphans that it left.
         let same = chain.first().is_some_and(|first| first.start_time == id.start_time && !first.ended);

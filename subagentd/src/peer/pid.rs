@@ -1,7 +1,8 @@
 //! The process behind a connection, held so that its number cannot come to mean another one unnoticed.
 //!
 //! With `SO_PEERPIDFD` (Linux 6.5) the kernel hands out the process itself. It is the one whose number `SO_PEERCRED` says:
-//! both are of the process that connected, for as long as the socket exists. Without, the number and the start time are
+//! both are of the process that connected, for as long as the socket exists (the number in the pid namespace of the daemon, of
+//! which `/proc` is too, or it does not start). Without, the number and the start time are
 //! all there is; they are compared before and after each use.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -120,7 +120,9 @@ fn what_belongs_to_an_owner_needs_the_right_handle_also_if_no_worker_is_concerne
 
 #[test]
 fn journals_of_workers_that_nobody_knows_stay_and_what_a_restore_replaced_goes() {
-    let sandbox = Sandbox::new();
+    let mut sandbox = Sandbox::new();
+    // The retention of the daemon that the first command starts would be as fast as that command.
+    sandbox.set_env("SUBAGENT_RETENTION_DAYS", "never");
     let _ = sandbox.init();
     let state = sandbox.state_dir().to_owned();
     let make = |name: &str| {
@@ -150,6 +152,7 @@ fn journals_of_workers_that_nobody_knows_stay_and_what_a_restore_replaced_goes()
     // The retention does the same.
     gone.iter().for_each(|name| make(name));
     stop_daemon(&sandbox);
+    sandbox.remove_env("SUBAGENT_RETENTION_DAYS");
     let _ = sandbox.run(&["worker", "list"]).data_of("worker.listed");
     wait_until("what was replaced long ago to be removed", SOON, || {
         gone[1..].iter().all(|name| !state.join(name).exists()).then_some(())

@@ -1,6 +1,6 @@
 //! What the two programs that are started most have in them instead of in libraries that every start would load: the
 //! unwinder (`libgcc_s` also asks the processor what it can do, each time), and the two functions of `libm` that
-//! dependencies name and that no command calls. Figures: `docs/performance-counts.md`.
+//! dependencies name and hardly a command calls. Figures: `docs/performance-counts.md`.
 //!
 //! Must not contain anything that ours call.
 #![allow(unsafe_code, reason = "the linker takes these names from here, which is all that they are for")]

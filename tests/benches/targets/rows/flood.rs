@@ -19,13 +19,20 @@ const BOUND: Duration = Duration::from_secs(900);
 /// So many events of the flood have been followed when the follower is stopped.
 const FIRST: f64 = 1000.0;
 
-/// A flood of one worker, whose follower was stopped in it.
+/// A flood of one worker, the first that it has.
+struct Flood {
+    /// How long it took until its last event was committed, in seconds: the agent is ahead of that.
+    took: f64,
+    /// How many of its events are stored.
+    stored: f64,
+}
+
+/// The same with a follower that was stopped in it.
 struct Stopped {
     follower: Follower<()>,
     /// How many events it has printed.
     read: Arc<AtomicU64>,
-    /// How long the flood took, in seconds.
-    took: f64,
+    flood: Flood,
     /// What the daemon had meanwhile, in MiB, each second.
     memory: Vec<f64>,
     /// How long it was stopped, in seconds.
@@ -45,8 +52,12 @@ pub(crate) fn run(bench: &Bench) -> Row {
     // other.
     let (mut free, mut beside, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (turn, pair) in pairs.chunks(2).enumerate() {
-        let without = || flood(&world, &pair[0], &stream);
-        let with = || stopped(&world, &pair[1], &stream, Duration::ZERO).took;
+        let whole = |flood: Flood| {
+            assert_eq!(flood.stored, events as f64, "events of a flood");
+            flood.took
+        };
+        let without = || whole(flood(&world, &pair[0], &stream));
+        let with = || whole(stopped(&world, &pair[1], &stream, Duration::ZERO).flood);
         let (without, with) = if turn % 2 == 0 {
             let without = without();
             (without, with())
@@ -58,10 +69,9 @@ pub(crate) fn run(bench: &Bench) -> Row {
         beside.push(events as f64 / with);
         kept.push(without / with * 100.0);
     }
-    let stored = world.chunks();
     let least = Duration::from_secs(bench.pick(60, 3));
     let long = stopped(&world, &rest[1], &format!("!flood {seconds}"), least);
-    let stored = world.chunks() - stored;
+    let stored = long.flood.stored;
     let begun = Instant::now();
     long.follower.signal(Signal::SIGCONT);
     has_read(&long.read, stored);
@@ -73,7 +83,7 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row.figure(
         format!("a flood of {seconds} s, its follower stopped"),
         Unit::PerSecond,
-        &[stored / long.took],
+        &[stored / long.flood.took],
     );
     let (first, second) = long.memory.split_at((long.memory.len() / 2).max(1));
     let first = row.figure("memory of the daemon, first half of that", Unit::Megabytes, first);
@@ -94,9 +104,8 @@ pub(crate) fn run(bench: &Bench) -> Row {
     row
 }
 
-/// How long a flood takes until its last event is committed, in seconds: the agent is ahead of that. No `send` waits for it: the
-/// daemon would keep the text for it, and memory would tell of that.
-fn flood(world: &World, worker: &str, prompt: &str) -> f64 {
+/// No `send` waits for it: the daemon would keep the text for it, and memory would tell of that.
+fn flood(world: &World, worker: &str, prompt: &str) -> Flood {
     let database = Connection::open(world.sandbox.state_dir().join("state.db")).unwrap();
     let mut state = database.prepare("SELECT state FROM workers WHERE worker_id = ?1").unwrap();
     let begun = Instant::now();
@@ -105,10 +114,13 @@ fn flood(world: &World, worker: &str, prompt: &str) -> f64 {
         let state: String = state.query_row([worker], |row| row.get(0)).unwrap();
         (state == "idle").then_some(())
     });
-    begun.elapsed().as_secs_f64()
+    let took = begun.elapsed().as_secs_f64();
+    let sql = "SELECT count(*) FROM events WHERE type = '' AND worker = (SELECT id FROM workers WHERE worker_id = ?1)";
+    let stored = database.query_row(sql, [worker], |row| row.get::<_, i64>(0)).unwrap() as f64;
+    Flood { took, stored }
 }
 
-/// The same with a follower that is stopped at its begin, and for at least so long.
+/// With a follower that is stopped at its begin, and for at least so long.
 fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stopped {
     let read = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&read);
@@ -119,7 +131,7 @@ fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stoppe
         None::<()>
     });
     let daemon = world.sandbox.daemon().pid;
-    let (took, memory, seconds) = thread::scope(|scope| {
+    let (flood, memory, seconds) = thread::scope(|scope| {
         let flooding = scope.spawn(|| flood(world, worker, prompt));
         has_read(&read, FIRST);
         follower.signal(Signal::SIGSTOP);
@@ -130,7 +142,7 @@ fn stopped(world: &World, worker: &str, prompt: &str, least: Duration) -> Stoppe
         }
         (flooding.join().unwrap(), memory, begun.elapsed().as_secs_f64())
     });
-    Stopped { follower, read, took, memory, seconds }
+    Stopped { follower, read, flood, memory, seconds }
 }
 
 fn has_read(read: &AtomicU64, count: f64) {

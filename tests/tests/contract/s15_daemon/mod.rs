@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use subagent_tests::harness::{Launcher, Output, Running, Sandbox, assert_shape, request, wait_until};
+use subagent_tests::harness::{Launcher, Output, Running, Sandbox, assert_shape, request, say, wait_until};
 
 const STATUS_FILE: &str = "subagentd-status.json";
 

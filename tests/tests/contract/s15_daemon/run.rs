@@ -45,6 +45,27 @@ fn the_status_file_is_indented_private_and_replaced_as_a_whole() {
 }
 
 #[test]
+fn where_proc_is_of_another_pid_namespace_no_daemon_starts() {
+    let sandbox = Sandbox::new();
+    let unshare = |more: &[&str]| {
+        let program = sandbox.executable("subagentd");
+        let inside = ["--pid", "--fork"].iter().chain(more).copied();
+        let command: Vec<&str> = inside.chain([&program, "run", "--once", "--json"]).collect();
+        sandbox.command("unshare").args(["--user", "--map-root-user"]).args(command).run()
+    };
+    let output = unshare(&[]);
+    if output.stdout.is_empty() {
+        say(&format!("SKIPPED, NOTHING WAS TESTED: unshare failed\n{output}"));
+        return;
+    }
+    let error = output.error("DAEMON_START_FAILED");
+    assert!(error["message"].as_str().unwrap().contains("/proc is of another pid namespace"), "{error}");
+    assert!(!sandbox.state_dir().exists());
+    assert_eq!(bare(&unshare(&["--mount-proc"]))["mode"], "once");
+    sandbox.finish();
+}
+
+#[test]
 fn in_the_foreground_it_prints_once_beats_and_writes_its_end() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (sandbox, _worker) = Sandbox::with_worker();
