@@ -208,13 +208,23 @@ pub fn is_below_guard() -> bool {
     !chain.is_ok_and(|chain| chain.iter().skip(1).all(|ancestor| ancestor.name != GUARD_NAME))
 }
 
+/// What to do where [`is_of_this_namespace`] fails.
+pub const FOREIGN_ADVICE: &str = "Mount the /proc of this pid namespace, as `unshare --mount-proc` does, \
+    or do without a pid namespace of its own (`--pid=host`, no `--unshare-pid`).";
+
 /// Makes sure that the numbers of `/proc` are those of this process. It can be of another pid namespace, where they mean
 /// others: a container that was given the `/proc` of its host, `unshare --pid` without `--mount-proc`.
 ///
 /// # Errors
 /// If it is, or if it cannot be read.
 pub fn is_of_this_namespace() -> io::Result<()> {
-    let shown = fs::read_link("/proc/self")?;
+    // For a process that it does not have, the kernel has no such link either.
+    let unread = |error: io::Error| {
+        let message =
+            format!("/proc/self cannot be read; no /proc, or one of another pid namespace? {error}");
+        io::Error::new(error.kind(), message)
+    };
+    let shown = fs::read_link("/proc/self").map_err(unread)?;
     if shown == Path::new(&pid_of_this_process().to_string()) {
         return Ok(());
     }

@@ -172,7 +172,7 @@ pub enum Refusal {
     NoSuchRequest,
     /// The agent has told of no such session below its own, or takes no cancel for it.
     NoSuchSession,
-    /// The journal cannot be written.
+    /// The journal cannot be written, or could not when this prompt came by the same connection for the first time.
     StorageFull,
     /// It is for an agent that can do more. Only for what needs a capability.
     NotSupported {

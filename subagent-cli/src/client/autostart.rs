@@ -9,6 +9,7 @@ use std::path::Path;
 use subagent_config::{Environment, proc, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
+use subagentd::life::refuse_foreign_proc;
 use tokio::time::Instant;
 
 use super::connect::{Link, attempt, in_the_way, read_info, unresponsive};
@@ -26,6 +27,10 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     let deadline = Instant::now() + START_LIMIT;
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);
+    }
+    if place.start == StartPolicy::Start {
+        // Who is below a guard cannot be told there either.
+        refuse_foreign_proc()?;
     }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),

@@ -61,7 +61,7 @@ fn process_list() -> Finding {
         (Ok(_), Ok(_)) => Finding::ok(GROUP, ID, "/proc shows our own processes"),
         (Err(error), _) | (_, Err(error)) => {
             Finding::problem(GROUP, ID, format!("/proc does not show our own processes: {error}"))
-                .advise("mount /proc: without it nobody can tell an agent from its owner")
+                .advise(proc::FOREIGN_ADVICE)
         }
     }
 }

@@ -73,9 +73,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 next.worker.state = State::Idle;
             }
             // One that is to end for a restart is on its way out already: it has not started the worker again.
-            let mut is_news = false;
             if next.worker.restart != Restart::Wanted {
-                is_news = next.worker.link != Link::Ready;
                 next.worker.link = Link::Ready;
                 next.worker.restart = Restart::None;
                 let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };
@@ -91,10 +89,7 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
                 }
                 next.event(event_type, data, None);
             }
-            // A runtime that said so in its hello was given the prompt then. Of two it could refuse one and take the other.
-            if is_news {
-                next.prompt_if_waiting();
-            }
+            next.prompt_if_waiting();
         }
         Input::StartFailed { error } => {
             next.worker.link = Link::Ending;

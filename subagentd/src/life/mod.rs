@@ -64,11 +64,6 @@ pub fn run(options: RunOptions) -> ExitCode {
 }
 
 fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
-    // The kernel names peers by the numbers of this namespace.
-    proc::is_of_this_namespace().map_err(|cause| {
-        error::start_failed("it cannot tell an agent from its owner", &cause)
-            .recommend("mount the /proc of this pid namespace, as `unshare --mount-proc` does")
-    })?;
     // It could become the daemon in the place of one that was killed, or does not answer.
     refuse_below_guard("subagentd run")?;
     memory::give_back_large_blocks();
@@ -93,11 +88,22 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     outcome
 }
 
+/// Refuses to start a daemon where nobody can be told apart: the kernel names peers by the numbers of our pid namespace.
+///
+/// # Errors
+/// `DAEMON_START_FAILED`.
+pub fn refuse_foreign_proc() -> Result<()> {
+    proc::is_of_this_namespace().map_err(|cause| {
+        error::start_failed("it cannot tell an agent from its owner", &cause).recommend(proc::FOREIGN_ADVICE)
+    })
+}
+
 /// Refuses what no daemon is asked for, and so refuses for itself, to an agent and to whatever it has started.
 ///
 /// # Errors
-/// `FORBIDDEN_FROM_WORKER`.
+/// `FORBIDDEN_FROM_WORKER`; `DAEMON_START_FAILED` where nobody can be told apart.
 pub fn refuse_below_guard(what: &str) -> Result<()> {
+    refuse_foreign_proc()?;
     if !proc::is_below_guard() {
         return Ok(());
     }

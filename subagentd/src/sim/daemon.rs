@@ -264,7 +264,9 @@ impl Site {
             match action {
                 Action::StartRuntime => self.start_runtime(env),
                 Action::Prompt { turn } => {
-                    let Some(open) = self.checker.worker.turn().filter(|open| open.no == turn) else {
+                    let given = |asked: &Asked| matches!(asked, Asked::Prompt(given) if *given == turn);
+                    let open = self.checker.worker.turn().filter(|open| open.no == turn);
+                    let Some(open) = open.filter(|_| !self.memory.unanswered.values().any(given)) else {
                         continue;
                     };
                     let turn_id = open.id.clone();

@@ -27,11 +27,17 @@ const SEEDS: usize = 10_000;
 const SEEDS_TO_NOTICE: u64 = 10_000;
 
 /// Histories that the promises did not hold in once.
-const FOUND: [u64; 2] = [
+const FOUND: [u64; 5] = [
     // A runtime that ends tells in its hello of a prompt whose record waits for room on the disk; then it is canceled.
     4_430_183_903_349_186_363,
     // A runtime was given a prompt by its hello and by the record of its session, refused one for a full disk and took the other.
     2_503_756_355_836_343_536,
+    // The same by the record of its session, read because of its hello, and then by the hello itself.
+    7_107_050_609_424_218_935,
+    // An answer was taken, its record waited for room on the disk, and a runtime that ended refused its repetition for good.
+    100_124_043,
+    // The queue of a task was resumed while its worker was started again: the model of the task here did not go on with it.
+    100_173_120,
 ];
 
 /// A product, or a system below it, that does not keep its word. Each must be noticed.

@@ -47,13 +47,18 @@ impl Site {
 
     /// What waits goes on; of a task in the same step only if there is a place.
     pub(super) fn resume_queue(&mut self, env: &mut Env) {
-        let gated = self.checker.worker.queue.gated;
+        let (gated, was_paused) = {
+            let queue = &self.checker.worker.queue;
+            (queue.gated, queue.paused.is_some())
+        };
         if self.task.is_some() && self.has_place(env) {
             self.checker.worker.queue.gated = false;
         }
         self.order(Input::ResumeQueue, env);
         self.checker.worker.queue.gated = gated;
-        if self.checker.worker.waits_to_open() {
+        let queue = &self.checker.worker.queue;
+        // Also one whose worker is being started: what waits begins when it has a session.
+        if was_paused && queue.paused.is_none() && !queue.turns.is_empty() {
             self.goes_on(env);
         }
     }

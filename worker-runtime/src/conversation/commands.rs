@@ -13,6 +13,11 @@ impl Conversation {
             self.begin_end(&reason, cx);
             return cx.reply(to, Ok(()));
         }
+        let answers = matches!(command, Command::Answer { .. } | Command::AnswerElicitation { .. });
+        if answers && self.storage == Storage::Full {
+            // Also while it ends: it may be a repetition of one that was taken and is not written down yet.
+            return cx.reply(to, Err(Refusal::StorageFull));
+        }
         if matches!(self.state, State::Ending(_) | State::Ended) {
             let refusal = match command {
                 // Taken, and perhaps not written down yet: `Ending` would say that nobody has it.
@@ -25,7 +30,7 @@ impl Conversation {
         }
         match command {
             Command::Prompt { turn, turn_id, prompt, attachments } => {
-                match self.prompt(turn, turn_id, &prompt, &attachments, cx) {
+                match self.prompt(to.connection, turn, turn_id, &prompt, &attachments, cx) {
                     Ok(line) => {
                         cx.reply(to, Ok(()));
                         Self::send_prompt(line, cx);
@@ -45,9 +50,6 @@ impl Conversation {
                 }
                 Err(refusal) => cx.reply(to, Err(refusal)),
             },
-            Command::Answer { .. } | Command::AnswerElicitation { .. } if self.storage == Storage::Full => {
-                cx.reply(to, Err(Refusal::StorageFull))
-            }
             Command::Answer { request_id, option_id, rule } => {
                 let answer = self.answer(&request_id, option_id.as_deref(), rule.as_deref(), cx);
                 cx.reply(to, answer);

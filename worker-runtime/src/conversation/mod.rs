@@ -130,6 +130,9 @@ pub(crate) struct Conversation {
     next_rpc: u64,
     /// The last turn that was taken.
     last_turn: u64,
+    /// A connection and the last turn whose prompt was refused there for a full disk: a repetition that comes by it gets the
+    /// same answer, because the turn ends with the first one.
+    refused: Option<(u64, u64)>,
     /// Updates that come late belong to this turn, which was canceled.
     late_turn: Option<u64>,
     /// The agent replays the history of a session that it loaded.
@@ -156,6 +159,7 @@ impl Conversation {
             agent: None,
             failed: None,
             next_rpc: 0,
+            refused: None,
             late_turn: None,
             replaying: false,
             replayed: 0,

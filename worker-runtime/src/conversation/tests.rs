@@ -2,6 +2,7 @@
 
 mod asking;
 mod chosen;
+mod full_disk;
 mod hibernate;
 mod login;
 
@@ -25,6 +26,7 @@ pub(super) struct Talk {
     tail: Tail,
     pub(super) records: Vec<Read>,
     pub(super) actions: Vec<Action>,
+    connection: u64,
     command: u64,
 }
 
@@ -55,6 +57,7 @@ impl Talk {
             tail: Tail::default(),
             records: Vec::new(),
             actions: Vec::new(),
+            connection: 1,
             command: 0,
         };
         talk.input(Input::Begin);
@@ -99,7 +102,7 @@ impl Talk {
 
     pub(super) fn command(&mut self, command: Command) -> Result<(), Refusal> {
         self.command += 1;
-        let to = ReplyTo { connection: 1, id: self.command };
+        let to = ReplyTo { connection: self.connection, id: self.command };
         self.input(Input::Command { to, command });
         let answer = self.actions.iter().find_map(|action| match action {
             Action::Accept(of) if *of == to => Some(Ok(())),
@@ -501,25 +504,6 @@ fn an_end_takes_its_polite_steps() {
     talk.input(Input::TreeEnded { killed: 2, millis: 3 });
     assert_eq!(talk.types(), [T::Terminating, T::TurnEnd, T::AgentExited, T::Ended]);
     assert_eq!(talk.actions.last(), Some(&Action::Exit));
-}
-
-#[test]
-fn a_full_disk_ends_the_turn_after_a_while() {
-    let mut talk = Talk::ready(None, json!({}));
-    talk.prompt(5).unwrap();
-    talk.input(Input::Storage(Storage::Full));
-    assert!(talk.actions.contains(&Action::SetTimer(Timer::StorageFull, STORAGE_PATIENCE)));
-    let unknown = Command::Answer { request_id: RequestId::from_random([9; 5]), option_id: None, rule: None };
-    assert_eq!(talk.command(unknown), Err(Refusal::StorageFull));
-    talk.forget();
-    talk.input(Input::Timer(Timer::StorageFull));
-    assert_eq!(talk.types(), [T::TurnEnd, T::Terminating]);
-    assert_eq!(talk.records[0].body["error"]["code"], "STORAGE_FULL");
-    assert!(talk.actions.contains(&Action::DropPrompt), "one that still waits must not be sent later");
-    talk.input(Input::Timer(Timer::StorageFull));
-    assert!(!talk.actions.contains(&Action::AbandonJournal));
-    talk.input(Input::Timer(Timer::StorageFull));
-    assert!(talk.actions.contains(&Action::AbandonJournal));
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(super) enum CancelCause {
 impl Conversation {
     pub(super) fn prompt(
         &mut self,
+        connection: u64,
         number: u64,
         turn_id: TurnId,
         prompt: &[Value],
@@ -53,7 +54,8 @@ impl Conversation {
         if turn.is_some() {
             return Err(Refusal::Busy);
         }
-        if full {
+        if full || self.refused == Some((connection, number)) {
+            self.refused = Some((connection, number));
             return Err(Refusal::StorageFull);
         }
         let attached = attachments::blocks(attachments, takes)

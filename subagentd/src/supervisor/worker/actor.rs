@@ -418,6 +418,9 @@ impl Actor {
                 self.waking_since = self.sleeps().then(|| self.waking_since.unwrap_or_else(Instant::now));
                 self.start_runtime().await;
             }
+            // Its hello and the record of its session may both have said that it can be given one.
+            Action::Prompt { turn }
+                if self.runtime.as_ref().is_some_and(|runtime| runtime.is_asked(turn)) => {}
             Action::Prompt { turn } => match self.prompt(turn).await {
                 Ok(Some(command)) => self.command(command),
                 Ok(None) => {}

@@ -73,6 +73,11 @@ impl Runtime {
         self.greeted
     }
 
+    /// Whether it was given the prompt of this turn and has not answered.
+    pub(super) fn is_asked(&self, turn: u64) -> bool {
+        self.unanswered.values().any(|asked| matches!(asked, Asked::Prompt { turn: given } if *given == turn))
+    }
+
     /// Whether a command that is sent now is heard.
     pub(super) fn listens(&self) -> bool {
         self.link.is_some() && self.greeted && !self.unresponsive
