@@ -28,10 +28,6 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
     if let Some(link) = attempt(&place.state_dir, deadline).await? {
         return Ok(link);
     }
-    if place.start == StartPolicy::Start {
-        // Who is below a guard cannot be told there either.
-        refuse_foreign_proc()?;
-    }
     match place.start {
         StartPolicy::OnlyRunning => Err(not_running("no daemon runs for this state dir")),
         // Whoever is told to be patient waits for it.
@@ -46,6 +42,8 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
                 "no daemon runs, and a command of a worker must not start one: it would end with the worker",
             )
             .await
+            // Where nobody can be placed that counts as below a guard, and is not why none was started.
+            .map_err(|error| refuse_foreign_proc().err().map_or(error, Failure::from))
         }
         StartPolicy::Start => start(place, deadline).await,
     }

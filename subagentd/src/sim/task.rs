@@ -47,10 +47,8 @@ impl Site {
 
     /// What waits goes on; of a task in the same step only if there is a place.
     pub(super) fn resume_queue(&mut self, env: &mut Env) {
-        let (gated, was_paused) = {
-            let queue = &self.checker.worker.queue;
-            (queue.gated, queue.paused.is_some())
-        };
+        let queue = &self.checker.worker.queue;
+        let (gated, was_paused) = (queue.gated, queue.paused.is_some());
         if self.task.is_some() && self.has_place(env) {
             self.checker.worker.queue.gated = false;
         }
