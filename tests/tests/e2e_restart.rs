@@ -416,3 +416,50 @@ fn runtimes_that_do_not_answer_keep_no_other_worker_from_being_taken_up() {
     silent.iter().for_each(|runtime| runtime.signal(Signal::SIGCONT));
     sandbox.finish();
 }
+
+/// Takes up its session again only where no file `shut` stands in its folder.
+const SHUT: &str = r#"
+while read -r line; do
+    id=$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+    case $line in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}' ;;
+    *'"session/new"'*) result='{"sessionId":"s"}' ;;
+    *'"session/load"'*)
+        while [ -e shut ]; do sleep 0.02; done
+        result='{}' ;;
+    *) result='{"stopReason":"end_turn"}' ;;
+    esac
+    echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+"#;
+
+#[test]
+fn a_daemon_that_learns_twice_that_a_prompt_can_be_given_gives_it_once() {
+    let mut sandbox = Sandbox::new();
+    std::fs::write(sandbox.file("agent.sh"), SHUT).unwrap();
+    sandbox.launcher("shut", Launcher::new("sh", [sandbox.file_name("agent.sh")]));
+    // Counts what is given, and breaks nothing.
+    sandbox.set_env("SUBAGENT_FAILPOINTS", "dispatch.before_send=abort@1000");
+    sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", sandbox.file("given"));
+    sandbox.init();
+    let worker = sandbox.start("shut");
+    let shut = sandbox.workspace().join("shut");
+    std::fs::write(&shut, "").unwrap();
+    sandbox.kill(&sandbox.runtime(&worker));
+    let accepted = sandbox.send_no_wait(&worker, "hello");
+    let runtime = sandbox.runtime(&worker);
+    sandbox.kill_daemon();
+    std::fs::remove_file(&shut).unwrap();
+    let journal = sandbox.state_dir().join("runtimes").join(&worker);
+    wait_until("the session, while there is no daemon", Duration::from_secs(20), || {
+        let segments = std::fs::read_dir(&journal).ok()?;
+        let mut texts = segments.filter_map(|entry| std::fs::read(entry.ok()?.path()).ok());
+        let opened = |text: String| text.contains(r#""incarnation":2"#) && text.contains(r#""t":"session""#);
+        texts.any(|text| opened(String::from_utf8_lossy(&text).into_owned())).then_some(())
+    });
+    // The next daemon reads of the session, and hears of it in the runtime's hello.
+    assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
+    assert!(runtime.lives());
+    assert_eq!(std::fs::read(sandbox.file("given.dispatch.before_send")).unwrap().len(), 1);
+    sandbox.finish();
+}
