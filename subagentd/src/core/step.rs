@@ -72,8 +72,8 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             if next.worker.state == State::Starting {
                 next.worker.state = State::Idle;
             }
-            // One that is to end for a restart is on its way out already: it has not started the worker again.
-            if next.worker.restart != Restart::Wanted {
+            // One that is to end is on its way out already: it has not started the worker.
+            if next.worker.restart != Restart::Wanted && next.worker.link != Link::Ending {
                 next.worker.link = Link::Ready;
                 next.worker.restart = Restart::None;
                 let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };

@@ -9,6 +9,7 @@ use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
 use crate::core::Input;
+use crate::core::worker::{Link, State};
 use crate::store::decided;
 use crate::supervisor::policy::Watch;
 
@@ -36,6 +37,13 @@ impl Actor {
             }
         }
         self.command(Command::Answer { request_id, option_id, rule });
+    }
+
+    /// The same as [`Self::ends_without_rules`] for a runtime that nothing was given yet, before its journal says that the
+    /// worker has started. What another one did is in its journal, and is taken in first.
+    pub(super) async fn starts_without_rules(&mut self, hello: &RuntimeHello) -> bool {
+        let starts = self.worker.link == Link::Starting || self.worker.state == State::Starting;
+        starts && hello.incarnation == self.incarnation && self.ends_without_rules(hello).await
     }
 
     /// Ends a runtime that would do for the agent what the rules deny. Whether it is one.

@@ -248,6 +248,7 @@ impl Actor {
         if hello.guard.is_some() {
             self.shared.set_runtime(&self.worker_id, hello.process);
         }
+        let ends = self.starts_without_rules(&hello).await;
         if !self.ingest_or_retry(Goal::Record(hello.journal_end.number)).await {
             return self.say_again_later();
         }
@@ -270,7 +271,7 @@ impl Actor {
             Phase::Ending | Phase::Failed { .. } => LinkState::Ending,
         };
         self.settled = true;
-        if self.ends_without_rules(&hello).await {
+        if ends || self.ends_without_rules(&hello).await {
             return;
         }
         self.recover_what_is_open(&hello).await;
