@@ -306,7 +306,7 @@ fn a_worker_with_rules_does_not_run_in_a_runtime_that_does_not_apply_them() {
 }
 
 #[test]
-fn nor_is_it_said_to_have_started_there() {
+fn a_worker_with_rules_is_not_said_to_have_started_in_such_a_runtime() {
     let mut sandbox = Sandbox::new();
     sandbox.set_env("SUBAGENT_SABOTAGE", "hello.without_client_rules");
     sandbox.set_env("SUBAGENT_FAILPOINTS", "listening.after_heard=wait");
@@ -315,11 +315,7 @@ fn nor_is_it_said_to_have_started_there() {
     sandbox.init();
     let started = sandbox.subagent(&["worker", "start", "--launcher", "demo", "--deny", "edit"]).spawn();
     // The runtime has a session before the daemon has heard what it can do.
-    subagent_tests::harness::wait_until("the session", std::time::Duration::from_secs(20), || {
-        let runtimes = fs::read_dir(sandbox.state_dir().join("runtimes")).ok()?;
-        let mut journals = runtimes.filter_map(|entry| fs::read(entry.ok()?.path().join("1.journal")).ok());
-        journals.any(|text| String::from_utf8_lossy(&text).contains(r#""t":"session""#)).then_some(())
-    });
+    sandbox.wait_for_session_in(1);
     fs::remove_file(&heard).unwrap();
     let error = started.output().error("BACKEND_RUNTIME_ERROR");
     assert!(error["message"].as_str().unwrap().contains("does not apply rules"), "{error}");

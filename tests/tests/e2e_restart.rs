@@ -450,13 +450,7 @@ fn a_daemon_that_learns_twice_that_a_prompt_can_be_given_gives_it_once() {
     let runtime = sandbox.runtime(&worker);
     sandbox.kill_daemon();
     std::fs::remove_file(&shut).unwrap();
-    let journal = sandbox.state_dir().join("runtimes").join(&worker);
-    wait_until("the session, while there is no daemon", Duration::from_secs(20), || {
-        let segments = std::fs::read_dir(&journal).ok()?;
-        let mut texts = segments.filter_map(|entry| std::fs::read(entry.ok()?.path()).ok());
-        let opened = |text: String| text.contains(r#""incarnation":2"#) && text.contains(r#""t":"session""#);
-        texts.any(|text| opened(String::from_utf8_lossy(&text).into_owned())).then_some(())
-    });
+    sandbox.wait_for_session_in(2);
     // The next daemon reads of the session, and hears of it in the runtime's hello.
     assert_eq!(sandbox.turn_end(&accepted)["type"], "turn.completed");
     assert!(runtime.lives());

@@ -69,11 +69,11 @@ pub(super) fn step(worker: &Worker, input: Input) -> Result<Step> {
             // Who is starting has never had a session: whatever was taken up then, it is his first.
             let first =
                 next.worker.state == State::Starting || (origin == SessionOrigin::New && !context_lost);
-            if next.worker.state == State::Starting {
-                next.worker.state = State::Idle;
-            }
             // One that is to end is on its way out already: it has not started the worker.
             if next.worker.restart != Restart::Wanted && next.worker.link != Link::Ending {
+                if next.worker.state == State::Starting {
+                    next.worker.state = State::Idle;
+                }
                 next.worker.link = Link::Ready;
                 next.worker.restart = Restart::None;
                 let event_type = if first { EventType::WorkerStarted } else { EventType::WorkerRestarted };

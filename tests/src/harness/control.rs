@@ -55,6 +55,22 @@ impl Sandbox {
         fs::read_to_string(self.file(file)).unwrap_or_default().lines().count()
     }
 
+    /// Waits until a worker's runtime has written into this segment of its journal that the agent has a session, which it does
+    /// without a daemon too.
+    ///
+    /// # Panics
+    /// When none does.
+    #[track_caller]
+    pub fn wait_for_session_in(&self, segment: u64) {
+        let runtimes = self.state_dir().join("runtimes");
+        wait_until("a session in a journal", DEADLINE, || {
+            let folders = fs::read_dir(&runtimes).ok()?;
+            let mut journals = folders
+                .filter_map(|folder| fs::read(folder.ok()?.path().join(format!("{segment}.journal"))).ok());
+            journals.any(|text| String::from_utf8_lossy(&text).contains(r#""t":"session""#)).then_some(())
+        });
+    }
+
     /// What `daemon.json` says, if it is there.
     #[must_use]
     pub fn daemon_info(&self) -> Option<DaemonInfo> {

@@ -191,3 +191,13 @@ fn a_stop_ends_it() {
     checker.step(&Input::NothingLeft).unwrap();
     assert_eq!(checker.step(&GENTLY), Err(Code::WorkerStopped));
 }
+
+#[test]
+fn a_session_of_a_runtime_whose_start_has_failed_starts_nothing() {
+    let mut checker = Checker::new();
+    checker.worker.link = Link::Starting;
+    checker.step(&Input::StartFailed { error: failure() }).unwrap();
+    let failed = checker.worker.clone();
+    assert_eq!(checker.step(&session()).unwrap(), []);
+    assert_eq!(checker.worker, failed);
+}
