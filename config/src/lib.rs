@@ -7,6 +7,8 @@
 pub mod agents;
 pub mod approvals;
 pub mod budgets;
+#[cfg(test)]
+mod bytes;
 pub mod controller_hint;
 mod delegation;
 pub mod discovery;

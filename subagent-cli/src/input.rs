@@ -348,4 +348,6 @@ pub fn read_text(path: &Path) -> Result<String> {
 }
 
 #[cfg(test)]
+mod bytes;
+#[cfg(test)]
 mod tests;

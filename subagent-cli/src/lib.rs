@@ -17,6 +17,8 @@ pub mod input;
 mod mcp;
 pub mod output;
 pub mod prompt;
+#[cfg(test)]
+mod reference;
 mod tasks;
 mod usage;
 
@@ -48,12 +50,6 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let format: Format = commands::format(&cli.command);
     let result = Context::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
     finish(format, result)
-}
-
-/// The definitions of the command lines of `subagent` and `subagentd`, for what is generated from them.
-#[must_use]
-pub fn command_lines() -> [clap::Command; 2] {
-    [<args::Cli as clap::CommandFactory>::command(), daemon::command()]
 }
 
 /// One of our executables: they are installed into one folder and find each other there.

@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
-#[path = "../tests/inner/mod.rs"]
+#[path = "../tests/it/inner.rs"]
 mod inner;
 
 use std::hint::black_box;

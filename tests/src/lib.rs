@@ -3,8 +3,6 @@
 //!
 //! Must not reach into private parts of the product: it starts the executables and reads what they leave.
 
-pub mod bytes;
-pub mod counting;
 pub mod fast_agent;
 pub mod harness;
 pub mod invariants;

@@ -21,7 +21,8 @@ use args::{Cli, Command};
 
 pub(crate) use stop::stop;
 
-/// The definition of its command line.
+/// The definition of its command line, for the generated reference.
+#[cfg(test)]
 pub(crate) fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Random;
+use subagent_testkit::Random;
 
 /// Ids of its permission requests begin here, so that they are not those of the client.
 const FIRST_ASK: u64 = 1_000_000;

@@ -17,7 +17,7 @@ mod world;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use subagent_tests::harness::{Random, times};
+use subagent_testkit::{Random, times};
 
 use world::World;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use subagent_protocol::state::TurnStatus;
-use subagent_tests::harness::Random;
+use subagent_testkit::Random;
 
 use super::Break;
 use super::daemon::Goal;

@@ -21,6 +21,7 @@ mod follower;
 mod interrupt;
 mod reference;
 mod rows;
+mod shipped;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +30,6 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use subagent_protocol::time::Timestamp;
-use subagent_tests::harness;
 use subagent_tests::measure::{Machine, Options, Report, put, table};
 
 use reference::Reference;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         }
     };
     interrupt::handle();
-    assert!(harness::as_shipped(), "nothing was built before");
+    shipped::build();
     let bench = Bench { options, reference: Reference::find() };
     if let Err(why) = &bench.reference {
         eprintln!("the reference is not measured: {why}");

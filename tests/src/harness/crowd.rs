@@ -1,11 +1,12 @@
 //! Many cases of one suite at the same time: most of their time is waiting, so more of them run than there are cores.
 
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::say;
 
 /// With this set only the cases run whose name contains it.
 const ONLY: &str = "SUBAGENT_TEST_CASE";
@@ -52,10 +53,4 @@ pub fn crowd<C: Sync>(
     let (count, seconds) = (cases.len(), begun.elapsed().as_secs_f32());
     say(&format!("{suite}: {count} cases, {} failed, in {seconds:.0} s", failed.len()));
     assert!(failed.is_empty(), "{suite}: failed ({ONLY} runs one alone): {failed:#?}");
-}
-
-/// Says it where it is seen although the test is content: counts, seeds, and what was not tested.
-pub fn say(line: &str) {
-    // Nobody may be reading.
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,30 +1,26 @@
-//! The executables under test: built once for a test run, in the profile of the tests, with failpoints.
+//! The executables under test, in one folder under the names that users know.
 //!
-//! They are linked into a folder of their own, because a build without failpoints would replace those that cargo
-//! leaves in the profile's folder, in the middle of a run. With `SUBAGENT_TEST_BINARIES=DIR` those in DIR are taken
-//! as they are. Whoever measures takes them as they are shipped, without failpoints ([`as_shipped`]).
+//! Cargo builds them with the tests: they are binaries of this package, so their build has the same features as
+//! everything else in the run. Benchmarks take other ones ([`use_executables_of`]).
 
-use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs, io};
 
-/// A folder of executables to take instead of building some.
-const GIVEN: &str = "SUBAGENT_TEST_BINARIES";
-/// What is needed.
-const NAMES: [&str; 10] = [
-    "subagent",
-    "subagentd",
-    "subagent-runtime",
-    "fast-agent",
-    "hostile-agent",
-    "mcp-echo",
-    "replay-agent",
-    "sdk-agent",
-    "stranger",
-    "libsubagent_fault_fs.so",
+/// The name of each executable, and the file that cargo builds it as.
+const FILES: [(&str, &str); 10] = [
+    ("subagent", "product"),
+    ("subagentd", "product"),
+    ("subagent-runtime", "product"),
+    ("fast-agent", "fast-agent"),
+    ("hostile-agent", "hostile-agent"),
+    ("mcp-echo", "mcp-echo"),
+    ("replay-agent", "replay-agent"),
+    ("sdk-agent", "sdk-agent"),
+    ("stranger", "stranger"),
+    // A library: cargo leaves it with the dependencies.
+    ("libsubagent_fault_fs.so", "deps/libsubagent_fault_fs.so"),
 ];
 
 /// Where the executables are.
@@ -47,107 +43,51 @@ impl Executables {
     }
 }
 
-/// From now on the executables are those that users have. Says whether this came in time, before they were built.
-pub fn as_shipped() -> bool {
-    KIND.set(Kind::Shipped).is_ok()
-}
+static FOUND: OnceLock<Executables> = OnceLock::new();
 
-/// What the executables are built for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// With failpoints.
-    Tested,
-    Shipped,
-}
-
-static KIND: OnceLock<Kind> = OnceLock::new();
-
-/// The executables; the first call of a process builds them.
+/// The executables of this run.
 ///
 /// # Panics
-/// When they cannot be built or are not there.
+/// If one of them was not built.
 pub fn executables() -> &'static Executables {
-    // A failure is kept too: one build that fails is enough.
-    static FOUND: OnceLock<Result<Executables, String>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| {
-        let folder = match env::var_os(GIVEN).filter(|folder| !folder.is_empty()) {
-            Some(folder) => PathBuf::from(folder),
-            None => build(*KIND.get_or_init(|| Kind::Tested))?,
-        };
-        let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
-        match NAMES.iter().find(|name| !folder.join(name).is_file()) {
-            Some(name) => Err(format!("{name} is not in {}", folder.display())),
-            None => Ok(Executables { folder }),
-        }
-    });
-    found.as_ref().unwrap_or_else(|why| panic!("no executables to test: {why}"))
+    FOUND.get_or_init(|| Executables { folder: link_all() })
 }
 
-fn build(kind: Kind) -> Result<PathBuf, String> {
+/// Takes the executables in this folder. Returns false if the run has taken others before.
+///
+/// # Panics
+/// If one of them is missing.
+#[must_use]
+pub fn use_executables_of(folder: &Path) -> bool {
+    for (name, _) in FILES {
+        assert!(folder.join(name).is_file(), "{name} is not in {}", folder.display());
+    }
+    FOUND.set(Executables { folder: folder.to_owned() }).is_ok()
+}
+
+fn link_all() -> PathBuf {
     let test = env::current_exe().unwrap();
     // TARGET/PROFILE/deps/TEST
-    let profile_dir = test.ancestors().nth(2).unwrap();
-    let folder = profile_dir.join(if kind == Kind::Shipped { "shipped" } else { "e2e" });
-    // nextest runs every test in a process of its own; all of a run have this variable in common.
-    let run = env::var_os("NEXTEST_RUN_ID");
-    let stamp = folder.join("run-id");
-    if run.as_ref().is_some_and(|run| fs::read(&stamp).is_ok_and(|known| known == run.as_encoded_bytes())) {
-        return Ok(folder);
-    }
-    cargo_build(profile_dir, kind)?;
+    let built = test.ancestors().nth(2).unwrap();
+    let folder = built.canonicalize().unwrap().join("e2e");
     fs::create_dir_all(&folder).unwrap();
-    for name in NAMES {
-        link(&profile_dir.join(name), &folder, name).map_err(|error| format!("{name}: {error}"))?;
+    for (name, file) in FILES {
+        let from = built.join(file);
+        link(&from, &folder.join(name)).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
     }
-    if let Some(run) = run {
-        replace(&stamp, |path| fs::write(path, run.as_encoded_bytes())).unwrap();
-    }
-    Ok(folder)
+    folder
 }
 
-/// Cargo has a lock of its own: of several processes one builds, the others find everything built.
-fn cargo_build(profile_dir: &Path, kind: Kind) -> Result<(), String> {
-    let profile = match profile_dir.file_name().and_then(|name| name.to_str()).unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    cargo
-        .args(["build", "--quiet", "--package", "subagent-cli", "--package", "subagent-tests", "--bins"])
-        .args(["--package", "subagent-fault-fs", "--lib"])
-        .args((kind == Kind::Tested).then_some("--features=subagent-cli/failpoints"))
-        .args(["--profile", profile, "--target-dir"])
-        .arg(profile_dir.parent().unwrap())
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
-    // What cargo told this test about itself must not make it build other packages again.
-    for (name, _) in env::vars_os() {
-        let text = name.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_BIN_", "CARGO_MANIFEST_"].iter().any(|prefix| text.starts_with(prefix)) {
-            cargo.env_remove(&name);
-        }
-    }
-    let output = cargo.output().map_err(|error| format!("cannot run cargo: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("they cannot be built:\n{}", String::from_utf8_lossy(&output.stderr))),
-    }
-}
-
-/// A hard link, made under another name and renamed, so that nobody ever finds half of a folder.
-fn link(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
-    let to = folder.join(name);
-    let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    if fs::metadata(&to).is_ok_and(|to| fs::metadata(from).is_ok_and(|from| same(from, to))) {
+/// Makes a hard link under a temporary name and renames it, so that other test processes never miss it.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let source = fs::metadata(from)?;
+    let same = |there: fs::Metadata| (there.dev(), there.ino()) == (source.dev(), source.ino());
+    if fs::metadata(to).is_ok_and(same) {
         return Ok(());
     }
-    replace(&to, |path| fs::hard_link(from, path).or_else(|_| fs::copy(from, path).map(drop)))
-}
-
-fn replace(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let mut name = path.file_name().unwrap().to_owned();
+    let mut name = to.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
-    let other = path.with_file_name(name);
-    let _ = fs::remove_file(&other);
-    make(&other)?;
-    fs::rename(&other, path)
+    let _ = fs::remove_file(&name);
+    fs::hard_link(from, &name).or_else(|_| fs::copy(from, &name).map(drop))?;
+    fs::rename(&name, to)
 }

@@ -1,4 +1,4 @@
-//! The server as an HTTP client sees it. The real agents are in `tests/e2e_real_agent/`.
+//! The server as an HTTP client sees it. The real agents are in `tests/real_agents/`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! The limits, in one table. A test fails with all that it found above them.
 //!
-//! To change one: run `cargo test -p subagent-tests --test counts -- --nocapture`, which prints each count beside its limit,
+//! To change one: run `cargo test --workspace --test counts -- --nocapture`, which prints each count beside its limit,
 //! and write the new count down, with the limit about a quarter above it, or above what several runs show.
 
 use std::fmt::Write as _;

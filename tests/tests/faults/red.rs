@@ -1,7 +1,7 @@
 //! Each invariant is seen to fail: the product breaks its word on purpose (`SUBAGENT_SABOTAGE`, in builds for tests
 //! alone), and exactly the check that must notice turns red.
 //!
-//! On demand: `cargo test -p subagent-tests --test faults -- --ignored turns_red`.
+//! On demand: `cargo test --workspace --test faults -- --ignored turns_red`.
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,203 @@
+//! What real agents said, said again to the real runtime: every line is journaled to the letter, and becomes the events
+//! that it became when this was last looked at.
+//!
+//! `tests/fixtures/transcripts/` has the conversations, `expected.txt` there what becomes of them; after a change that is
+//! meant, `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e events` writes it anew.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use subagent_tests::harness::Sandbox;
+
+use super::schema;
+
+/// So many are played at the same time.
+const THREADS: usize = 8;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/transcripts")
+}
+
+/// The transcripts by their names.
+fn transcripts() -> Vec<(String, PathBuf)> {
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<(String, PathBuf)> = files
+        .filter(|file| file.extension().is_some_and(|extension| extension == "ndjson"))
+        .map(|file| (file.file_stem().unwrap().to_str().unwrap().to_owned(), file))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The prompts of a transcript, process by process.
+fn prompts(transcript: &str) -> Vec<Vec<String>> {
+    let mut parts = Vec::new();
+    for line in transcript.lines().filter_map(|line| line.strip_prefix("> ")) {
+        let message: Value = serde_json::from_str(line).unwrap();
+        match message["method"].as_str() {
+            Some("initialize") => parts.push(Vec::new()),
+            Some("session/prompt") => {
+                let text = message["params"]["prompt"][0]["text"].as_str().unwrap();
+                parts.last_mut().unwrap().push(text.to_owned());
+            }
+            _ => {}
+        }
+    }
+    parts
+}
+
+#[test]
+fn every_line_of_a_real_agent_is_journaled_to_the_letter_and_becomes_its_event() {
+    let mut sandbox = Sandbox::new();
+    for (name, file) in transcripts() {
+        let state = sandbox.file_name(&name);
+        let agent = sandbox.test_agent("replay-agent", &[file.to_str().unwrap(), &state]);
+        sandbox.launcher(&name, agent);
+    }
+    sandbox.init();
+    let waiting: Mutex<VecDeque<(String, PathBuf)>> = Mutex::new(transcripts().into());
+    assert!(waiting.lock().unwrap().len() > 70);
+    let played: Mutex<BTreeMap<String, String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let Some((name, file)) = waiting.lock().unwrap().pop_front() else { break };
+                    let seen = play(&sandbox, &name, &file);
+                    played.lock().unwrap().insert(name, seen);
+                }
+            });
+        }
+    });
+    let mut text = String::new();
+    for (name, seen) in played.into_inner().unwrap() {
+        writeln!(text, "{name}\n{seen}").unwrap();
+    }
+    let kept = folder().join("expected.txt");
+    if std::env::var_os("UPDATE_TRANSCRIPTS").is_some() {
+        fs::write(&kept, &text).unwrap();
+    }
+    let kept = fs::read_to_string(kept).unwrap_or_default();
+    let differs = kept.lines().zip(text.lines()).find(|(kept, seen)| kept != seen);
+    assert!(
+        kept == text,
+        "what becomes of the transcripts has changed, first here: {differs:#?}\n\
+         Is it meant? `UPDATE_TRANSCRIPTS=1 cargo test --workspace --test e2e events`"
+    );
+    sandbox.finish();
+}
+
+/// Plays one transcript; gives what became of it.
+fn play(sandbox: &Sandbox, name: &str, file: &Path) -> String {
+    let worker = sandbox.start(name);
+    for (part, prompts) in prompts(&fs::read_to_string(file).unwrap()).iter().enumerate() {
+        if part > 0 && sandbox.run(&["worker", "restart", &worker]).document()["ok"] != true {
+            break;
+        }
+        for prompt in prompts {
+            let accepted = sandbox.send_no_wait(&worker, prompt);
+            let _ = sandbox.turn_end(&accepted);
+        }
+    }
+    let _ = sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
+    compare(sandbox, name, &worker);
+    let events = sandbox.events(&worker);
+    schema::check(&events);
+    format!("  {}\n{}", kinds(&events), ends(&events))
+}
+
+/// What the agent said must be in the journal to the letter, its updates in its order and nothing between them.
+fn compare(sandbox: &Sandbox, name: &str, worker: &str) {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let database = Connection::open_with_flags(sandbox.state_dir().join("state.db"), flags).unwrap();
+    let sql = "SELECT iif(e.record = '', 'update', e.record), e.payload FROM events e JOIN workers w ON w.id = e.worker
+               WHERE w.worker_id = ?1 AND e.record IS NOT NULL ORDER BY e.seq";
+    let mut statement = database.prepare(sql).unwrap();
+    let records: Vec<(String, String)> = statement
+        .query_map([worker], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let is_update = |record: &str| matches!(record, "update" | "childUpdate");
+    let mut updates = records.iter().filter(|(record, _)| is_update(record)).map(|(_, body)| body);
+    for line in fs::read_to_string(sandbox.file(&format!("{name}.said"))).unwrap().lines() {
+        let message: BTreeMap<String, Box<RawValue>> = serde_json::from_str(line).unwrap();
+        if message.get("method").is_some_and(|method| method.get() == r#""session/update""#) {
+            assert_eq!(updates.next().map(String::as_str), Some(message["params"].get()), "{name}");
+            continue;
+        }
+        let said = ["params", "result", "error"].iter().find_map(|part| message.get(*part)).unwrap().get();
+        let kept = records.iter().any(|(record, body)| !is_update(record) && body.contains(said));
+        // Why a session could not be had is kept in words.
+        let in_words =
+            said.contains(r#""code""#) && records.iter().any(|(record, _)| record == "startFailed");
+        assert!(kept || in_words, "{name}: {said} is not in {records:#?}");
+    }
+    assert_eq!(updates.next(), None, "{name}");
+}
+
+/// The kinds of what it said, in order; `×` counts repetitions.
+fn kinds(events: &[Value]) -> String {
+    let mut runs: Vec<(String, usize)> = Vec::new();
+    for event in events {
+        let kind = match event["type"].as_str().unwrap() {
+            "progress.message" => "message".to_owned(),
+            // The outcome of a file or a terminal is the client's own word, and comes whenever it is there: the replay
+            // does not wait for it.
+            "progress.update" if is_outcome(&event["data"]) => continue,
+            "progress.update" => shown(&event["data"]),
+            "approval.requested" => "asks".to_owned(),
+            _ => continue,
+        };
+        match runs.last_mut() {
+            Some((last, times)) if *last == kind => *times += 1,
+            _ => runs.push((kind, 1)),
+        }
+    }
+    let words = runs.into_iter().map(|(kind, times)| match times {
+        1 => kind,
+        times => format!("{kind}×{times}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn is_outcome(data: &Value) -> bool {
+    (data["kind"] == "fs" || data["kind"] == "terminal") && data["status"] != "requested"
+}
+
+fn shown(data: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match data["kind"].as_str().unwrap() {
+        "replayed" => format!("replayed:{}", word(&data["update"]["kind"])),
+        kind @ ("tool_call" | "tool_call_update") if data["status"].is_string() => {
+            format!("{kind}:{}", word(&data["status"]))
+        }
+        kind => kind.to_owned(),
+    }
+}
+
+/// How each turn ended, and what was said in it.
+fn ends(events: &[Value]) -> String {
+    let mut lines = Vec::new();
+    let mut said = String::new();
+    for event in events {
+        let data = &event["data"];
+        match event["type"].as_str().unwrap() {
+            "turn.started" => said.clear(),
+            "progress.message" => said.push_str(data["text"].as_str().unwrap()),
+            end @ ("turn.completed" | "turn.failed" | "turn.canceled") => {
+                let why = data["stopReason"].as_str().or(data["error"]["code"].as_str()).unwrap_or_default();
+                let said: String = said.chars().take(100).collect();
+                lines.push(format!("  {end} {why} {said:?}"));
+            }
+            _ => {}
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,130 @@
+//! The scripts in `examples/` work as they are, with the scripted agent: that of CI is run in `ci.rs`, that with a real agent
+//! in `real_agents`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use subagent_tests::harness::{Command, Sandbox, executables, say};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("examples").join(name)
+}
+
+fn bash(sandbox: &Sandbox) -> Command {
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", executables().folder().display());
+    sandbox.command("bash").env("PATH", path)
+}
+
+#[test]
+fn three_reviewers_work_at_the_same_time_and_make_one_review() {
+    if !Path::new("/usr/bin/jq").exists() && !Path::new("/usr/local/bin/jq").exists() {
+        return say("SKIPPED, NOTHING WAS TESTED: examples/three-reviewers needs jq");
+    }
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let tasks = sandbox.file("tasks");
+    fs::create_dir(&tasks).unwrap();
+    // Each goes on only when all have begun: one after the other they would never end.
+    let begun: Vec<String> =
+        ["a", "b", "c"].iter().map(|name| sandbox.file_name(&format!("begun-{name}"))).collect();
+    let all: String = begun.iter().map(|file| format!("!wait-file {file}\n")).collect();
+    for (name, own, last) in [
+        ("correctness", &begun[0], "a.rs:1 \"one\" is too many"),
+        ("tests", &begun[1], "!ask execute make install\nnothing"),
+        ("words", &begun[2], "!ask edit README.md\na\\b.rs:2: ünclear"),
+    ] {
+        fs::write(tasks.join(format!("{name}.md")), format!("!touch {own}\n{all}{last}\n")).unwrap();
+    }
+    let review = || {
+        bash(&sandbox)
+            .args([example("three-reviewers/review.sh").as_os_str(), "demo".as_ref(), tasks.as_os_str()])
+            .run()
+    };
+    let output = review();
+    let expected = "## correctness\n\na.rs:1 \"one\" is too many\n\n## tests\n\npermission: reject-oncenothing\n\n\
+                    ## words\n\npermission: reject-oncea\\b.rs:2: ünclear\n\n";
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), expected), "{output}");
+    assert_eq!(sandbox.run(&["worker", "list", "-l", "role=reviewer"]).data_of("worker.listed")["count"], 3);
+    for item in sandbox.run(&["worker", "list"]).data_of("worker.listed")["items"].as_array().unwrap() {
+        assert_eq!(item["state"], "stopped", "{item}");
+    }
+
+    fs::write(tasks.join("tests.md"), "!error -32000 no luck").unwrap();
+    let output = review();
+    assert_eq!(output.status.code(), Some(1), "{output}");
+    assert!(output.stdout.contains("## tests\n\nno answer: turn.failed\n\n## words\n"), "{output}");
+    for task in fs::read_dir(example("three-reviewers/tasks")).unwrap() {
+        assert!(fs::read_to_string(task.unwrap().path()).unwrap().contains("Do not edit anything."));
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_works_under_rules() {
+    let sandbox = Sandbox::new();
+    let script = example("policy-with-a-real-agent/work.sh");
+    let work = |task: &str| {
+        let file = sandbox.file("task.md");
+        fs::write(&file, task).unwrap();
+        bash(&sandbox).args([script.as_os_str(), "demo".as_ref(), file.as_os_str()]).run()
+    };
+    let output = work("!ask execute git commit -m x\nIt is done.");
+    assert_eq!(output.text(), "permission: allow-onceIt is done.\n");
+    assert!(output.stderr.contains("execute(git push *)"), "{output}");
+    for denied in ["execute git push", "execute rm -rf /", "execute make"] {
+        assert_eq!(work(&format!("!ask {denied}")).status.code(), Some(12), "{denied}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_are_for_and_no_more() {
+    let mut sandbox = Sandbox::new();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    for file in fs::read_dir(example("delegation/.agents/agents")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    let valid = sandbox.run(&["agent", "validate"]).data_of("agent.validated");
+    assert_eq!((&valid["valid"], &valid["problems"]), (&json!(true), &json!([])), "{valid}");
+    // The reviewer's own launcher.
+    let demo = sandbox.demo_agent(&[]);
+    sandbox.launcher("codex", demo);
+    sandbox.init();
+    let answers = |agent: &str, asked: &[&str]| {
+        let prompt: String = asked.iter().map(|ask| format!("!ask {ask}\n")).collect();
+        let run = ["task", "run", "--agent", agent, "--text", &prompt];
+        let task = sandbox.run(&run).data_of("task.waited")["taskId"].take();
+        let events = sandbox.events(task.as_str().unwrap()).into_iter();
+        let decided = events.filter(|event| event["type"] == "approval.decided");
+        decided.map(|event| event["data"]["decision"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let allowed = ["read src/lib.rs", "execute git diff HEAD~1 -- src", "execute git log -3 | head -n 5"];
+    let denied = [
+        "edit src/lib.rs",
+        "execute git push",
+        "execute git diff --output=x",
+        "execute cat a > b",
+        "fetch x",
+    ];
+    for agent in ["reviewer", "researcher"] {
+        let more = if agent == "reviewer" { &allowed[..] } else { &["fetch x", "execute git log -3"] };
+        assert_eq!(answers(agent, more), vec!["allow"; more.len()], "{agent}");
+        let less = if agent == "reviewer" { &denied[..] } else { &denied[..4] };
+        assert_eq!(answers(agent, less), vec!["deny"; less.len()], "{agent}");
+    }
+    let report =
+        json!({"passed": false, "command": "cargo test", "failures": [{"test": "a", "reason": "b"}]});
+    let run =
+        ["task", "run", "--agent", "test-runner", "--text", &format!("!tool read a\n{report}"), "--json"];
+    let result = sandbox.command("subagent").args(run).run().data();
+    assert_eq!(result["mode"], "background", "{result}");
+    let task = result["taskId"].as_str().unwrap();
+    let ended = sandbox.run(&["task", "wait", task]).data_of("task.waited");
+    assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(report.to_string())));
+    sandbox.finish();
+}

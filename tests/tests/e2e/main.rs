@@ -1,0 +1,76 @@
+//! The product through its executables, as users see it: one module for each subject.
+//!
+//! Suites that need a process of their own are beside this one: `faults`, `real_agents`, `counts`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
+
+mod agents;
+mod approvals;
+mod backup;
+mod bad_input;
+mod budgets;
+mod bytes;
+mod ci;
+mod client_methods;
+mod client_rules;
+mod contract;
+mod daemon;
+mod demo;
+mod demo_agent;
+mod docs;
+mod events;
+mod examples;
+mod failpoints;
+mod fault_fs;
+mod human_output;
+mod inbox;
+mod invariants;
+mod job;
+mod local_commands;
+mod manager_died;
+mod many;
+mod many_workers;
+mod mcp;
+mod other_shell;
+mod other_user;
+mod pipes;
+mod policy;
+mod queue;
+mod reference;
+mod removal;
+mod restart;
+mod restore;
+mod revival;
+mod run;
+mod sdk_agent;
+mod state_dir;
+mod state_dir_damage;
+mod systemd;
+mod tidy;
+mod trees;
+
+mod doctor {
+    //! `subagent doctor`: what it finds, and what `--fix` mends.
+    mod broken;
+    mod checks;
+    mod fix;
+    mod outside;
+    mod room;
+}
+
+mod skew {
+    //! Executables and state of other versions.
+    mod peers;
+    mod versions;
+}
+
+mod tasks {
+    //! Tasks and delegation.
+    mod basics;
+    mod budgets;
+    mod delegation_start;
+    mod events;
+    mod limits;
+    mod results;
+    mod rules;
+}

@@ -1,0 +1,276 @@
+//! Policy as a test: layers, sizes, dependencies, and what must not be in any file.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files above this many lines need a reason.
+const MOST_LINES: usize = 600;
+/// Those that have one.
+const LONG_FILES: &[(&str, &str)] =
+    &[("tests/tests/e2e/demo_agent.rs", "one test for each directive and flag of the scripted agent")];
+
+/// The one function of each suite that looks at a condition again and again, with a bound.
+const POLLS: &[&str] =
+    &["tests/src/harness/wait.rs", "tests/tests/e2e/demo_agent.rs", "worker-runtime/tests/it/support.rs"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// All files of the project with this ending, with their paths below the root.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    fn walk(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                let ours = name == ".github"
+                    || !(name.starts_with('.') || name == "target" || name == "node_modules");
+                if ours {
+                    walk(&path, endings, found);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    walk(&root, endings, &mut found);
+    found.sort();
+    let name = |path: &Path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+    found.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The names of the dependencies of a crate, without those of its tests.
+fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', '=', ' ']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn layers_depend_on_what_is_below_them() {
+    let forbidden: &[(&str, &[&str])] = &[
+        (
+            "protocol",
+            &[
+                "tokio",
+                "nix",
+                "rusqlite",
+                "hyper",
+                "axum",
+                "interprocess",
+                "subagent-config",
+                "subagent-runtime",
+                "subagentd",
+            ],
+        ),
+        ("config", &["tokio", "rusqlite", "hyper", "axum", "subagent-runtime", "subagentd"]),
+        ("worker-runtime", &["rusqlite", "hyper", "axum", "subagent-config", "subagentd", "subagent-cli"]),
+        ("subagentd", &["subagent-runtime", "subagent-cli"]),
+        ("subagent-cli", &["rusqlite", "axum", "subagent-tests"]),
+        ("tests", &["subagentd", "subagent-config"]),
+    ];
+    for (folder, names) in forbidden {
+        let has = dependencies(folder, "[dependencies]");
+        assert!(!has.is_empty(), "{folder}: no dependencies were read");
+        for name in *names {
+            assert!(!has.contains(*name), "{folder} must not depend on {name}");
+        }
+    }
+    assert!(
+        dependencies("testkit", "[dependencies]").is_empty(),
+        "testkit must build before everything else"
+    );
+}
+
+/// The files that cargo builds as test executables, each with the folder of its modules.
+const TEST_EXECUTABLES: &[&str] = &[
+    "subagentd/tests/it",
+    "tests/tests/counts",
+    "tests/tests/e2e",
+    "tests/tests/faults",
+    "tests/tests/real_agents",
+    "worker-runtime/tests/it",
+];
+
+#[test]
+fn every_file_of_a_test_belongs_to_one_of_few_executables() {
+    let sources = files(&[".rs"]);
+    for (name, _) in &sources {
+        let Some((package, rest)) = name.split_once("/tests/").filter(|(package, _)| !package.contains('/'))
+        else {
+            continue;
+        };
+        let folder = format!("{package}/tests/{}", rest.split('/').next().unwrap());
+        assert!(TEST_EXECUTABLES.contains(&folder.as_str()), "{name} is a test executable of its own");
+    }
+    for folder in TEST_EXECUTABLES {
+        let own = || sources.iter().filter(|(name, _)| name.starts_with(&format!("{folder}/")));
+        let mut declared: Vec<&str> = own()
+            .flat_map(|(_, text)| text.lines())
+            .filter_map(|line| line.trim_start().strip_prefix("mod ")?.strip_suffix(';'))
+            .collect();
+        let mut there: Vec<&str> = own()
+            .filter_map(|(name, _)| {
+                let module = name.strip_suffix(".rs").unwrap();
+                let module = module.strip_suffix("/mod").unwrap_or(module);
+                (!module.ends_with("/main")).then(|| module.rsplit('/').next().unwrap())
+            })
+            .collect();
+        declared.sort_unstable();
+        there.sort_unstable();
+        assert_eq!(declared, there, "{folder}: modules that are declared, and files that are there");
+    }
+}
+
+#[test]
+fn the_rules_of_the_daemon_do_nothing_but_think() {
+    let effects = [
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::env",
+        "tokio",
+        "rusqlite",
+        "nix::",
+        "SystemTime",
+        "Instant",
+    ];
+    for (name, text) in files(&[".rs"]) {
+        if name.starts_with("subagentd/src/core/") {
+            for effect in effects {
+                assert!(!text.contains(effect), "{name} mentions {effect}: core decides, others do");
+            }
+        }
+        if name.starts_with("subagentd/src/") && !name.starts_with("subagentd/src/store/") {
+            assert!(!text.contains("rusqlite"), "{name} mentions rusqlite: only the store knows SQLite");
+        }
+        if name.starts_with("subagentd/src/") {
+            for print in ["println!", "eprintln!"] {
+                assert!(!text.contains(print), "{name} prints: a daemon has a log");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_says_what_it_is_for() {
+    for (name, text) in files(&[".rs"]) {
+        assert!(text.starts_with("//!"), "{name} does not begin with `//!` and what it is for");
+    }
+}
+
+#[test]
+fn files_are_small() {
+    for (name, text) in files(&[".rs"]) {
+        let lines = text.lines().count();
+        let reason = LONG_FILES.iter().find(|(long, _)| *long == name);
+        assert!(
+            lines <= MOST_LINES || reason.is_some(),
+            "{name} has {lines} lines; split it, or give the reason"
+        );
+        assert!(
+            lines > MOST_LINES || reason.is_none(),
+            "{name} has only {lines} lines: it needs no reason any more"
+        );
+    }
+}
+
+#[test]
+fn a_dependency_has_a_reason() {
+    let text = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    for name in dependencies("", "[workspace.dependencies]") {
+        if !name.starts_with("subagent") {
+            assert!(text.contains(&format!("`{name}`")), "docs/dependencies.md has no line for {name}");
+        }
+    }
+    for folder in ["protocol", "config", "worker-runtime", "subagentd", "subagent-cli", "tests"] {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for name in dependencies(folder, "[dependencies]") {
+            let shared = [format!("{name}.workspace = true"), format!("{name} = {{ workspace = true")];
+            assert!(
+                shared.iter().any(|form| manifest.contains(form)),
+                "{folder}: {name} is not the workspace's"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    // Put together here, so that this file does not hold them.
+    let places = ["work/", "root/", "home/user"].map(|place| format!("/{place}"));
+    for (name, text) in files(&[
+        ".rs", ".toml", ".md", ".yaml", ".yml", ".json", ".ndjson", ".txt", ".sql", ".lock", "install",
+    ]) {
+        for place in &places {
+            let mut parts = text.split(place.as_str());
+            // As a part of a longer path it is somebody's folder of that name.
+            let alone = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "._-}".contains(c));
+            let mut before = parts.next().unwrap_or_default();
+            for rest in parts {
+                assert!(
+                    !alone(before),
+                    "{name} mentions {place}: ...{}",
+                    &rest.lines().next().unwrap_or_default()
+                );
+                before = rest;
+            }
+        }
+    }
+}
+
+#[test]
+fn tests_wait_for_things_and_do_not_sleep() {
+    let call = ["thread", "sleep("].join("::");
+    for (name, text) in files(&[".rs"]) {
+        let in_tests = name.starts_with("tests/") || name.contains("/tests/");
+        if in_tests {
+            let most = usize::from(POLLS.contains(&name.as_str()));
+            assert!(text.matches(&call).count() <= most, "{name} sleeps; wait for something, with a bound");
+        }
+    }
+}
+
+/// The names of tests in a text that begin with the number of a rule, as `m2_`.
+fn tests_of_rules(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|char: char| !(char.is_ascii_alphanumeric() || char == '_'));
+    let is_of_a_rule = |word: &&str| {
+        let (rule, name) = word.split_once('_').unwrap_or_default();
+        let number = rule.strip_prefix('m').unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty()
+    };
+    words.filter(is_of_a_rule).collect()
+}
+
+#[test]
+fn the_table_of_rules_of_delegation_names_their_tests() {
+    let document = fs::read_to_string(root().join("docs/delegation.md")).unwrap();
+    let sources = files(&[".rs"]);
+    let tests: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|(_, text)| text.lines())
+        .filter_map(|line| line.trim_start().split_once("fn ").map(|(_, rest)| rest))
+        .filter_map(|rest| tests_of_rules(rest.split('(').next()?).pop_first())
+        .collect();
+    assert_eq!(tests_of_rules(&document), tests);
+    for line in document.lines().filter(|line| line.starts_with("| M")) {
+        let rule = line.split(' ').nth(1).unwrap().to_lowercase();
+        let named = tests_of_rules(line);
+        assert!(
+            !named.is_empty() && named.iter().all(|test| test.starts_with(&format!("{rule}_"))),
+            "{line}"
+        );
+    }
+}

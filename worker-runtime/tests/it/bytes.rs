@@ -1,0 +1,36 @@
+//! What a runtime reads, damaged: no input panics, hangs or fills the memory, and what came before the damage is kept.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use subagent_runtime::fuzz;
+use subagent_testkit::bytes::{self, attack};
+use subagent_testkit::in_own_process;
+
+#[test]
+fn whatever_an_agent_writes_the_journal_is_whole_and_keeps_what_came_before() {
+    in_own_process(|| {
+        let good = bytes::AGENT;
+        let before = fuzz::agent_output(good);
+        let corpus: Vec<Vec<u8>> = bytes::lines(good).into_iter().chain([good.to_vec()]).collect();
+        attack(&corpus, |bad| {
+            let heard = fuzz::agent_output(&[good, bad].concat());
+            assert!(heard.starts_with(&before), "what came before the damage was lost");
+        });
+    });
+}
+
+#[test]
+fn whatever_a_daemon_writes_the_socket_answers_or_closes() {
+    in_own_process(|| {
+        let good = bytes::TO_RUNTIME;
+        let (commands, answers) = fuzz::command_socket(good);
+        assert_eq!(commands, 5, "each that is known is taken");
+        assert!(answers <= 5, "{answers} answers; the peer may be gone before them");
+        let corpus: Vec<Vec<u8>> = bytes::lines(good).into_iter().chain([good.to_vec()]).collect();
+        attack(&corpus, |bad| {
+            let (commands, _) = fuzz::command_socket(&[good, bad].concat());
+            assert!(commands >= 5, "what came before the damage was lost");
+            fuzz::command_socket(bad);
+        });
+    });
+}

@@ -1,0 +1,17 @@
+//! The runtime and its guard as processes, damaged input for its readers, and counted allocations.
+
+#![allow(clippy::unwrap_used, reason = "all of this folder is a test")]
+
+mod allocations;
+mod bytes;
+mod client;
+mod failpoints;
+mod guard;
+mod guard_harness;
+mod runtime;
+mod support;
+
+use subagent_testkit::counting::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
