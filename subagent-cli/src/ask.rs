@@ -22,10 +22,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::beside;
 use crate::client::block_on;
-use crate::commands::worker_start::current_umask;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::umask::current_umask;
 
 /// What the steps may take beyond their deadlines.
 const MARGIN: Duration = Duration::from_secs(15);

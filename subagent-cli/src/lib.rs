@@ -18,6 +18,7 @@ mod mcp;
 pub mod output;
 pub mod prompt;
 mod tasks;
+mod umask;
 mod usage;
 
 use std::ffi::OsString;

@@ -16,10 +16,10 @@ use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN,
 use subagent_protocol::bytes64::Bytes64;
 
 use crate::client::{Ask, Client, read};
-use crate::commands::worker_start::current_umask;
 use crate::commands::{ensure_controller, manager_choice};
 use crate::context::{Context, present, present_path};
 use crate::failure::Result;
+use crate::umask::current_umask;
 
 /// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
 /// notice that it is gone. The tasks go on meanwhile.

@@ -64,7 +64,7 @@ mod worker_restart;
 mod worker_rm;
 mod worker_set;
 mod worker_show;
-pub(crate) mod worker_start;
+mod worker_start;
 mod worker_stop;
 
 pub(crate) use approval::{path as path_of_task, rule as told_rule};

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::stat::{Mode, umask};
 use serde_json::Value;
 use subagent_config::start::agent::Wish;
 use subagent_config::start::{self, Composition, Place};
@@ -25,6 +24,7 @@ use crate::context::{Context, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
+use crate::umask::current_umask;
 
 /// How much longer than the agent itself the whole start may take.
 const GRACE: Duration = Duration::from_secs(15);
@@ -211,22 +211,4 @@ pub(super) fn resolve_path(choice: &ControllerChoice) -> Query {
         .with("controllerId", choice.controller_id.as_deref())
         .with("hintedControllerId", choice.hinted_controller_id.as_deref())
         .with("workspaceKey", Some(&choice.workspace_key))
-}
-
-/// The file mode creation mask. It can only be read by setting it; nothing else runs here that makes files meanwhile.
-pub(crate) fn current_umask() -> Mode {
-    let mask = umask(Mode::from_bits_truncate(0o077));
-    umask(mask);
-    mask
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mask_is_read_and_stays() {
-        let mask = current_umask();
-        assert_eq!(current_umask(), mask);
-    }
 }
