@@ -17,18 +17,15 @@ pub mod input;
 mod mcp;
 pub mod output;
 pub mod prompt;
+mod sibling_executable;
 mod tasks;
 mod umask;
 mod usage;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use subagent_protocol::Code;
-
 use context::Context;
-use failure::{Failure, Result};
 use output::{Format, finish};
 
 /// `subagent`: everything between the arguments (without the program's name) and the exit code.
@@ -55,12 +52,4 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 #[must_use]
 pub fn command_lines() -> [clap::Command; 2] {
     [<args::Cli as clap::CommandFactory>::command(), daemon::command()]
-}
-
-/// One of our executables: they are installed into one folder and find each other there.
-fn beside(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::new(Code::DaemonStartFailed, format!("cannot find out where this program is: {error}"))
-    })?;
-    Ok(own.with_file_name(name))
 }
