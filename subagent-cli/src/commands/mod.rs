@@ -67,7 +67,6 @@ mod worker_show;
 mod worker_start;
 mod worker_stop;
 
-pub(crate) use approval::{path as path_of_task, rule as told_rule};
 pub(crate) use controller_grant::choice as manager_choice;
 pub(crate) use run::place::ensure as ensure_controller;
 use subagent_config::Workspace;
