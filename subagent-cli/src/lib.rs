@@ -8,6 +8,7 @@ mod ask;
 pub mod client;
 pub mod commands;
 pub mod context;
+mod controller;
 pub mod daemon;
 pub mod demo;
 pub mod demo_agent;

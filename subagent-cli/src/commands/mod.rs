@@ -67,8 +67,6 @@ mod worker_show;
 mod worker_start;
 mod worker_stop;
 
-pub(crate) use controller_grant::choice as manager_choice;
-pub(crate) use run::place::ensure as ensure_controller;
 use subagent_config::Workspace;
 use subagent_protocol::Code;
 

@@ -21,6 +21,7 @@ use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, present, present_path};
+use crate::controller::resolve_path;
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
@@ -204,11 +205,4 @@ pub(super) async fn prepare(
     let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
     let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + GRACE;
     Ok(Prepared { request, limit })
-}
-
-pub(super) fn resolve_path(choice: &ControllerChoice) -> Query {
-    Query::new("/v1/controllers/resolve")
-        .with("controllerId", choice.controller_id.as_deref())
-        .with("hintedControllerId", choice.hinted_controller_id.as_deref())
-        .with("workspaceKey", Some(&choice.workspace_key))
 }
