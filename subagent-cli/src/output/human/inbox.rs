@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use super::questions::elicitation;
 use super::turns::approval;
-use super::{Style, Table, View, items, shown, word};
+use super::view::{View, items, shown, word};
 use crate::output::rule::{describe_rule, task_path};
+use crate::output::style::Style;
+use crate::output::table::Table;
 
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
