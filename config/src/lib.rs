@@ -7,6 +7,7 @@
 pub mod agents;
 pub mod approvals;
 pub mod budgets;
+mod check;
 pub mod controller_hint;
 mod delegation;
 pub mod discovery;

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::check::{Checked, args, env, mapping, named, object, refuse, required_string, string};
 use crate::error::{ConfigError, Place};
 use crate::file;
-use crate::validate::{Checked, args, env, mapping, named, object, refuse, required_string, string};
 
 /// How a server is reached. Texts may hold `${NAME}` and `${NAME:-default}`.
 #[derive(Clone, PartialEq, Eq)]
