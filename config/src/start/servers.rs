@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use subagent_protocol::Result;
 use subagent_protocol::mcp::McpServers;
 
-use super::argument;
+use super::wire::argument;
 use crate::check::refuse;
 use crate::environment::Environment;
 use crate::error::{ConfigError, Place};
