@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::check::{Checked, object, refuse, seconds, string};
 use crate::error::Place;
-use crate::validate::{Checked, object, refuse, seconds, string};
 
 /// What may happen when nobody answers in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

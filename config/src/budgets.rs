@@ -10,9 +10,9 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
+use crate::check::{Checked, mapping, mismatch, object, refuse, required_string, seconds};
 use crate::error::Place;
 use crate::policy::Position;
-use crate::validate::{Checked, mapping, mismatch, object, refuse, required_string, seconds};
 
 const KEY: &str = "budgets";
 const KEYS: [&str; 6] = ["turns", "wallTimeSeconds", "tokens", "cost", "onLimit", "onUnknown"];

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value};
 use subagent_protocol::delegation::{MOST, TaskLimits};
 
+use crate::check::{Checked, mismatch, refuse};
 use crate::error::Place;
-use crate::validate::{Checked, mismatch, refuse};
 
 const KEY: &str = "delegation";
 const KEYS: [&str; 4] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours"];

@@ -11,6 +11,7 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
+use crate::check::Checked;
 use crate::error::ConfigError;
 use crate::model::Config;
 use crate::{budgets, policy, regular, syntax, validate};
@@ -40,10 +41,7 @@ pub(crate) fn load_regular(path: &Path) -> Result<Config, ConfigError> {
 }
 
 /// Reads a file of another shape in the same way.
-pub(crate) fn load_with<T>(
-    path: &Path,
-    check: impl FnOnce(&Value) -> validate::Checked<T>,
-) -> Result<T, ConfigError> {
+pub(crate) fn load_with<T>(path: &Path, check: impl FnOnce(&Value) -> Checked<T>) -> Result<T, ConfigError> {
     let unreadable = |cause| ConfigError::ConfigUnreadable { path: path.to_owned(), cause };
     let bytes = read(path).map_err(unreadable)?;
     parse_with(path, &bytes, check)
@@ -65,7 +63,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
 fn parse_with<T>(
     path: &Path,
     bytes: &[u8],
-    check: impl FnOnce(&Value) -> validate::Checked<T>,
+    check: impl FnOnce(&Value) -> Checked<T>,
 ) -> Result<T, ConfigError> {
     let text = str::from_utf8(bytes).map_err(|error| not_utf8(path, bytes, error.valid_up_to()))?;
     let document = syntax::parse(text).map_err(|found| ConfigError::ConfigSyntax {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::check::{Checked, LONGEST_SECONDS, mismatch, refuse};
 use crate::error::Place;
-use crate::validate::{Checked, LONGEST_SECONDS, mismatch, refuse};
 
 /// What stands for no end at all.
 const NEVER: &str = "never";

@@ -9,6 +9,7 @@ pub mod approvals;
 pub mod budgets;
 #[cfg(test)]
 mod bytes;
+mod check;
 pub mod controller_hint;
 mod delegation;
 pub mod discovery;

@@ -1,17 +1,14 @@
-//! MCP servers that an agent gets for its sessions, in the shape that `.mcp.json` files have. Pure, but for reading such a
-//! file.
+//! MCP servers that an agent gets for its sessions, in the shape that `.mcp.json` files have. Pure.
 //!
 //! `Debug` and errors show names alone: commands, addresses and values may hold secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::error::{ConfigError, Place};
-use crate::file;
-use crate::validate::{Checked, args, env, mapping, named, object, refuse, required_string, string};
+use crate::check::{Checked, args, env, mapping, named, object, refuse, required_string, string};
+use crate::error::Place;
 
 /// How a server is reached. Texts may hold `${NAME}` and `${NAME:-default}`.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,18 +66,7 @@ impl McpServer {
     }
 }
 
-/// Reads a file with the key `mcpServers`.
-///
-/// # Errors
-/// `CONFIG_PARSE_ERROR`, as for a config file.
-pub fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
-    file::load_with(path, |document| match document.get("mcpServers") {
-        None => refuse(Place::Field("mcpServers".to_owned()), "is missing"),
-        Some(_) => servers(document.as_object().unwrap_or(&Map::new()), ""),
-    })
-}
-
-/// The key `mcpServers` of a launcher, or, with an empty `field`, of a whole document.
+/// Reads the key `mcpServers` of a launcher, or of a whole document if `field` is empty.
 pub(crate) fn servers(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, McpServer>> {
     let field = if field.is_empty() { "mcpServers".to_owned() } else { format!("{field}.mcpServers") };
     named(holder, "mcpServers", &field, |name, value| server(&format!("{field}.{name}"), value))

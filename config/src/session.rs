@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::check::{Checked, mismatch, object, refuse, trimmed};
 use crate::error::Place;
-use crate::validate::{Checked, mismatch, object, refuse, trimmed};
 
 /// What is chosen of a session.
 #[derive(Debug, Clone, PartialEq, Default)]

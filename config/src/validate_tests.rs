@@ -1,5 +1,7 @@
 //! What a config document may hold, rule by rule.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -20,12 +20,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, timeout_at};
 
-use crate::beside;
 use crate::client::block_on;
-use crate::commands::worker_start::current_umask;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::sibling_executable::sibling_executable;
+use crate::umask::current_umask;
 
 /// What the steps may take beyond their deadlines.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -127,7 +127,7 @@ fn empty_folder() -> Result<TempDir> {
 }
 
 async fn exchange(context: &Context, ask: &Ask, patience: Duration) -> Result<Answer> {
-    let program = beside("subagent-runtime")?;
+    let program = sibling_executable("subagent-runtime")?;
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(Code::BackendRuntimeError, format!("{} {what}: {error}", program.display()))
             .with("program", path_value(&program))

@@ -8,6 +8,7 @@ mod ask;
 pub mod client;
 pub mod commands;
 pub mod context;
+mod controller;
 pub mod daemon;
 pub mod demo;
 pub mod demo_agent;
@@ -19,17 +20,15 @@ pub mod output;
 pub mod prompt;
 #[cfg(test)]
 mod reference;
+mod sibling_executable;
 mod tasks;
+mod umask;
 mod usage;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use subagent_protocol::Code;
-
 use context::Context;
-use failure::{Failure, Result};
 use output::{Format, finish};
 
 /// `subagent`: everything between the arguments (without the program's name) and the exit code.
@@ -50,12 +49,4 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let format: Format = commands::format(&cli.command);
     let result = Context::of_process(format, typed).and_then(|context| commands::run(cli.command, &context));
     finish(format, result)
-}
-
-/// One of our executables: they are installed into one folder and find each other there.
-fn beside(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().map_err(|error| {
-        Failure::new(Code::DaemonStartFailed, format!("cannot find out where this program is: {error}"))
-    })?;
-    Ok(own.with_file_name(name))
 }

@@ -16,10 +16,10 @@ use subagent_protocol::api::{CallableAgent, CallableAgents, RunTask, TASK_TOKEN,
 use subagent_protocol::bytes64::Bytes64;
 
 use crate::client::{Ask, Client, read};
-use crate::commands::worker_start::current_umask;
-use crate::commands::{ensure_controller, manager_choice};
 use crate::context::{Context, present, present_path};
+use crate::controller;
 use crate::failure::Result;
+use crate::umask::current_umask;
 
 /// How long an agent's task server waits for a daemon that somebody else has to start: as long as a manager may take to
 /// notice that it is gone. The tasks go on meanwhile.
@@ -131,10 +131,10 @@ impl Giver {
         let loaded = self.context.config(config.as_deref(), self.wish.cwd.as_deref())?;
         let named = present(self.wish.controller_id.clone());
         let budget = of_config(&loaded.config.budgets.controller);
-        ensure_controller(client, &workspace.state_dir, named.as_deref(), &workspace, budget).await?;
+        controller::ensure(client, &workspace.state_dir, named.as_deref(), &workspace, budget).await?;
         let bytes = |text: &std::ffi::OsStr| Bytes64(text.as_bytes().to_vec());
         Ok(TaskPlace {
-            choice: manager_choice(named.as_deref(), &workspace),
+            choice: controller::choice(named.as_deref(), &workspace),
             workspace: workspace.root,
             cwd,
             config: loaded.loaded.then_some(loaded.path),

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::{Value, json};
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
@@ -30,28 +29,6 @@ pub(crate) fn exit(program: &str, error: &clap::Error, args: &[OsString]) -> Exi
         return unprintable(&error, 2);
     }
     ExitCode::from(2)
-}
-
-/// The error with the usage of its command, which the parser leaves out when it is a value that is wrong.
-pub(crate) fn with_usage(
-    mut error: clap::Error,
-    command: &mut clap::Command,
-    args: &[OsString],
-) -> clap::Error {
-    if matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
-        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage(command, args)));
-    }
-    error
-}
-
-/// The usage of the command that the first arguments name.
-fn usage(command: &mut clap::Command, args: &[OsString]) -> StyledStr {
-    match args.split_first() {
-        Some((name, rest)) if command.find_subcommand(name).is_some() => {
-            command.find_subcommand_mut(name).map(|below| usage(below, rest)).unwrap_or_default()
-        }
-        _ => command.render_usage(),
-    }
 }
 
 /// `--version` with `--json` before it, which the parser takes for a flag of some command.

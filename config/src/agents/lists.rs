@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use crate::check::{Checked, mismatch, refuse, required_string};
 use crate::error::Place;
 use crate::policy::{Action, Rule};
-use crate::validate::{Checked, mismatch, refuse, required_string};
 
 /// More entries are in no list that somebody wrote.
 const MOST: usize = 500;

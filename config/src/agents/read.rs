@@ -7,11 +7,11 @@ use super::keys::Keys;
 use super::lists;
 use super::problem::Problem;
 use super::{Definition, MOST_BYTES, MOST_NAME_CHARS, McpWish, Mode, Source};
+use crate::check::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 use crate::error::Place;
 use crate::mcp;
 use crate::policy::{self, Action, Rule};
 use crate::result_schema::ResultSchema;
-use crate::validate::{Checked, LONGEST_SECONDS, Violation, mapping, mismatch, refuse, trimmed};
 
 /// More steps nobody counts.
 const MOST_STEPS: u64 = 1_000_000;

@@ -9,8 +9,8 @@ use serde_saphyr::Spanned;
 
 use super::preset::{PRESETS, preset};
 use super::rule::{Action, MOST_RULES, Position, Rule, RuleProblem};
+use crate::check::{Checked, mismatch, refuse};
 use crate::error::Place;
-use crate::validate::{Checked, mismatch, refuse};
 
 const KEY: &str = "permissions";
 

@@ -11,7 +11,7 @@ use subagent_protocol::policy::PolicyLayer;
 use subagent_protocol::{Code, Error, Result};
 
 use super::policy::travels;
-use super::{argument, path_value};
+use super::wire::{argument, path_value};
 use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
 use crate::mcp::McpServer;

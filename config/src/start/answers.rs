@@ -3,7 +3,7 @@
 use subagent_protocol::Result;
 use subagent_protocol::api::{AnswerTime, OnTimeout};
 
-use super::argument;
+use super::wire::{argument, millis};
 use crate::approvals::{Approvals, Unanswered};
 
 /// What counts for a worker that is started now; what was typed goes before the config.
@@ -11,7 +11,7 @@ use crate::approvals::{Approvals, Unanswered};
 /// # Errors
 /// `INVALID_ARGUMENT` for an outcome of a time that never is over.
 pub fn of(config: &Approvals, time: Option<u64>, outcome: Option<OnTimeout>) -> Result<Option<AnswerTime>> {
-    let of_config = config.timeout.map(super::millis);
+    let of_config = config.timeout.map(millis);
     match time.or(of_config).filter(|time| *time > 0) {
         None if outcome.is_some() => Err(argument(
             "--on-approval-timeout says what happens after --approval-timeout, and questions wait for ever",

@@ -2,6 +2,7 @@
 
 use subagent_protocol::budget::{Limits, OnLimit, OnUnknown};
 
+use super::wire::millis;
 use crate::budgets;
 
 /// What the config says.
@@ -9,7 +10,7 @@ use crate::budgets;
 pub fn of_config(limits: &budgets::Limits) -> Limits {
     Limits {
         turns: limits.turns,
-        wall_time_ms: limits.wall_time.map(|time| super::millis(time).max(1)),
+        wall_time_ms: limits.wall_time.map(|time| millis(time).max(1)),
         tokens: limits.tokens,
         cost: limits.cost,
         on_limit: limits.on_limit.and_then(OnLimit::parse),

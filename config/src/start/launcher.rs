@@ -9,7 +9,7 @@ use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::start::Timeouts;
 use subagent_protocol::{Code, Error, Result};
 
-use super::millis;
+use super::wire::millis;
 use crate::environment::{Environment, inherited_environment};
 use crate::model::{self, ACP_STDIO};
 use crate::{ResolvedLauncher, launcher, role};

@@ -11,19 +11,20 @@ pub mod launcher;
 pub mod options;
 pub mod policy;
 pub mod servers;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use subagent_protocol::Result;
 use subagent_protocol::api::{ControllerChoice, OnTimeout, SetOptions, StartWorker};
 use subagent_protocol::budget::LimitsChange;
 use subagent_protocol::policy::PolicyRule;
 use subagent_protocol::tags::Tags;
-use subagent_protocol::{Code, Error, Result};
 
 use crate::environment::Environment;
 use crate::{LoadedConfig, ResolvedLauncher, model, role, workspace};
 use agent::{Chosen, Resolved, Wish};
+use wire::{argument, millis, path_value};
 
 /// What is to be started; what is absent is chosen by config and workspace.
 #[derive(Debug, Default)]
@@ -202,16 +203,3 @@ fn additional_directories(wanted: &[PathBuf], env: &Environment) -> Result<Vec<P
 }
 
 pub use launcher::environment;
-
-fn argument(message: impl Into<String>) -> Error {
-    Error::new(Code::InvalidArgument, message)
-}
-
-/// A path as JSON. What is not UTF-8 in it is replaced: JSON has no bytes.
-fn path_value(path: &Path) -> Value {
-    path.to_string_lossy().into_owned().into()
-}
-
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}

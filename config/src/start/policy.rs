@@ -5,7 +5,7 @@ use std::path::Path;
 use subagent_protocol::Result;
 use subagent_protocol::policy::{PolicyLayer, PolicyRule, PolicySpec};
 
-use super::argument;
+use super::wire::argument;
 use crate::environment::Environment;
 use crate::policy::{Action, Kind, Layer, LayerKind, Rule};
 use crate::{LoadedConfig, policy};

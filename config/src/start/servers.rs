@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use subagent_protocol::Result;
 use subagent_protocol::mcp::McpServers;
 
-use super::argument;
+use super::wire::argument;
+use crate::check::refuse;
 use crate::environment::Environment;
+use crate::error::{ConfigError, Place};
+use crate::file::load_with;
 use crate::launcher;
 use crate::mcp::{self, McpServer};
 use crate::model::{Config, Launcher};
@@ -32,9 +35,20 @@ pub fn of(
     all.extend(launcher.mcp_servers.clone());
     all.extend(own);
     if let Some(file) = file {
-        all.extend(mcp::load(&env.cwd.join(file))?);
+        all.extend(load(&env.cwd.join(file))?);
     }
     wired(all, cwd, env)
+}
+
+/// Reads a file with the key `mcpServers`.
+///
+/// # Errors
+/// `CONFIG_PARSE_ERROR`, as for a config file.
+fn load(path: &Path) -> Result<BTreeMap<String, McpServer>, ConfigError> {
+    load_with(path, |document| match document.get("mcpServers") {
+        None => refuse(Place::Field("mcpServers".to_owned()), "is missing"),
+        Some(_) => mcp::servers(document.as_object().unwrap_or(&Map::new()), ""),
+    })
 }
 
 /// These servers as ACP has them.

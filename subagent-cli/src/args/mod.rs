@@ -11,6 +11,7 @@ pub mod controllers;
 pub mod daemon;
 pub mod definitions;
 pub mod doctor;
+mod flags;
 pub mod handoff;
 pub mod inbox;
 pub mod local;
@@ -26,15 +27,14 @@ pub mod run;
 pub mod state;
 pub mod tasks;
 pub mod turns;
+mod usage;
 pub mod workers;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use agents::{LauncherLogin, LauncherLogout, LauncherProbe, SessionCommand};
 use answer::Answer;
@@ -43,6 +43,8 @@ use controllers::{ControllerAttach, ControllerInit, ControllerRecover, Controlle
 use daemon::DaemonCommand;
 use definitions::AgentCommand;
 use doctor::Doctor;
+use flags::path;
+pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
 use handoff::{WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
@@ -216,43 +218,6 @@ pub enum WorkerCommand {
     Rm(WorkerRm),
 }
 
-/// `--json`, on every command.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct JsonFlag {
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `--config`.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigFlag {
-    /// The config file [default: found from the working directory]
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub config: Option<PathBuf>,
-}
-
-/// `--cwd` of commands about an existing worker.
-#[derive(Debug, Clone, Args)]
-pub struct CwdFlag {
-    /// A folder of the workspace [default: the working directory]
-    #[arg(long, value_name = "PATH", value_parser = path())]
-    pub cwd: Option<PathBuf>,
-}
-
-/// `-l`, on commands that choose workers by their tags.
-#[derive(Debug, Clone, Args)]
-pub struct SelectorFlag {
-    /// Workers with these tags: NAME=VALUE or NAME, separated by commas
-    #[arg(short = 'l', long, value_name = "TAGS")]
-    pub selector: Option<String>,
-}
-
-/// A path. An empty one is taken, and means to every command that none was given: scripts quote variables.
-fn path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
 /// The names of the flags that were typed, in snake case. Both flags of a pair count under both names.
 #[derive(Debug, Clone, Default)]
 pub struct Typed(HashSet<String>);
@@ -296,7 +261,7 @@ fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typ
     let all = std::iter::once(OsString::from("subagent")).chain(args.iter().cloned());
     let matches = command
         .try_get_matches_from_mut(all)
-        .map_err(|error| crate::usage::with_usage(error, &mut command, args))?;
+        .map_err(|error| usage::with_usage(error, &mut command, args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
 }

@@ -18,6 +18,7 @@ use super::spawn::{self, Spawned};
 use super::state_watch::StateWatch;
 use super::{APPEAR_LIMIT, Place, START_LIMIT, StartPolicy, lock};
 use crate::failure::{Failure, Result};
+use crate::sibling_executable::sibling_executable;
 
 /// How often a daemon that ends at once is started again.
 const MOST_STARTS: usize = 3;
@@ -120,7 +121,7 @@ async fn start(place: &Place, deadline: Instant) -> Result<Link> {
         ));
     }
     subagent_failpoint::hit("start_lock.after_take");
-    let program = crate::beside("subagentd")?;
+    let program = sibling_executable("subagentd")?;
     let mut last = start_failed("the daemon ended as soon as it had started");
     for _ in 0..MOST_STARTS {
         // Whoever held the lock before may have started it.

@@ -9,6 +9,7 @@ use crate::args::inbox::{ApprovalCommand, ApprovalList, ApprovalShow};
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, path_value, present};
 use crate::failure::{Failure, Result};
+use crate::output::rule::{describe_rule, task_path};
 use crate::output::{Outcome, text};
 
 pub(super) fn run(command: &ApprovalCommand, context: &Context) -> Result<Outcome> {
@@ -57,34 +58,11 @@ fn row(item: &Value) -> Value {
         (Some(at), Some(then)) => format!("{at} {then}").into(),
         _ => Value::Null,
     };
-    row["rule"] = rule(&item["rule"]).into();
-    if let Some(path) = path(item) {
+    row["rule"] = describe_rule(&item["rule"]).into();
+    if let Some(path) = task_path(item) {
         row["label"] = path.into();
     }
     row
-}
-
-/// The names from the root to the task that asks, or to the one whose rule it is.
-pub(crate) fn path(data: &Value) -> Option<String> {
-    let names: Vec<&str> = data["path"].as_array()?.iter().filter_map(Value::as_str).collect();
-    (!names.is_empty()).then(|| names.join(" › "))
-}
-
-/// The rule for which it is asked, in a few words.
-pub(crate) fn rule(rule: &Value) -> String {
-    match (rule["rule"].as_str(), rule["layer"].as_str()) {
-        (Some(text), Some(layer)) => {
-            let place = match (rule["source"].as_str(), rule["line"].as_u64()) {
-                (Some(source), Some(line)) => format!(" at {source}:{line}"),
-                (Some(source), None) => format!(" ({source})"),
-                _ => String::new(),
-            };
-            let of = path(rule).map(|path| format!(" of {path}")).unwrap_or_default();
-            format!("{layer} rule {text}{of}{place}")
-        }
-        _ if rule.is_object() => "no rule fits".to_owned(),
-        _ => "no rules".to_owned(),
-    }
 }
 
 fn show(args: &ApprovalShow, context: &Context) -> Result<Outcome> {
@@ -121,8 +99,9 @@ fn lines(data: &Value) -> String {
         "deadlineAt",
         "onTimeout",
     ];
-    let mut lines = vec![text::fields(data, &keys), format!("rule: {}", one_line(&rule(&data["rule"])))];
-    lines.extend(path(data).map(|path| format!("task: {}", one_line(&path))));
+    let mut lines =
+        vec![text::fields(data, &keys), format!("rule: {}", one_line(&describe_rule(&data["rule"])))];
+    lines.extend(task_path(data).map(|path| format!("task: {}", one_line(&path))));
     let request = &data["request"];
     for key in ["command", "url", "rawInput", "schema"] {
         if let Some(value) = request.get(key).filter(|value| !value.is_null()) {
@@ -151,7 +130,7 @@ fn lines(data: &Value) -> String {
         let by = ["by", "decision", "at", "instanceId"].map(|key| text::value(&decided[key]));
         lines.push(format!("decided by: {}", one_line(&by.join(" "))));
         if decided["rule"].is_object() {
-            lines.push(format!("decided for: {}", one_line(&rule(&decided["rule"]))));
+            lines.push(format!("decided for: {}", one_line(&describe_rule(&decided["rule"]))));
         }
     }
     lines.extend(

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use subagent_protocol::api::{ChangeControllerBudget, ControllerChoice};
 use subagent_protocol::budget::{LimitsChange, OnLimit, OnUnknown};
 
-use super::{controller_grant, named_worker};
+use super::named_worker;
 use crate::args::budgets::{BudgetCommand, BudgetFlags, BudgetSet, BudgetShow};
 use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
+use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::{Outcome, text};
@@ -56,7 +57,7 @@ fn show(args: BudgetShow, context: &Context) -> Result<Outcome> {
             Query::new(format!("/v1/workers/{}/budget", segment(worker)))
         }
         None => {
-            let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+            let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
             if !super::has_state(&workspace) {
                 return Err(nobody(&choice));
             }
@@ -87,7 +88,7 @@ fn set(args: BudgetSet, context: &Context) -> Result<Outcome> {
         ));
     }
     let workspace = context.workspace(args.which.cwd.as_deref())?;
-    let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+    let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !super::has_state(&workspace) {
         return Err(nobody(&choice));
     }

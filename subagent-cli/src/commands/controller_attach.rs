@@ -6,6 +6,7 @@ use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerAttach;
 use crate::client::Ask;
 use crate::context::Context;
+use crate::controller;
 use crate::failure::Result;
 use crate::output::Outcome;
 
@@ -13,9 +14,9 @@ pub(super) fn run(args: &ControllerAttach, context: &Context) -> Result<Outcome>
     let show = Show::of(args.print_env, args.json)?;
     let workspace = context.workspace(args.which.cwd.as_deref())?;
     let request = AttachController {
-        choice: controller_grant::choice(args.which.controller_id.as_deref(), &workspace),
+        choice: controller::choice(args.which.controller_id.as_deref(), &workspace),
         takeover: args.takeover,
-        owner: controller_grant::owner()?,
+        owner: controller::owner()?,
     };
     let ask = Ask::change("/v1/controllers/attach", &request)?;
     controller_grant::grant(ask, "controller.attached", show, context, &workspace)

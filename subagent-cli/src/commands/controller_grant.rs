@@ -1,14 +1,12 @@
-//! What `controller init` and `controller attach` share: who the owner is, the hint file, and how a new ownership is
+//! What `controller init` and `controller attach` share: the hint file, and how a new ownership is
 //! shown.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use subagent_config::controller_hint::{self, ControllerHint};
-use subagent_config::proc::{self, Process};
 use subagent_config::{ConfigError, Workspace};
-use subagent_protocol::api::{ControllerChoice, ControllerInitialized};
-use subagent_protocol::process::ProcessId;
+use subagent_protocol::api::ControllerInitialized;
 
 use crate::args::JsonFlag;
 use crate::client::{Ask, Client, block_on};
@@ -35,15 +33,6 @@ impl Show {
             (true, false) => Ok(Self::Variables),
             (false, _) => Ok(Self::Report),
         }
-    }
-}
-
-/// The controller that was named, or the workspace's.
-pub(crate) fn choice(named: Option<&str>, workspace: &Workspace) -> ControllerChoice {
-    ControllerChoice {
-        controller_id: named.filter(|id| !id.is_empty()).map(str::to_owned),
-        hinted_controller_id: controller_hint::read_controller_id(&workspace.root),
-        workspace_key: workspace.root.to_string_lossy().into_owned(),
     }
 }
 
@@ -103,18 +92,4 @@ fn leave_hint(granted: &ControllerInitialized, root: &Path) -> PathBuf {
         complain(&format!("Warning: {error}"));
         path()
     })
-}
-
-/// The process whose life is the ownership's: the leader of the caller's session. A command that leads its own session
-/// (or whose leader has ended) is over in a moment; then it is whoever started it.
-pub(super) fn owner() -> Result<ProcessId> {
-    let unknown =
-        |error: std::io::Error| Failure::internal(format!("cannot find out which session this is: {error}"));
-    let own_pid = nix::unistd::getpid().as_raw();
-    let mut owner = proc::session_leader().map_err(unknown)?;
-    if owner.pid == own_pid && owner.parent > 0 {
-        owner = proc::process(owner.parent).map_err(unknown)?;
-    }
-    let Process { pid, start_time, .. } = owner;
-    Ok(ProcessId { pid, start_time })
 }

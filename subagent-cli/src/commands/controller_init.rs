@@ -7,6 +7,7 @@ use super::controller_grant::{self, Show};
 use crate::args::controllers::ControllerInit;
 use crate::client::Ask;
 use crate::context::{Context, present};
+use crate::controller;
 use crate::failure::Result;
 use crate::output::Outcome;
 
@@ -15,11 +16,11 @@ pub(super) fn run(args: &ControllerInit, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.as_deref())?;
     let config = context.config(None, args.cwd.as_deref())?;
     let request = InitController {
-        choice: controller_grant::choice(args.controller_id.as_deref(), &workspace),
+        choice: controller::choice(args.controller_id.as_deref(), &workspace),
         label: present(args.label.clone()),
         require_handle: args.require_handle,
         budget: of_config(&config.config.budgets.controller),
-        owner: controller_grant::owner()?,
+        owner: controller::owner()?,
     };
     let ask = Ask::change("/v1/controllers", &request)?;
     controller_grant::grant(ask, "controller.initialized", show, context, &workspace)

@@ -3,16 +3,16 @@
 use serde_json::Value;
 use subagent_protocol::api::ReleaseController;
 
-use super::controller_grant;
 use crate::args::controllers::ControllerRelease;
 use crate::client::{Ask, Client, block_on};
 use crate::context::Context;
+use crate::controller;
 use crate::failure::Result;
 use crate::output::Outcome;
 
 pub(super) fn run(args: &ControllerRelease, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
-    let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+    let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     let ask = Ask::change("/v1/controllers/release", &ReleaseController { choice, force: args.force })?;
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;

@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 use subagent_protocol::Code;
 use subagent_protocol::api::{ControllerChoice, Handle};
 
-use super::controller_grant;
 use crate::args::controllers::ControllerStatus;
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::Context;
+use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
 pub(super) fn run(args: &ControllerStatus, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.which.cwd.as_deref())?;
-    let choice = controller_grant::choice(args.which.controller_id.as_deref(), &workspace);
+    let choice = controller::choice(args.which.controller_id.as_deref(), &workspace);
     if !super::has_state(&workspace) {
         let data = of_nobody(&choice, context.handle().as_ref())?;
         let shown = shown(&data);

@@ -36,6 +36,7 @@ mod live_wait;
 mod mcp;
 mod policy;
 mod policy_rules;
+mod preconditions;
 mod prompt_render;
 mod prune;
 mod queue;
@@ -64,14 +65,8 @@ mod worker_restart;
 mod worker_rm;
 mod worker_set;
 mod worker_show;
-pub(crate) mod worker_start;
+mod worker_start;
 mod worker_stop;
-
-pub(crate) use approval::{path as path_of_task, rule as told_rule};
-pub(crate) use controller_grant::choice as manager_choice;
-pub(crate) use run::place::ensure as ensure_controller;
-use subagent_config::Workspace;
-use subagent_protocol::Code;
 
 use crate::args::agents::SessionCommand;
 use crate::args::budgets::BudgetCommand;
@@ -82,9 +77,10 @@ use crate::args::prompt::PromptCommand;
 use crate::args::queue::QueueCommand;
 use crate::args::roles::RoleCommand;
 use crate::args::{Command, ConfigCommand, ControllerCommand, LauncherCommand, WorkerCommand};
-use crate::context::{Context, path_value};
-use crate::failure::{Failure, Result};
+use crate::context::Context;
+use crate::failure::Result;
 use crate::output::{Format, Outcome};
+use preconditions::{has_state, named_worker};
 
 /// Whether the command was given `--json`.
 #[must_use]
@@ -211,24 +207,4 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Completions(args) => Ok(completions::run(&args)),
         Command::Demo => crate::demo::run(),
     }
-}
-
-/// Whether anything was ever done in this workspace. Where not, a command that only looks makes no state dir and starts no
-/// daemon, which could only say the same.
-fn has_state(workspace: &Workspace) -> bool {
-    !matches!(workspace.state_dir.try_exists(), Ok(false))
-}
-
-/// The worker's id, unless there can be no such worker: an empty segment would make the URL another one, and without a
-/// state dir there are none.
-fn named_worker<'a>(worker_id: &'a str, workspace: &Workspace) -> Result<&'a str> {
-    let message = match worker_id {
-        "" => "an empty text names no worker; `subagent worker list` shows them".to_owned(),
-        _ if has_state(workspace) => return Ok(worker_id),
-        _ => format!("there is no worker {worker_id}: nothing was started in this workspace so far"),
-    };
-    Err(Failure::new(Code::WorkerNotFound, message)
-        .with("workerId", worker_id)
-        .with("stateDbPath", path_value(&workspace.db_path))
-        .recommend("list the workers with `subagent worker list`; check --cwd and SUBAGENT_STATE_DIR"))
 }

@@ -10,11 +10,12 @@ use crate::args::state::Restore;
 use crate::context::{Context, path_value};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
+use crate::sibling_executable::sibling_executable;
 
 pub(super) fn run(args: Restore, context: &Context) -> Result<Outcome> {
     let file = absolute(args.file, context)?;
     let state_dir = context.workspace(args.cwd.cwd.as_deref())?.state_dir;
-    let program = crate::beside("subagentd")?;
+    let program = sibling_executable("subagentd")?;
     let mut command = Command::new(&program);
     command.arg("restore").arg("--state-dir").arg(state_dir);
     for (flag, given) in [("--force", args.force), ("--json", args.json.json)] {

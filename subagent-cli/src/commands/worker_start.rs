@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::stat::{Mode, umask};
 use serde_json::Value;
 use subagent_config::start::agent::Wish;
 use subagent_config::start::{self, Composition, Place};
@@ -22,9 +21,11 @@ use crate::args::policy::RuleFlags;
 use crate::args::workers::{StartFlags, WorkerStart};
 use crate::client::{Ask, Client, Query, block_on};
 use crate::context::{Context, present, present_path};
+use crate::controller::resolve_path;
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
 use crate::output::{Outcome, text};
+use crate::umask::current_umask;
 
 /// How much longer than the agent itself the whole start may take.
 const GRACE: Duration = Duration::from_secs(15);
@@ -204,29 +205,4 @@ pub(super) async fn prepare(
     let patience = request.options.patience() + if wishes { PATIENCE } else { Duration::ZERO };
     let limit = Duration::from_millis(request.launcher.timeouts.startup_ms) + patience + GRACE;
     Ok(Prepared { request, limit })
-}
-
-pub(super) fn resolve_path(choice: &ControllerChoice) -> Query {
-    Query::new("/v1/controllers/resolve")
-        .with("controllerId", choice.controller_id.as_deref())
-        .with("hintedControllerId", choice.hinted_controller_id.as_deref())
-        .with("workspaceKey", Some(&choice.workspace_key))
-}
-
-/// The file mode creation mask. It can only be read by setting it; nothing else runs here that makes files meanwhile.
-pub(crate) fn current_umask() -> Mode {
-    let mask = umask(Mode::from_bits_truncate(0o077));
-    umask(mask);
-    mask
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mask_is_read_and_stays() {
-        let mask = current_umask();
-        assert_eq!(current_umask(), mask);
-    }
 }

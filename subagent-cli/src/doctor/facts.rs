@@ -20,6 +20,15 @@ const ANNOUNCED: Duration = Duration::from_secs(3);
 /// How long it may take to examine its database; it ends its checks by itself before.
 const EXAMINE: Duration = Duration::from_secs(20);
 
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The state dir; outside of a workspace the one that would be made here.
+    pub state_dir: PathBuf,
+    /// Whether there is no workspace here.
+    pub outside: bool,
+}
+
 /// The daemon, as far as it can be asked.
 #[derive(Debug)]
 pub(super) enum Daemon {
@@ -87,8 +96,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn gather(env: &Environment, cwd: Option<PathBuf>, place: super::Place, fix: bool) -> Self {
-        let super::Place { state_dir, outside } = place;
+    pub(super) fn gather(env: &Environment, cwd: Option<PathBuf>, place: Place, fix: bool) -> Self {
+        let Place { state_dir, outside } = place;
         let state = if outside { State::Outside } else { State::of(&state_dir) };
         let announced = read_info(&state_dir).and_then(|info| info.socket.parent().map(PathBuf::from));
         let mut facts = Self {

@@ -25,6 +25,7 @@ use std::time::Duration;
 use subagent_config::Environment;
 
 use facts::Facts;
+pub use facts::Place;
 pub use finding::{Finding, Group, Status};
 
 /// How long one look may take: a file system that hangs must not hang the rest.
@@ -46,15 +47,6 @@ const LOOKS: [(Group, &str, Look); 8] = [
     (Group::Config, "config.look", config::look),
     (Group::Machine, "machine.look", machine::look),
 ];
-
-/// Where to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The state dir; outside of a workspace the one that would be made here.
-    pub state_dir: PathBuf,
-    /// Whether there is no workspace here.
-    pub outside: bool,
-}
 
 /// Looks at everything; the worst comes first.
 #[must_use]

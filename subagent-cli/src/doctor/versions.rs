@@ -8,6 +8,7 @@ use subagent_protocol::Code;
 use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
 use super::holders::Role;
+use crate::sibling_executable::sibling_executable;
 
 const GROUP: Group = Group::Versions;
 const EXECUTABLES: &str = "versions.executables";
@@ -31,7 +32,7 @@ fn executables() -> Finding {
     };
     let mut folder = None;
     for name in ["subagentd", "subagent-runtime"] {
-        let path = match crate::beside(name) {
+        let path = match sibling_executable(name) {
             Ok(path) => path,
             Err(failure) => return problem(failure.message),
         };

@@ -10,6 +10,7 @@ pub mod human;
 pub mod live;
 pub mod page;
 pub mod redrawn;
+pub(crate) mod rule;
 pub mod style;
 pub mod table;
 pub mod terminal;

@@ -11,6 +11,7 @@ mod bad_input;
 mod budgets;
 mod bytes;
 mod ci;
+mod circles;
 mod client_methods;
 mod client_rules;
 mod contract;

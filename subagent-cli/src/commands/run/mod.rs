@@ -2,7 +2,6 @@
 //! its exit code how it went.
 
 mod drive;
-pub(super) mod place;
 mod questions;
 mod result;
 mod schema;
@@ -29,6 +28,7 @@ use super::{attachments, text_risk};
 use crate::args::run::{Form, Run};
 use crate::client::{Client, block_on};
 use crate::context::{Context, present_path};
+use crate::controller;
 use crate::failure::{Failure, Result};
 use crate::input::Input;
 use crate::output::{Outcome, complain, finish};
@@ -79,10 +79,10 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
         let mut signals = Interruptions::new()?;
         let mut clients = Clients::new(context, &workspace);
         let prepared = async {
-            let controller = wanted.controller_id.clone();
+            let controller_id = wanted.controller_id.clone();
             let budget = of_config(&config.config.budgets.controller);
-            let named = controller.as_deref();
-            place::ensure(&mut clients.work, &workspace.state_dir, named, &workspace, budget).await?;
+            let named = controller_id.as_deref();
+            controller::ensure(&mut clients.work, &workspace.state_dir, named, &workspace, budget).await?;
             worker_start::prepare(&mut clients.work, wanted, &config, &workspace, context).await
         };
         // Nothing was started that would have to be ended.

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::{Page, Style, shown, word};
+use super::view::{shown, word};
+use crate::output::page::Page;
+use crate::output::style::Style;
 
 /// Of a diff, this many lines are shown ...
 const MOST_DIFF_LINES: usize = 80;

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Style, Table, View, items, shown, word};
+use super::view::{View, items, shown, word};
+use crate::output::style::Style;
+use crate::output::table::Table;
 
 pub(super) fn status(view: &mut View, data: &Value) -> Option<()> {
     let state = data["state"].as_str()?;

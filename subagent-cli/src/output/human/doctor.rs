@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Style, View, word};
+use super::view::{View, word};
+use crate::output::style::Style;
 
 const GROUPS: [&str; 8] =
     ["processes", "database", "journals", "versions", "permissions", "disk", "config", "machine"];

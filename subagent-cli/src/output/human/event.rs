@@ -5,7 +5,9 @@ use serde_json::Value;
 use super::content::update;
 use super::questions::elicitation;
 use super::turns::approval;
-use super::{Page, Style, shown, word};
+use super::view::{shown, word};
+use crate::output::page::Page;
+use crate::output::style::Style;
 
 /// Of a message that was sent, this many lines are shown.
 const MOST_LINES: usize = 12;

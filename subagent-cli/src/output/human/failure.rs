@@ -1,8 +1,10 @@
 //! An error on a terminal: its code in colour, what to do and what to type on lines of their own.
 
-use super::super::advice;
-use super::{Page, Style, Terminal};
 use crate::failure::Failure;
+use crate::output::advice;
+use crate::output::page::Page;
+use crate::output::style::Style;
+use crate::output::terminal::Terminal;
 
 /// The lines of an error for this terminal.
 #[must_use]

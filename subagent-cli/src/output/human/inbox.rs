@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 
 use super::questions::elicitation;
 use super::turns::approval;
-use super::{Style, Table, View, items, shown, word};
-use crate::commands::{path_of_task as path, told_rule};
+use super::view::{View, items, shown, word};
+use crate::output::rule::{describe_rule, task_path};
+use crate::output::style::Style;
+use crate::output::table::Table;
 
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;
@@ -18,7 +20,7 @@ pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
         let (since, until) = (view.ago(&item["createdAt"]), until(item));
         let kind = item["toolKind"].as_str().unwrap_or(word(item, "kind"));
         let what = format!("{kind}: {}", word(item, "subject"));
-        let label = path(item).unwrap_or_else(|| word(item, "label").to_owned());
+        let label = task_path(item).unwrap_or_else(|| word(item, "label").to_owned());
         table.row([
             (Style::Strong, word(item, "requestId")),
             (Style::Plain, word(item, "workerId")),
@@ -43,7 +45,7 @@ fn until(item: &Value) -> String {
 
 pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
-    let label = path(data).unwrap_or_else(|| word(data, "label").to_owned());
+    let label = task_path(data).unwrap_or_else(|| word(data, "label").to_owned());
     view.page.word(Style::Strong, worker).plain("  ").word(Style::Plain, &label).plain("  ");
     view.state(word(data, "status"));
     let since = view.ago(&data["createdAt"]);
@@ -66,11 +68,11 @@ pub(super) fn question(view: &mut View, data: &Value) -> Option<()> {
         true => format!("{}: {} at {}", word(decided, "by"), word(decided, "decision"), word(decided, "at")),
         false => String::new(),
     };
-    let by_rule = if decided["rule"].is_object() { told_rule(&decided["rule"]) } else { String::new() };
+    let by_rule = if decided["rule"].is_object() { describe_rule(&decided["rule"]) } else { String::new() };
     view.facts(&[
         ("cwd", Style::Plain, shown(&data["cwd"])),
         ("turn", Style::Plain, shown(&data["turnId"])),
-        ("asked for", Style::Plain, told_rule(&data["rule"])),
+        ("asked for", Style::Plain, describe_rule(&data["rule"])),
         ("until", Style::Plain, until(data)),
         ("decided by", Style::Good, by),
         ("by rule", Style::Plain, by_rule),

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::page::Page;
 use super::turns::{answered_with, pasted};
-use super::{Style, View, shown, word};
+use super::view::{View, shown, word};
+use crate::output::page::Page;
+use crate::output::style::Style;
 
 /// More fields of a form are not shown, nor more values of one.
 const MOST_FIELDS: usize = 50;

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Style, Table, View, items, word};
+use super::view::{View, items, word};
+use crate::output::style::Style;
+use crate::output::table::Table;
 
 pub(super) fn removed(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;

@@ -8,7 +8,10 @@ use serde_json::Value;
 
 use super::content::{details, tool};
 use super::event::write;
-use super::{Page, Style, Terminal, parse_time, word};
+use super::view::{parse_time, word};
+use crate::output::page::Page;
+use crate::output::style::Style;
+use crate::output::terminal::Terminal;
 
 /// So many tool calls are remembered.
 const MOST_CALLS: usize = 1000;

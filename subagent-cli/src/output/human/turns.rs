@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::super::page::Page;
 use super::content::details;
 use super::event::{outcome, write as write_event};
 use super::questions::elicitation;
-use super::{Style, View, shown, word};
+use super::view::{View, shown, word};
+use crate::output::page::Page;
+use crate::output::style::Style;
 use subagent_protocol::clean::one_line;
 
 pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {

@@ -6,7 +6,9 @@ use super::event::write as write_event;
 use super::questions::{elicitation, open};
 use super::removal::bytes;
 use super::turns::approval;
-use super::{Style, Table, View, items, shown as value, word};
+use super::view::{View, items, shown as value, word};
+use crate::output::style::Style;
+use crate::output::table::Table;
 
 pub(super) fn listed(view: &mut View, data: &Value) -> Option<()> {
     let items = items(data)?;

@@ -1,0 +1,160 @@
+//! The primitives that every section of a config is checked with: types, texts and times. Pure.
+//!
+//! Null is the same as absent for optional values. An error about a type never repeats the value,
+//! which may be a secret.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::Place;
+
+/// A value that is rejected: where it is, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) place: Place,
+    pub(crate) problem: String,
+}
+
+pub(crate) type Checked<T> = Result<T, Violation>;
+
+/// The longest timeout that is accepted. Its sum with any clock value must be representable.
+pub(crate) const LONGEST_SECONDS: f64 = 366.0 * 86_400.0;
+
+/// Checks each entry of a mapping whose keys are names that the user chose.
+pub(crate) fn named<T>(
+    root: &Map<String, Value>,
+    key: &str,
+    field: &str,
+    check: impl Fn(&str, &Value) -> Checked<T>,
+) -> Checked<BTreeMap<String, T>> {
+    let Some(entries) = object(root.get(key), || field.to_owned())? else { return Ok(BTreeMap::new()) };
+    let checked = entries.iter().map(|(name, value)| {
+        if name.trim().is_empty() {
+            return refuse(Place::Entry { field: field.to_owned(), key: name.clone() }, "has a blank name");
+        }
+        Ok((name.clone(), check(name, value)?))
+    });
+    checked.collect()
+}
+
+/// Reads an optional mapping.
+pub(crate) fn object(
+    value: Option<&Value>,
+    field: impl Fn() -> String,
+) -> Checked<Option<&Map<String, Value>>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => mapping(value, field).map(Some),
+    }
+}
+
+pub(crate) fn mapping(value: &Value, field: impl Fn() -> String) -> Checked<&Map<String, Value>> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => mismatch(Place::Field(field()), "a mapping", other),
+    }
+}
+
+/// Reads an optional list.
+pub(crate) fn list(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&Vec<Value>>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(items)) => Ok(Some(items)),
+        Some(other) => mismatch(place(), "a list", other),
+    }
+}
+
+/// Reads an optional string.
+pub(crate) fn string(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<&str>> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => required_string(value, place).map(Some),
+    }
+}
+
+pub(crate) fn required_string(value: &Value, place: impl Fn() -> Place) -> Checked<&str> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Bool(_) | Value::Number(_) => mismatch(place(), "a string (put it in quotes)", value),
+        other => mismatch(place(), "a string", other),
+    }
+}
+
+/// Reads an optional string without the white space around it; a blank one is `None`.
+pub(crate) fn trimmed(value: Option<&Value>, place: impl Fn() -> Place) -> Checked<Option<String>> {
+    Ok(string(value, place)?.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned))
+}
+
+/// Reads the arguments of a program, under the key `args`.
+pub(crate) fn args(holder: &Map<String, Value>, field: &str) -> Checked<Vec<String>> {
+    let Some(items) = list(holder.get("args"), || Place::Field(field.to_owned()))? else {
+        return Ok(Vec::new());
+    };
+    let checked = items.iter().enumerate().map(|(index, item)| {
+        let place = || Place::Element { field: field.to_owned(), index };
+        without_nul(required_string(item, place)?, place)
+    });
+    checked.collect()
+}
+
+/// Reads the variables of a program, under the key `env`.
+pub(crate) fn env(holder: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String, String>> {
+    let Some(entries) = object(holder.get("env"), || field.to_owned())? else { return Ok(BTreeMap::new()) };
+    let checked = entries.iter().map(|(key, value)| {
+        let place = || Place::Entry { field: field.to_owned(), key: key.clone() };
+        if key.is_empty() || key.contains(['=', '\0']) {
+            return refuse(place(), "is not a name that a variable can have");
+        }
+        Ok((key.clone(), without_nul(required_string(value, place)?, place)?))
+    });
+    checked.collect()
+}
+
+/// Reads a number of seconds from `least` to a year; zero is rejected.
+pub(crate) fn seconds(value: Option<&Value>, field: &str, least: f64) -> Checked<Option<Duration>> {
+    let place = || Place::Field(field.to_owned());
+    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
+    let Value::Number(number) = value else { return mismatch(place(), "a number of seconds", value) };
+    let number = number.as_f64().unwrap_or(f64::INFINITY);
+    if number < least {
+        return refuse(place(), format!("is {number} seconds, and must be at least {least}"));
+    }
+    if number > LONGEST_SECONDS {
+        return refuse(place(), "is longer than a year; leave it out to have the default");
+    }
+    // Below half a nanosecond this rounds to zero.
+    match Duration::try_from_secs_f64(number) {
+        Ok(duration) if !duration.is_zero() => Ok(Some(duration)),
+        _ => refuse(place(), "must be more than 0 seconds"),
+    }
+}
+
+/// Rejects a NUL: the system ends arguments and variables there, so the text cannot be passed on.
+pub(crate) fn without_nul(text: &str, place: impl Fn() -> Place) -> Checked<String> {
+    if text.contains('\0') {
+        refuse(place(), "must not contain a NUL character")
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Rejects a value for its type.
+pub(crate) fn mismatch<T>(place: Place, expected: &str, found: &Value) -> Checked<T> {
+    // The error names only the type: a misplaced value may be a secret.
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    };
+    refuse(place, format!("must be {expected}, not {found}"))
+}
+
+/// Rejects a value.
+pub(crate) fn refuse<T>(place: Place, problem: impl Into<String>) -> Checked<T> {
+    Err(Violation { place, problem: problem.into() })
+}

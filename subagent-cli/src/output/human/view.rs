@@ -1,0 +1,76 @@
+//! What all renderings share: the page with its usual lines, and access to the data.
+
+use serde_json::Value;
+use subagent_protocol::time::Timestamp;
+
+use crate::output::ago::ago;
+use crate::output::page::Page;
+use crate::output::style::Style;
+use crate::output::table::Table;
+use crate::output::text;
+
+/// A page, and what the renderings need besides the data.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) page: Page,
+    pub(super) width: usize,
+    pub(super) now: Timestamp,
+}
+
+impl View {
+    /// Returns how long ago a time was; empty if the value is no time.
+    pub(super) fn ago(&self, time: &Value) -> String {
+        parse_time(time).map_or_else(String::new, |then| ago(then, self.now))
+    }
+
+    pub(super) fn put(&mut self, table: &Table) {
+        table.put(&mut self.page, self.width);
+    }
+
+    /// Writes names and values, one line each; those without a value are left out.
+    pub(super) fn facts(&mut self, facts: &[(&str, Style, String)]) {
+        let given = || facts.iter().filter(|(_, _, value)| !value.is_empty());
+        let width = given().map(|(name, ..)| name.len()).max().unwrap_or(0);
+        for (name, style, value) in given() {
+            self.page.plain("  ").word(Style::Dim, name).fill(name, width + 2).word(*style, value).end();
+        }
+    }
+
+    /// Writes a state in its color.
+    pub(super) fn state(&mut self, state: &str) {
+        self.page.word(Style::of_state(state), &state.replace('_', " "));
+    }
+
+    /// Writes a command that a person may want next.
+    pub(super) fn next(&mut self, what: &str, command: &str) {
+        self.page.word(Style::Dim, what).plain("  ").word(Style::Plain, command).end();
+    }
+}
+
+pub(super) fn word<'a>(data: &'a Value, key: &str) -> &'a str {
+    data[key].as_str().unwrap_or_default()
+}
+
+pub(super) fn items(data: &Value) -> Option<&[Value]> {
+    data["items"].as_array().map(Vec::as_slice)
+}
+
+/// Returns a value for a line of facts; empty for an empty list or mapping.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(items) if items.is_empty() => String::new(),
+        Value::Object(members) if members.is_empty() => String::new(),
+        other => text::value(other),
+    }
+}
+
+pub(super) fn parse_time(time: &Value) -> Option<Timestamp> {
+    serde_json::from_value(time.clone()).ok()
+}
+
+/// Returns the current time.
+#[must_use]
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
