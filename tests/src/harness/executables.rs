@@ -10,9 +10,9 @@ use std::{env, fs, io};
 
 /// The name of each executable, and the file that cargo builds it as.
 const FILES: [(&str, &str); 10] = [
-    ("subagent", "product"),
-    ("subagentd", "product"),
-    ("subagent-runtime", "product"),
+    ("subagent", "tested-subagent"),
+    ("subagentd", "tested-subagentd"),
+    ("subagent-runtime", "tested-subagent-runtime"),
     ("fast-agent", "fast-agent"),
     ("hostile-agent", "hostile-agent"),
     ("mcp-echo", "mcp-echo"),

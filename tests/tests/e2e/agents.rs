@@ -1,7 +1,5 @@
 //! Definitions of agents from the outside: what is found, what a worker of one may do, and how its prompt reaches the agent.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::PathBuf;
 

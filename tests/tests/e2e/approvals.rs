@@ -1,7 +1,5 @@
 //! Permission requests and cancels from the outside.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use serde_json::{Value, json};
 use subagent_tests::harness::Sandbox;
 

@@ -1,8 +1,6 @@
 //! Bad input from everywhere: launchers that are none, files that are damaged, disks that are full, agents that are
 //! hostile. Every error has a code and says what to do, nothing hangs, and the next command works.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Budgets from the outside: what is counted, what is refused or canceled when it is used up, and what is told of it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::time::Duration;
 

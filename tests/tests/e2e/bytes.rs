@@ -1,8 +1,6 @@
 //! Agents that write damaged bytes, through the real executables: each turn ends or fails with a code, and nothing is
 //! left.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 
 use subagent_testkit::bytes::{AGENT, Mutator, lines};

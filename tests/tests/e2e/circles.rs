@@ -227,7 +227,9 @@ fn files_that_need_each_other_are_few() {
         assert!(members.contains(folder), "{folder} is no crate; remove its allowance");
     }
     for folder in members {
-        let sources = sources(&root.join(folder).join("src"));
+        let src = root.join(folder).join("src");
+        // The fuzz targets have none.
+        let sources = if src.is_dir() { sources(&src) } else { Vec::new() };
         let modules = read_modules(sources.iter().map(|(file, text)| (file.as_str(), text.as_str())));
         let large: Vec<_> =
             circles(&modules).into_iter().filter(|circle| circle.len() > MAX_CIRCLE).collect();

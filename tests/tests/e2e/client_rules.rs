@@ -1,8 +1,6 @@
 //! Files and terminals that an agent asks its client for, under the rules of its worker: what they allow is done, what they
 //! deny is not, for the rest the owner is asked; and what was allowed is what is done, whatever happens in between.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 

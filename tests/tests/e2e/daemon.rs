@@ -1,7 +1,5 @@
 //! The daemon from the outside: how it starts and ends, who may ask it, and what it promises to whom it answers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! The scripts in `examples/` work as they are, with the scripted agent: that of CI is run in `ci.rs`, that with a real agent
 //! in `real_agents`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! What a person sees: the executables at a terminal.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use subagent_tests::harness::{Launcher, On, Sandbox};

@@ -1,8 +1,6 @@
 //! The inbox from the outside: what is asked is listed and shown, several are decided at once, decisions become rules,
 //! questions have deadlines, and one decision wins.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! Every invariant turns red when what it guards is broken: a finished, good state is copied and broken on purpose,
 //! once for each thing that a check looks at. The break stands beside the name of the check that must notice it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,5 @@
 //! The main job from the outside: start a worker, send it messages, watch and wait, look at it, stop it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::time::Duration;
 

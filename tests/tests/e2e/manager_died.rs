@@ -1,7 +1,5 @@
 //! What examples/approve-after-the-manager-died shows works: the scripts are run as they are, with the scripted agent.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Several workers at once: tags, a wait for many, the events of all, and what runs in other workspaces.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

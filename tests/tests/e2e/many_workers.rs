@@ -1,7 +1,5 @@
 //! More workers than the system has inotify instances for a user: nobody needs one to work.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! `subagent mcp` and `subagent task` through the executables: a manager gives tasks to scripted agents.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Stdio};

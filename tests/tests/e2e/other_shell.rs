@@ -1,8 +1,6 @@
 //! Shells of one user with different `XDG_RUNTIME_DIR`s, as a desktop and a cron job have: the same daemon, the same
 //! workers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -3,8 +3,6 @@
 //! Runs as root, which alone can become somebody else; elsewhere it says so loudly. Each check is seen to fail by the
 //! tests whose names end with `turns_red` (`cargo test --workspace --test e2e -- --ignored turns_red`).
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;

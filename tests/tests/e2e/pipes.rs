@@ -1,8 +1,6 @@
 //! A pipe under the name of a file of the state dir: nothing waits for somebody who writes into it, and the error says
 //! what is in the way.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Rules from the outside: what they allow is not asked, what they deny is not done, and who decided is told.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! Messages that wait for their turn, from the outside: their order, what stops it, what people do with them, and what
 //! dies in between.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! What happens when a process dies in the middle: runtime, guard, agent, daemon.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;

@@ -1,8 +1,6 @@
 //! The state dir fails for a while, is full, read-only, or goes away under a running daemon and its runtimes: whoever
 //! asks is told within the deadline, and nothing is lost or left.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Each file of a state dir is removed, emptied, or something else is put into its place: no command hangs, every error
 //! says what it is and what to do, and `subagent doctor` names what makes commands fail.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! The daemon under systemd: the unit of the user manager, and what the daemon tells its manager. Where there is no
 //! systemd, a script stands for `systemctl` and a socket of the test for the manager.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,7 +1,5 @@
 //! Policy as a test: layers, sizes, dependencies, and what must not be in any file.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

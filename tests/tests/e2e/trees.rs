@@ -1,8 +1,6 @@
 //! Whatever an agent has started, in whatever shape, is gone five seconds after its end was reported: with an ordinary
 //! stop, and when the runtime, the guard, the agent, or the daemon and the runtime together were killed.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

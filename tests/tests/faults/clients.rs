@@ -13,7 +13,7 @@ use subagent_tests::harness::{Random, Sandbox, say, times, wait_until};
 use super::a_moment;
 
 /// How often each command is killed while it runs.
-const KILLS: usize = 4;
+const KILLS: usize = 1;
 
 /// A command that is given again must not wait for something that the one before left.
 const PROMPT: Duration = Duration::from_secs(8);

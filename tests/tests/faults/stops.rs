@@ -16,7 +16,7 @@ use super::victims::Victim;
 const WORKERS: usize = 4;
 /// How often each is stopped.
 const STOPS: [(Victim, usize); 4] =
-    [(Victim::Daemon, 25), (Victim::Runtime, 25), (Victim::Guard, 25), (Victim::Agent, 25)];
+    [(Victim::Daemon, 8), (Victim::Runtime, 8), (Victim::Guard, 8), (Victim::Agent, 8)];
 /// For at most so long.
 const MILLIS: u64 = 300;
 

@@ -1,6 +1,6 @@
 //! The runtime and its guard as processes, damaged input for its readers, and counted allocations.
 
-#![allow(clippy::unwrap_used, reason = "all of this folder is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
 
 mod allocations;
 mod bytes;

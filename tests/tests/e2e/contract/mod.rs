@@ -1,7 +1,5 @@
 //! The contract, section by section, through the executables: JSON is compared exactly.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod s01_output;
 mod s02_environment;
 mod s03_paths;

@@ -1,7 +1,5 @@
 //! `subagent doctor` without a daemon: what makes every command fail is a problem.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 

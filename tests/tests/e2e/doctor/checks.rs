@@ -1,7 +1,5 @@
 //! `subagent doctor`: what it sees, what it says to do about it, what `--fix` mends, and what it leaves alone.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! What `subagent doctor --fix` leaves alone: what belongs to somebody, however little can be seen of that.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};

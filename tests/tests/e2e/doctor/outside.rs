@@ -1,7 +1,5 @@
 //! `subagent doctor` where there is no workspace: often the first command of all.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

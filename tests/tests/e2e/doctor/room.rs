@@ -1,7 +1,5 @@
 //! `subagent doctor` where things fill up: the disk, the WAL, the journals.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! Every named failpoint, with everything that can happen there, in the middle of a manager's work: the process aborts,
 //! it stands still until somebody kills it, or what it is about to do fails. Nothing is lost, everything goes on.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod points;
 mod work;
 

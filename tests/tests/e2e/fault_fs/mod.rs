@@ -1,8 +1,6 @@
 //! The Nth write, sync, open, rename, ... fails, of every file that the product writes: whoever asked is told with a clear
 //! code or does not notice, nothing that was acknowledged is lost, and everything goes on.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod targets;
 
 use std::collections::BTreeSet;

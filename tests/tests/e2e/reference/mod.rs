@@ -1,8 +1,6 @@
 //! Drop-in: what the reference was asked and answered (`tests/reference/*.session`, recorded) is asked again, and our
 //! answers must hold everything that was in its answers. What differs on purpose is listed, with the reason.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

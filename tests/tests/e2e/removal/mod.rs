@@ -1,7 +1,5 @@
 //! `worker rm`, `prune`, and the retention: what is removed is nowhere, what is kept is whole, whatever is killed.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod faults;
 mod prune;
 mod retention;

@@ -1,7 +1,5 @@
 //! `subagent restore`: what goes on after it, what it refuses, and what becomes of a restore that fails or dies.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod deaths;
 mod goes_on;
 mod refusals;

@@ -1,7 +1,5 @@
 //! `subagent run`: how each ending is told, and that nothing is left whatever ends it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 mod endings;
 mod interrupted;
 mod schema;

@@ -5,8 +5,6 @@
 //! tried as well (`git worktree add` of the tag and `cargo build` make them); without it that test says that it was
 //! skipped.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};

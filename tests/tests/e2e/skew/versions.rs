@@ -3,8 +3,6 @@
 //! `tests/fixtures/VERSION` holds them as that version wrote them; nobody changes them any more. A release adds its own
 //! with `cargo test --workspace --test e2e -- --ignored write_the_fixtures`, which writes to `tests/fixtures/` below the version.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

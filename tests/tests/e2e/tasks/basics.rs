@@ -1,7 +1,5 @@
 //! Tasks from the outside: managers and agents give them, wait for them, and are told of their ends, whoever dies in between.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! Budgets over a tree of tasks: what is used below is used above, also when the daemon dies in between; and the places of a
 //! tree, for what its owner sends to its tasks.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

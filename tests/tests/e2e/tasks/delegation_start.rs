@@ -1,7 +1,5 @@
 //! Workers that may give tasks to other agents, from the outside: who gets the task server, and where its token is seen.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

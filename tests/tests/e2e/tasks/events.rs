@@ -1,7 +1,5 @@
 //! M10: what is told of tasks reaches whoever watches a worker above them, once and in order, and with `--tree` all the rest.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! What ends a task by itself (M6), what ends with the worker above it (M9), and what becomes of tasks that are over.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::time::Duration;
 
 use rusqlite::Connection;

@@ -1,8 +1,6 @@
 //! Results of tasks from the outside: one that has to meet a schema is asked for once more, whoever dies in between; what was
 //! said in tasks that nobody sees stands behind the result above them; what is archived is removed when somebody asks for it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! Rules over a tree of tasks, from the outside: what is denied above holds below, who asks is told by the path of names, and
 //! what was approved beforehand is neither more than the parent has nor a question.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
-
 use std::fs;
 use std::time::Duration;
 

@@ -1,0 +1,7 @@
+//! The executable `subagent`, built with the tests and so with failpoints.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    subagent_cli::main(std::env::args_os().skip(1).collect())
+}
