@@ -22,7 +22,7 @@ use subagent_testkit::{Random, times};
 use world::World;
 
 /// How many histories an ordinary run has.
-const SEEDS: usize = 10_000;
+const SEEDS: usize = 2_500;
 /// Within so many a broken world must have been noticed.
 const SEEDS_TO_NOTICE: u64 = 10_000;
 

@@ -1,6 +1,7 @@
 //! Histories that can be, and histories that cannot.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::{mem, thread};
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -223,11 +224,38 @@ fn all_inputs() -> Vec<Input> {
 fn all_inputs_in_all_states() {
     let inputs = all_inputs();
     // By their text, since most of what a worker is made of has no order.
-    let (mut seen, mut todo) = (BTreeSet::<String>::new(), VecDeque::from([Checker::new()]));
+    let mut seen = BTreeSet::<String>::new();
     let mut shapes = BTreeSet::new();
-    while let Some(before) = todo.pop_front() {
-        for input in &inputs {
-            let mut checker = before.clone();
+    let mut level = vec![Checker::new()];
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    while !level.is_empty() {
+        let parts = level.chunks(level.len().div_ceil(threads));
+        let found: Vec<_> = thread::scope(|scope| {
+            let (inputs, seen) = (&inputs, &seen);
+            let running: Vec<_> =
+                parts.map(|part| scope.spawn(move || new_states(part, inputs, seen))).collect();
+            running.into_iter().flat_map(|part| part.join().unwrap()).collect()
+        });
+        level = Vec::new();
+        for (text, checker) in found {
+            if seen.insert(text) {
+                shapes.insert(Shape::of(&checker.worker));
+                level.push(checker);
+            }
+        }
+    }
+    for expected in expected_shapes() {
+        assert!(shapes.contains(&expected), "{expected:?} cannot be reached");
+    }
+    assert!(shapes.iter().all(|shape| shape.state != "stopped" || shape.approvals == (false, false, false)));
+}
+
+/// Gives each of these states every input. Returns the states that this leads to and that are not yet `seen`.
+fn new_states(states: &[Checker], inputs: &[Input], seen: &BTreeSet<String>) -> BTreeMap<String, Checker> {
+    let mut found = BTreeMap::new();
+    for before in states {
+        let mut checker = before.clone();
+        for input in inputs {
             let worker = &checker.worker;
             if worker.last_turn >= 2 && matches!(input, Input::Send { .. }) {
                 continue;
@@ -238,16 +266,17 @@ fn all_inputs_in_all_states() {
             {
                 continue;
             }
-            if checker.step(input).is_ok() && seen.insert(format!("{:?}", checker.worker)) {
-                shapes.insert(Shape::of(&checker.worker));
-                todo.push_back(checker);
+            // An input that is refused changes nothing of the checker.
+            if checker.step(input).is_ok() {
+                let text = format!("{:?}", checker.worker);
+                let after = mem::replace(&mut checker, before.clone());
+                if !seen.contains(&text) {
+                    found.entry(text).or_insert(after);
+                }
             }
         }
     }
-    for expected in expected_shapes() {
-        assert!(shapes.contains(&expected), "{expected:?} cannot be reached");
-    }
-    assert!(shapes.iter().all(|shape| shape.state != "stopped" || shape.approvals == (false, false, false)));
+    found
 }
 
 /// Every row of the written table.
