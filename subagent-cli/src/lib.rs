@@ -53,7 +53,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 /// The definitions of the command lines of `subagent` and `subagentd`, for what is generated from them.
 #[must_use]
 pub fn command_lines() -> [clap::Command; 2] {
-    [<args::Cli as clap::CommandFactory>::command(), daemon::command()]
+    [args::documented(), daemon::command()]
 }
 
 /// One of our executables: they are installed into one folder and find each other there.

@@ -15,7 +15,6 @@ pub mod handoff;
 pub mod inbox;
 pub mod local;
 pub mod numbers;
-mod one;
 pub mod options;
 pub mod policy;
 pub mod prompt;
@@ -74,7 +73,6 @@ use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, 
 #[command(
     name = "subagent",
     version,
-    term_width = 80,
     args_override_self = true,
     verbatim_doc_comment,
     after_help = ROOT_EXAMPLES
@@ -102,6 +100,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 // Without a comment of its own, a variant has its struct's as help.
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// The config file: which agents can be started, and how
     #[command(subcommand)]
@@ -172,6 +171,7 @@ Examples:
 /// `subagent config ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ConfigCommand {
     Init(ConfigInit),
 }
@@ -179,9 +179,9 @@ pub enum ConfigCommand {
 /// `subagent launcher ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum LauncherCommand {
     List(LauncherList),
-    /// Show one launcher (values of its variables are hidden)
     Show(LauncherName),
     Probe(LauncherProbe),
     Login(LauncherLogin),
@@ -191,6 +191,7 @@ pub enum LauncherCommand {
 /// `subagent controller ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ControllerCommand {
     Init(ControllerInit),
     Attach(ControllerAttach),
@@ -202,6 +203,7 @@ pub enum ControllerCommand {
 /// `subagent worker ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum WorkerCommand {
     Start(Box<WorkerStart>),
     List(WorkerList),
@@ -216,8 +218,10 @@ pub enum WorkerCommand {
     Rm(WorkerRm),
 }
 
-/// `--json`, on every command.
+/// `--json`, on every command. As its last flag, so [`any_value`] reaches all flags before it; a
+/// command that has flags behind it names `any_value` itself.
 #[derive(Debug, Clone, Copy, Args)]
+#[command(mut_args = any_value)]
 pub struct JsonFlag {
     /// Print one JSON document
     #[arg(long)]
@@ -286,10 +290,19 @@ impl<const N: usize> From<[&str; N]> for Typed {
 /// clap's, which also are `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    if let Some(Ok(parsed)) = one::parser(&args).map(|parser| parse_with(with_any_values(parser), &args)) {
-        return Ok(parsed);
-    }
-    parse_with(with_any_values(Cli::command()), &args)
+    // Every enum of commands defers their flags, so that a command that is understood builds its own
+    // alone. Help and suggestions need those of all commands.
+    parse_with(Cli::command(), &args).or_else(|_| {
+        let mut command = documented();
+        command.build();
+        parse_with(command, &args)
+    })
+}
+
+/// The command line as help shows it. The width is not part of [`Cli`], because clap copies it to
+/// each of some ninety commands.
+pub(crate) fn documented() -> clap::Command {
+    Cli::command().term_width(80)
 }
 
 fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
@@ -301,16 +314,13 @@ fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typ
     Ok((cli, Typed::of(&matches)))
 }
 
-/// A flag takes what follows it as its value, also if that begins with a hyphen, as in the Python program: ids, labels
-/// and texts may.
-fn with_any_values(command: clap::Command) -> clap::Command {
-    let any = |arg: clap::Arg| {
-        // What stands behind one whose value may be left out is another flag.
-        let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
-        let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
-        if takes { arg.allow_hyphen_values(true) } else { arg }
-    };
-    command.mut_args(any).mut_subcommands(with_any_values)
+/// Lets a flag take a value that begins with a hyphen, as the Python program does: ids, labels and
+/// texts may.
+pub(crate) fn any_value(arg: clap::Arg) -> clap::Arg {
+    // After a flag whose value is optional, a hyphen begins the next flag.
+    let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
+    let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
+    if takes { arg.allow_hyphen_values(true) } else { arg }
 }
 
 #[cfg(test)]
