@@ -87,6 +87,7 @@ pub struct LauncherLogout {
 /// `subagent session ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum SessionCommand {
     List(SessionList),
     Delete(SessionDelete),

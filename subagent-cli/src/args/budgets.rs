@@ -61,6 +61,7 @@ fn cost(text: &str) -> Result<f64, String> {
 /// `subagent budget ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum BudgetCommand {
     Show(BudgetShow),
     Set(BudgetSet),

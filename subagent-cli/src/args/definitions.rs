@@ -35,6 +35,7 @@ pub struct DefinitionPlace {
 /// `subagent agent ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum AgentCommand {
     List(AgentList),
     Show(AgentShow),

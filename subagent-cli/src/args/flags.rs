@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-/// `--json`, on every command.
+/// `--json`, on every command. As its last flag, so [`any_value`] reaches all flags before it; a
+/// command that has flags behind it names `any_value` itself.
 #[derive(Debug, Clone, Copy, Args)]
+#[command(mut_args = any_value)]
 pub struct JsonFlag {
     /// Print one JSON document
     #[arg(long)]
@@ -40,4 +42,13 @@ pub struct SelectorFlag {
 /// Parses a path. An empty one is accepted and means that none was given: scripts quote variables.
 pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// Lets a flag take a value that begins with a hyphen, as the Python program does: ids, labels and
+/// texts may.
+pub(crate) fn any_value(arg: clap::Arg) -> clap::Arg {
+    // After a flag whose value is optional, a hyphen begins the next flag.
+    let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
+    let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
+    if takes { arg.allow_hyphen_values(true) } else { arg }
 }

@@ -7,6 +7,7 @@ use super::{CwdFlag, JsonFlag, SelectorFlag};
 /// `subagent approval ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ApprovalCommand {
     List(ApprovalList),
     Show(ApprovalShow),
@@ -61,6 +62,7 @@ pub struct ApprovalShow {
 /// `subagent policy rules ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum RulesCommand {
     List(RulesList),
     Remove(RulesRemove),

@@ -46,7 +46,7 @@ pub struct LauncherList {
     pub json: JsonFlag,
 }
 
-/// Show one launcher
+/// Show one launcher (values of its variables are hidden)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

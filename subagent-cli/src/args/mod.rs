@@ -16,7 +16,6 @@ pub mod handoff;
 pub mod inbox;
 pub mod local;
 pub mod numbers;
-mod one;
 pub mod options;
 pub mod policy;
 pub mod prompt;
@@ -43,6 +42,7 @@ use controllers::{ControllerAttach, ControllerInit, ControllerRecover, Controlle
 use daemon::DaemonCommand;
 use definitions::AgentCommand;
 use doctor::Doctor;
+pub(crate) use flags::any_value;
 use flags::path;
 pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
 use handoff::{WorkerContinue, WorkerHandoff};
@@ -76,7 +76,6 @@ use workers::{WorkerInspect, WorkerList, WorkerLogs, WorkerRestart, WorkerShow, 
 #[command(
     name = "subagent",
     version,
-    term_width = 80,
     args_override_self = true,
     verbatim_doc_comment,
     after_help = ROOT_EXAMPLES
@@ -104,6 +103,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage.";
 // Without a comment of its own, a variant has its struct's as help.
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// The config file: which agents can be started, and how
     #[command(subcommand)]
@@ -174,6 +174,7 @@ Examples:
 /// `subagent config ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ConfigCommand {
     Init(ConfigInit),
 }
@@ -181,9 +182,9 @@ pub enum ConfigCommand {
 /// `subagent launcher ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum LauncherCommand {
     List(LauncherList),
-    /// Show one launcher (values of its variables are hidden)
     Show(LauncherName),
     Probe(LauncherProbe),
     Login(LauncherLogin),
@@ -193,6 +194,7 @@ pub enum LauncherCommand {
 /// `subagent controller ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ControllerCommand {
     Init(ControllerInit),
     Attach(ControllerAttach),
@@ -204,6 +206,7 @@ pub enum ControllerCommand {
 /// `subagent worker ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum WorkerCommand {
     Start(Box<WorkerStart>),
     List(WorkerList),
@@ -251,10 +254,19 @@ impl<const N: usize> From<[&str; N]> for Typed {
 /// clap's, which also are `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, Typed), clap::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    if let Some(Ok(parsed)) = one::parser(&args).map(|parser| parse_with(with_any_values(parser), &args)) {
-        return Ok(parsed);
-    }
-    parse_with(with_any_values(Cli::command()), &args)
+    // Every enum of commands defers their flags, so that a command that is understood builds its own
+    // alone. Help and suggestions need those of all commands.
+    parse_with(Cli::command(), &args).or_else(|_| {
+        let mut command = documented();
+        command.build();
+        parse_with(command, &args)
+    })
+}
+
+/// The command line as help shows it. The width is not part of [`Cli`], because clap copies it to
+/// each of some ninety commands.
+pub(crate) fn documented() -> clap::Command {
+    Cli::command().term_width(80)
 }
 
 fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typed), clap::Error> {
@@ -264,18 +276,6 @@ fn parse_with(mut command: clap::Command, args: &[OsString]) -> Result<(Cli, Typ
         .map_err(|error| usage::with_usage(error, &mut command, args))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     Ok((cli, Typed::of(&matches)))
-}
-
-/// A flag takes what follows it as its value, also if that begins with a hyphen, as in the Python program: ids, labels
-/// and texts may.
-fn with_any_values(command: clap::Command) -> clap::Command {
-    let any = |arg: clap::Arg| {
-        // What stands behind one whose value may be left out is another flag.
-        let optional = arg.get_num_args().is_some_and(|values| values.min_values() == 0);
-        let takes = arg.get_long().is_some() && arg.get_action().takes_values() && !optional;
-        if takes { arg.allow_hyphen_values(true) } else { arg }
-    };
-    command.mut_args(any).mut_subcommands(with_any_values)
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ impl From<RuleFlags> for subagent_config::start::policy::Flags {
 /// `subagent policy ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PolicyCommand {
     Test(PolicyTest),
     /// The rules that decisions became (approve --always)

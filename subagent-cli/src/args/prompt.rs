@@ -7,6 +7,7 @@ use super::{ConfigFlag, JsonFlag};
 /// `subagent prompt ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PromptCommand {
     Render(PromptRender),
 }

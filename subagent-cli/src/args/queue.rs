@@ -7,6 +7,7 @@ use super::{ConfigFlag, CwdFlag, JsonFlag};
 /// `subagent turn ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum TurnCommand {
     List(TurnList),
     Show(TurnShow),
@@ -31,6 +32,7 @@ impl TurnCommand {
 /// `subagent queue ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum QueueCommand {
     Resume(QueueResume),
 }
@@ -96,7 +98,7 @@ pub struct TurnDrop {
 
 /// Give a message that waits another place in the queue
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_args = super::any_value, after_help = "\
 Examples:
   subagent turn move turn_0123456789 --first
   subagent turn move turn_0123456789 --to 3 --json")]
@@ -120,7 +122,7 @@ pub struct TurnMove {
 /// A busy worker gets it behind the messages that wait, an idle one at once. Look at what the turn has done before:
 /// `dispatched` of `turn show` says whether its prompt was sent (yes, no, maybe).
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_args = super::any_value, after_help = "\
 Example:
   subagent turn retry turn_0123456789")]
 pub struct TurnRetry {

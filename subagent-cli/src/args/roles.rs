@@ -7,6 +7,7 @@ use super::{ConfigFlag, JsonFlag};
 /// `subagent role ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum RoleCommand {
     List(RoleList),
     Show(RoleName),

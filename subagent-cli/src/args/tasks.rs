@@ -10,6 +10,7 @@ use super::{ConfigFlag, CwdFlag, JsonFlag, path};
 /// `subagent task ...`
 #[allow(missing_docs)]
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum TaskCommand {
     Run(Box<TaskRun>),
     List(TaskList),
@@ -314,7 +315,7 @@ pub struct Tree {
 /// spawn_subagent, get_subagents and message_subagent, and may call the agents whose definitions are found from its
 /// folder (see agent list). A worker that may delegate has this server without being asked.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_args = super::any_value, after_help = "\
 Example:
   claude mcp add subagent -- subagent mcp")]
 pub struct Mcp {

@@ -148,6 +148,33 @@ fn texts_may_begin_with_a_dash() {
 }
 
 #[test]
+fn every_flag_with_a_value_takes_one_that_begins_with_a_dash() {
+    fn below(command: &clap::Command, checked: &mut usize) {
+        command.get_subcommands().for_each(|sub| below(sub, checked));
+        for arg in command.get_arguments().filter(|arg| arg.get_long().is_some()) {
+            let takes = arg.get_action().takes_values();
+            let required = arg.get_num_args().is_none_or(|values| values.min_values() > 0);
+            let found = arg.is_allow_hyphen_values_set();
+            assert_eq!(found, takes && required, "{} {}", command.get_name(), arg.get_id());
+            *checked += 1;
+        }
+    }
+    let mut checked = 0;
+    let mut command = documented();
+    command.build();
+    below(&command, &mut checked);
+    assert!(checked > 200, "{checked}");
+}
+
+#[test]
+fn a_wrong_flag_is_compared_with_those_of_all_commands() {
+    let error = |line: &str| parse(line.split_whitespace().map(OsString::from)).unwrap_err().to_string();
+    assert!(error("worker list --jsn").contains("'--json'"), "{}", error("worker list --jsn"));
+    assert!(error("worker list --jsn").contains("Usage: subagent worker list"));
+    assert!(error("--worker-id w").contains("subagent"), "{}", error("--worker-id w"));
+}
+
+#[test]
 fn wrong_usage_exits_with_2() {
     for line in [
         "",

@@ -227,7 +227,7 @@ pub struct WorkerInspect {
 /// not be started is tried again. If a turn is open, the command fails unless
 /// --force is given, which cancels the turn.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(mut_args = super::any_value, after_help = "\
 Examples:
   subagent worker restart w_0123456789
   subagent worker restart w_0123456789 --force --json")]

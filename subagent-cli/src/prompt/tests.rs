@@ -98,7 +98,9 @@ fn every_flag_in_it_is_one() {
             command.get_subcommands().for_each(|sub| below(sub, found));
         }
         let mut found = Vec::new();
-        below(&<args::Cli as clap::CommandFactory>::command(), &mut found);
+        let mut command = args::documented();
+        command.build();
+        below(&command, &mut found);
         found
     };
     let flags = SKILL.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| {

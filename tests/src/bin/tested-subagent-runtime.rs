@@ -1,5 +1,8 @@
 //! The executable `subagent-runtime`, built with the tests and so with failpoints.
 
+#[path = "../../../subagent-cli/src/bin/link/mod.rs"]
+mod link;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

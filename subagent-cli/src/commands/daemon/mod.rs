@@ -26,14 +26,14 @@ const FACTS: [&str; 9] =
 
 pub(super) fn run(command: &DaemonCommand, context: &Context) -> Result<Outcome> {
     match command {
-        DaemonCommand::Start(flags) => start::run(flags, context),
+        DaemonCommand::Start(start) => start::run(&start.flags, context),
         DaemonCommand::Stop(stop) => stop::run(stop, context),
-        DaemonCommand::Restart(flags) => restart::run(flags, context),
-        DaemonCommand::Status(flags) => status::run(flags, context),
+        DaemonCommand::Restart(restart) => restart::run(&restart.flags, context),
+        DaemonCommand::Status(status) => status::run(&status.flags, context),
         DaemonCommand::List(_) => list::run(context),
         DaemonCommand::Logs(logs) => logs::run(logs, context),
         DaemonCommand::Install(install) => install::run(install, context),
-        DaemonCommand::Uninstall(flags) => uninstall::run(flags, context),
+        DaemonCommand::Uninstall(uninstall) => uninstall::run(&uninstall.flags, context),
     }
 }
 
