@@ -1,15 +1,14 @@
-//! What the two programs that are started most have in them instead of in libraries that every start would load: the
-//! unwinder (`libgcc_s` also asks the processor what it can do, each time), and the two functions of `libm` that
-//! dependencies name and hardly a command calls. Figures: `docs/performance-counts.md`.
+//! Code that the two programs that start most often contain, so that no start loads a library for it:
+//! the unwinder, and two functions of `libm`. Figures: `docs/performance-counts.md`.
 //!
-//! Must not contain anything that ours call.
-#![allow(unsafe_code, reason = "the linker takes these names from here, which is all that they are for")]
+//! Must not contain code that this workspace calls.
+#![allow(unsafe_code, reason = "the linker takes these symbols; no code of ours calls them")]
 
 #[cfg(static_unwinder)]
 #[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
 unsafe extern "C" {}
 
-/// For tokio's statistics of threads, which the runtimes of these programs do not have.
+/// For tokio's statistics of worker threads, which these programs do not have.
 #[unsafe(no_mangle)]
 extern "C" fn pow(base: f64, exponent: f64) -> f64 {
     libm::pow(base, exponent)
