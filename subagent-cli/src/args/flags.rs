@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-/// `--json`, on every command. As its last flag, so [`any_value`] reaches all flags before it; a
+/// `--json`, on every command. As its last flag, so `any_value` reaches all flags before it; a
 /// command that has flags behind it names `any_value` itself.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(mut_args = any_value)]

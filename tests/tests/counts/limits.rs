@@ -19,7 +19,7 @@ const LIMITS: &[Limit] = &[
     ("list: system calls of the daemon, without /proc", 20.0, 38.0),
     ("list: files opened by the daemon, without /proc", 0.0, 1.1),
     ("list: files opened in /proc by the daemon", 1.0, 1.9),
-    // The profile of the tests compiles most crates without optimization. With `opt-level = 1` for all it is 1.6.
+    // The profile of the tests compiles most crates without optimization. With `opt-level = 1` for all it is 1.7.
     ("list: million instructions of the command", 2.0, 2.2),
     ("list: allocations of the command", 546.0, 700.0),
     // `send --json`, until the end of the turn of an agent that answers at once.
