@@ -28,8 +28,9 @@ const WITH_THE_DAEMON: &[(Victim, usize)] = &[
     (Victim::Guard, 5),
     (Victim::Agent, 5),
 ];
-/// The minimum number of turns that are open when a process that carries them is killed.
-const HIT: usize = 10;
+/// The minimum number of turns that must be open when a process that carries them is killed: a turn outlives its daemon.
+const HIT_BELOW_A_DAEMON: usize = 10;
+const HIT_WITH_THE_DAEMON: usize = 3;
 /// Between a signal and the death.
 const DEATH: Duration = Duration::from_secs(10);
 /// What an agent leaves behind that its guard must end, each in one of so many turns. The chain of forks is rare,
@@ -150,15 +151,15 @@ impl Killed {
 
 #[test]
 fn nothing_is_lost_or_done_twice_whatever_is_killed_below_a_daemon() {
-    kill_while_managers_work(BELOW_A_DAEMON);
+    kill_while_managers_work(BELOW_A_DAEMON, HIT_BELOW_A_DAEMON);
 }
 
 #[test]
 fn nothing_is_lost_or_done_twice_whenever_the_daemon_is_killed() {
-    kill_while_managers_work(WITH_THE_DAEMON);
+    kill_while_managers_work(WITH_THE_DAEMON, HIT_WITH_THE_DAEMON);
 }
 
-fn kill_while_managers_work(kills: &[(Victim, usize)]) {
+fn kill_while_managers_work(kills: &[(Victim, usize)], hits: usize) {
     let mut random = Random::announced();
     let sandbox = Sandbox::new();
     sandbox.recorder().knows_all_decisions();
@@ -220,7 +221,7 @@ fn kill_while_managers_work(kills: &[(Victim, usize)]) {
     let completed = turns.values().filter(|completed| **completed).count();
     let hit = turns.len() - completed;
     assert!(completed >= WORKERS, "hardly anything was completed");
-    assert!(hit >= times(HIT), "only {hit} of {} turns were hit", turns.len());
+    assert!(hit >= times(hits), "only {hit} of {} turns were hit", turns.len());
     for (file, completed) in &turns {
         let times = fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count();
         assert!(
