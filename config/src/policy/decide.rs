@@ -10,9 +10,9 @@ pub use listed::Listed;
 
 use super::call::{Call, Command};
 use super::glob::{self, Fits};
-use super::paths::{Places, Spelling, names_protected};
+use super::paths::{self, Places, Spelling, names_protected};
 use super::rule::{Action, Rule};
-use super::shell::{self, Line, Part, Text};
+use super::shell::{self, Line, Part, Text, behind_names};
 use super::tool::{self, Kind};
 use super::{Layer, LayerKind, Node, Policy, Position};
 
@@ -233,28 +233,32 @@ impl Judge<'_> {
             Command::Line(text) => (shell::split(text), text.clone()),
             Command::Words(words) => (shell::of_words(words), words.join(" ")),
         };
-        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name)));
-        self.redirects(&line, cwd, real, judged);
+        let moved = line.parts.iter().any(|part| self.moves(part, cwd));
+        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, moved)));
+        self.redirects(&line, moved, cwd, real, judged);
+        if judged.iter().all(|part| part.action == Action::Allow) {
+            judged.extend(self.suspicion(&line, name));
+        }
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
-            let text = Text { shown: whole.clone(), units: Some(vec![glob::Unit::Open]) };
+            let text = Text::open(&whole);
             let query = Query { doubt: true, ..Query::of(Kind::Execute, name, Subject::Text(&text)) };
             judged.push(Judged { note: Some(why), ..self.answer(&query).judged(Kind::Execute, Some(whole)) });
         }
     }
 
     /// A command of a line; none if only what it starts counts and no rule denies it itself.
-    fn part(&self, part: &Part, name: Option<&str>) -> Option<Judged> {
+    fn part(&self, part: &Part, name: Option<&str>, moved: bool) -> Option<Judged> {
         let ask = |text: &Text| {
             let query = Query::of(Kind::Execute, name, Subject::Text(text));
             self.answer(&Query { doubt: part.unknown, ..query })
         };
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
-        // Where what it starts begins cannot always be told: so what is denied is denied from every word on.
-        let mut handed_on = part.handed_on.iter().map(ask);
-        if let Some(inner) = handed_on.find(Answer::denies_itself) {
-            answer = inner;
+        // Where what it starts begins cannot always be told, so what is restricted is restricted from every word on.
+        let inner = part.by_name.iter().chain(&part.handed_on).map(ask).filter(Answer::restricts_itself);
+        if let Some(inner) = inner.max_by_key(|inner| inner.action) {
+            answer = stricter(answer, inner);
         }
         if part.transparent && !answer.denies_itself() {
             return None;
@@ -262,22 +266,62 @@ impl Judge<'_> {
         if part.unknown {
             answer.note = Some("which program it is, is known only when it runs");
         }
+        let narrow = !matches!(answer.pattern.as_str(), "*" | "git*" | "git *");
+        if moved && part.name == "git" && answer.action == Action::Allow && narrow {
+            answer.action = Action::Ask;
+            answer.note = Some("in another folder git runs what the repository there configures");
+        }
         Some(answer.judged(Kind::Execute, shown))
+    }
+
+    /// Whether a command changes the folder that the next ones run in.
+    fn moves(&self, part: &Part, cwd: Option<&str>) -> bool {
+        let stays = |folder: &str| {
+            let here = paths::lexical(&self.policy.places.cwd.join(cwd.unwrap_or_default()));
+            here == paths::lexical(&here.join(folder))
+        };
+        let to = part.spellings.last().and_then(|text| text.shown.split_once(' ')).map(|(_, folder)| folder);
+        matches!(part.name.as_str(), "cd" | "chdir" | "pushd" | "popd") && !to.is_some_and(stays)
+    }
+
+    /// Asks where an argument holds a command that a rule restricts: any program may start it.
+    fn suspicion(&self, line: &Line, name: Option<&str>) -> Option<Judged> {
+        let restricting = |rule: &&Rule| {
+            rule.action > Action::Allow && !rule.is_whole() && rule.is_about(Kind::Execute, name)
+        };
+        let first = |rule: &Rule| rule.pattern().split(' ').next().map(str::to_owned);
+        let names: Vec<String> = self.policy.rules().filter(restricting).filter_map(first).collect();
+        let is_name = |word: &str| {
+            let named = |name: &str| glob::matches(name.rsplit('/').next().unwrap_or(name), word);
+            names.iter().any(|name| named(name))
+        };
+        for text in line.loose.iter().filter(|_| !names.is_empty()) {
+            let Some(places) = behind_names(text, is_name) else {
+                let note = "it holds too many names of commands that rules restrict";
+                return Some(self.doubtful(Kind::Execute, name, note));
+            };
+            for place in places {
+                let text = Text::literal(&place);
+                let answer = self.answer(&Query::of(Kind::Execute, name, Subject::Text(&text)));
+                if answer.restricts_itself() {
+                    let note = Some("an argument holds a command that this rule restricts");
+                    let answer = Answer { action: Action::Ask, note, ..answer };
+                    return Some(answer.judged(Kind::Execute, Some(place)));
+                }
+            }
+        }
+        None
     }
 
     /// What the shell itself opens: to write a file is to change it, to read one may be denied.
     fn redirects(
         &self,
         line: &Line,
+        moved: bool,
         cwd: Option<&str>,
         real: &dyn Fn(&Path) -> PathBuf,
         judged: &mut Vec<Judged>,
     ) {
-        let moves = |part: &Part| {
-            let name = part.spellings.last().and_then(|text| text.shown.split(' ').next());
-            matches!(name, Some("cd" | "chdir" | "pushd" | "popd"))
-        };
-        let moved = line.parts.iter().any(moves);
         for redirect in &line.redirects {
             let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
             let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
@@ -453,6 +497,11 @@ impl Answer {
             by.depth = depth;
         }
         self
+    }
+
+    /// Whether a rule that names what is done denies it or asks, and not one that speaks of everything.
+    fn restricts_itself(&self) -> bool {
+        self.action > Action::Allow && self.by.is_some() && self.pattern != "*"
     }
 
     /// Whether a rule that names what is done denies it, and not one that denies everything.

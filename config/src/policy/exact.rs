@@ -155,6 +155,10 @@ fn only_command(command: Option<&Command>) -> Result<String, String> {
     if let Some(why) = line.opaque {
         return Err(why);
     }
+    if matches!(command, Some(Command::Line(text)) if text.trim_start().split(' ').next().is_some_and(|word| word.contains('=')))
+    {
+        return Err("it sets a variable".to_owned());
+    }
     let [part] = line.parts.as_slice() else {
         return Err("there are several commands in it, and a rule is about one".to_owned());
     };
@@ -252,6 +256,7 @@ mod tests {
         let table = [
             (runs("git  push -f"), "execute(git push -f)"),
             (words(&["make", "X=1", "a.b/c"]), "execute(make X=1 a.b/c)"),
+            (runs("/usr/bin/git push"), "execute(/usr/bin/git push)"),
             (json!({"kind": "edit", "locations": [{"path": "/ws/src/a.rs"}]}), "edit(src/a.rs)"),
             (json!({"kind": "edit", "locations": [{"path": "a.rs"}]}), "edit(sub/a.rs)"),
             (json!({"kind": "read", "locations": [{"path": "/etc/hosts"}]}), "read(/etc/hosts)"),
@@ -276,7 +281,7 @@ mod tests {
             runs("ls > x"),
             runs("ls \""),
             runs("FOO=1 make"),
-            runs("/usr/bin/git push"),
+            runs("RUST_LOG=debug make"),
             runs("sudo ls"),
             runs("timeout 5 ls"),
             runs("bash -c ls"),

@@ -36,7 +36,7 @@ pub fn real_path(path: &Path) -> PathBuf {
 }
 
 /// A path without `.` and `..`, as it is written.
-fn lexical(path: &Path) -> PathBuf {
+pub(super) fn lexical(path: &Path) -> PathBuf {
     let mut found = PathBuf::new();
     for component in path.components() {
         match component {

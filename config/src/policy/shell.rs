@@ -3,12 +3,17 @@
 //!
 //! The text is an agent's: so it is bounded in length and nesting before it is parsed, and parsed on a stack of its own.
 
-mod carries_out;
+mod builtins;
+mod grammar;
 mod starts;
+mod suspicion;
+mod text;
+mod variables;
 mod walk;
 mod words;
 
-pub(super) use words::Text;
+pub(super) use suspicion::behind_names;
+pub(super) use text::Text;
 
 /// A longer command line is not parsed.
 pub const MOST_COMMAND_BYTES: usize = 16 * 1024;
@@ -26,11 +31,15 @@ const MOST_SHELLS: usize = 4;
 const STACK_BYTES: usize = 32 * 1024 * 1024;
 
 /// A command, as it would be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// How it can be written: its words with one space between them; with and without assignments before it, and with
-    /// the name of the program alone where it is a path. Judged are all of them.
+    /// The program without the path to it.
+    pub(super) name: String,
+    /// How it can be written: its words with one space between them, with and without assignments before it. All of
+    /// them must be allowed.
     pub(super) spellings: Vec<Text>,
+    /// The same with the name of the program where it is written as a path: only a rule that restricts counts.
+    pub(super) by_name: Option<Text>,
     /// What it hands to another program to start, from each word on where that could begin.
     pub(super) handed_on: Vec<Text>,
     /// Whether only what it starts counts, as for `timeout`.
@@ -53,6 +62,8 @@ pub(super) struct Redirect {
 pub(super) struct Line {
     pub(super) parts: Vec<Part>,
     pub(super) redirects: Vec<Redirect>,
+    /// Arguments, values and inputs, in which the name of a denied command may stand.
+    pub(super) loose: Vec<String>,
     /// Why there may be more in it than was found.
     pub(super) opaque: Option<String>,
     /// What was made so far, also by the shells that this one is given to.
@@ -95,6 +106,12 @@ fn read(text: &str, depth: usize, line: &mut Line) {
     if let Some(why) = too_much(text) {
         return line.give_up(why);
     }
+    let why = match grammar::read(text) {
+        Ok(script) => return take_apart(script, depth, line),
+        Err(why) => why,
+    };
+    // Nothing of it is allowed. What is denied in it is looked for by a parser of bash's whole language.
+    line.loose.push(text.to_owned());
     with_stack(line, |line| match rable::parse(text, false) {
         Ok(nodes) => walk::nodes(&nodes, depth, line),
         Err(error) => {
@@ -103,6 +120,29 @@ fn read(text: &str, depth: usize, line: &mut Line) {
             line.give_up(format!("it cannot be parsed at character {}: {message}", error.pos() + 1));
         }
     });
+    line.give_up(why);
+}
+
+/// The commands of a line that all shells read alike.
+fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
+    for variable in &script.variables {
+        if variables::changes_programs(variable) {
+            line.give_up(format!("the loop sets `{variable}`, which may change what programs do"));
+        }
+    }
+    line.loose.extend(script.inputs);
+    for grammar::Command { assignments, words, redirects } in script.commands {
+        for (operator, path) in &redirects {
+            walk::opens(operator, path, line);
+        }
+        if let Some(why) = assignments.iter().find_map(variables::problem) {
+            line.give_up(why);
+        }
+        line.loose.extend(assignments.iter().map(|assignment| assignment.shown.clone()));
+        if !assignments.is_empty() || !words.is_empty() {
+            walk::command(&assignments, &words, depth, line);
+        }
+    }
 }
 
 /// Looks for commands on a stack that is large enough.
@@ -129,6 +169,7 @@ impl Line {
     fn take(&mut self, found: Self) {
         self.parts.extend(found.parts);
         self.redirects.extend(found.redirects);
+        self.loose.extend(found.loose);
         self.spent = found.spent;
         if let Some(why) = found.opaque {
             self.give_up(why);

@@ -2,7 +2,7 @@
 //!
 //! Only what is known of an option counts: a word behind an unknown one may be its value.
 
-use super::words::Text;
+use super::text::Text;
 
 /// Where the program begins that `name` starts, and whether that is sure. With an assignment before it, it is not sure what
 /// it does.
@@ -37,6 +37,23 @@ pub(super) fn program(name: &str, words: &[Text]) -> (usize, bool) {
         at += 1;
     }
     (at, sure)
+}
+
+/// Programs that give all their arguments to a shell, here or elsewhere.
+const TAKE_LINES: &[&str] = &["busybox", "flock", "parallel", "script", "ssh", "su", "toybox", "watch"];
+
+/// Whether a word that decides which program is started is known only when the line runs.
+pub(super) fn is_open(name: &str, words: &[Text]) -> bool {
+    if TAKE_LINES.contains(&name) {
+        return words.iter().any(Text::is_open);
+    }
+    let decides = |word: &&Text| {
+        word.shown.starts_with('-')
+            || is_assignment(&word.shown)
+            || is_number(&word.shown)
+            || word.is_unknown()
+    };
+    words[1..].iter().take_while(decides).any(Text::is_unknown)
 }
 
 enum Kind {

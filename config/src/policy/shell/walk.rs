@@ -5,8 +5,10 @@
 
 use rable::{CasePattern, Node, NodeKind};
 
-use super::words::{self, Text};
-use super::{Line, Part, Redirect, carries_out, read, starts};
+use super::text::Text;
+use super::variables::{self, changes_programs};
+use super::words;
+use super::{Line, Part, Redirect, builtins, read, starts};
 
 /// Programs that start another one, whose name stands after options, assignments and numbers. Only that one counts.
 const TRANSPARENT: &[&str] =
@@ -18,8 +20,6 @@ const WRAPPERS: &[&str] = &[
 ];
 /// Shells, which take a command line after an option with a `c`.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "rbash", "sh", "su", "zsh"];
-/// Settings of shells that change nothing of which commands a line has.
-const HARMLESS_SETTINGS: &[&str] = &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
 /// Files that are not written by writing to them.
 const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
 /// Options of `find` after which a command stands.
@@ -172,6 +172,11 @@ fn text(word: &Node, depth: usize, line: &mut Line) -> Text {
 
 fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
     let path = text(target, depth, line);
+    opens(op, &path, line);
+}
+
+/// Notes the file that the shell opens for a redirect.
+pub(super) fn opens(op: &str, path: &Text, line: &mut Line) {
     if op.starts_with("<<<") {
         return;
     }
@@ -191,12 +196,16 @@ fn redirect(op: &str, target: &Node, depth: usize, line: &mut Line) {
 /// A command of these words, and what it starts.
 pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: &mut Line) {
     let Some(first) = words.first() else {
+        let alone = assignments.iter().all(|assignment| variables::is_harmless(assignment, true));
         let spellings = vec![Text::joined(assignments)];
-        if line.has_room(spellings[0].shown.len()) {
-            line.parts.push(Part { spellings, handed_on: Vec::new(), transparent: false, unknown: false });
+        if line.has_room(2 * spellings[0].shown.len()) && !alone {
+            line.parts.push(Part { spellings, ..Part::default() });
         }
         return;
     };
+    // What reaches the program without changing what it does needs no rule.
+    let harmless = assignments.iter().all(|assignment| variables::is_harmless(assignment, false));
+    let assignments = if harmless { &[] } else { assignments };
     let name = first.shown.rsplit('/').next().unwrap_or_default().to_owned();
     let transparent = TRANSPARENT.contains(&name.as_str());
     let plain_script = plain_script(&name, words);
@@ -209,7 +218,7 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let guessed = script.is_some() && plain_script.is_none() && name != "eval";
     let wraps = transparent || guessed || WRAPPERS.contains(&name.as_str());
     // The word with this number is in so many of the texts below.
-    let copies = |at: usize| 3 + if wraps { at } else { 0 };
+    let copies = |at: usize| 4 + if wraps { 2 * at } else { 0 };
     let sizes = words.iter().enumerate().map(|(at, word)| (word.shown.len() + 1).saturating_mul(copies(at)));
     if !line.has_room(sizes.sum()) {
         return;
@@ -220,20 +229,31 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         // They may change what it does: so it must be allowed as it stands there.
         spellings.push(Text::joined(&[assignments, words].concat()));
     }
-    if !first.is_unknown() && name != first.shown {
-        let mut bare = words.to_vec();
-        bare[0] = Text::literal(&name);
-        spellings.push(Text::joined(&bare));
-    }
+    let by_name = (!first.is_unknown() && name != first.shown).then(|| with_first(&name, words));
     spellings.push(written);
     let at = line.parts.len();
-    let handed_on = match wraps {
-        true => (1..words.len()).map(|from| Text::joined(&words[from..])).collect(),
-        false => Vec::new(),
-    };
-    line.parts.push(Part { spellings, handed_on, transparent: false, unknown: first.is_unknown() });
-    if carries_out::an_index(&name, &words[1..]) {
-        line.give_up(format!("`{name}` may carry out what is in the index of an array"));
+    let handed_on = if wraps { handed_on(&name, words) } else { Vec::new() };
+    line.loose.push(Text::joined(&words[1..]).shown);
+    let unknown = first.is_unknown();
+    // A test is no program but in dash, where nothing of that name is found.
+    if name != "[[" {
+        line.parts.push(Part {
+            name: name.clone(),
+            spellings,
+            by_name,
+            handed_on,
+            transparent: false,
+            unknown,
+        });
+    }
+    if let Some(why) = builtins::carries_out(&name, &words[1..]) {
+        line.give_up(why);
+    }
+    if wraps && starts::is_open(&name, words) {
+        line.give_up(format!("which program `{name}` starts is known only when it runs"));
+    }
+    if script.is_none() && SHELLS.contains(&name.as_str()) && !reads_file(words) {
+        line.give_up(format!("`{name}` reads its script from somewhere else"));
     }
     let mut started = false;
     if transparent && assignments.is_empty() {
@@ -283,13 +303,40 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     }
 }
 
-/// Whether a variable may be one that programs or the shell go by: such names are written in capitals, but for zsh's lists
-/// of folders and what programs that get something of the web look at.
-fn changes_programs(variable: &str) -> bool {
-    !variable.chars().any(|char| char.is_ascii_lowercase())
-        || variable.ends_with("path")
-        || variable.ends_with("_proxy")
-        || variable.starts_with("npm_")
+/// What a program may hand on to another one, from each word on; with the name alone where that word is a path.
+fn handed_on(name: &str, words: &[Text]) -> Vec<Text> {
+    let mut rest = words.to_vec();
+    if matches!(name, "parallel" | "xargs") {
+        // They add what they read.
+        rest.push(Text::open("…"));
+    }
+    let mut found = Vec::new();
+    for from in 1..words.len() {
+        found.push(Text::joined(&rest[from..]));
+        if let Some((_, last)) = words[from].known().and_then(|word| word.rsplit_once('/')) {
+            found.push(with_first(last, &rest[from..]));
+        }
+    }
+    found
+}
+
+/// The words joined, with another first one.
+fn with_first(first: &str, words: &[Text]) -> Text {
+    Text::joined(&[&[Text::literal(first)], &words[1..]].concat())
+}
+
+/// Whether a shell without a command line is given a file as its script, or only says something of itself.
+fn reads_file(words: &[Text]) -> bool {
+    let says = |word: &Text| matches!(word.shown.as_str(), "--version" | "--help");
+    let option = |word: &&Text| word.shown.starts_with(['-', '+']);
+    let input = |word: &Text| !word.shown.starts_with("--") && word.shown.contains('s');
+    if words[1..].iter().take_while(option).any(input) {
+        return false;
+    }
+    match words[1..].iter().find(|word| !option(word)) {
+        Some(file) => builtins::is_script(file),
+        None => words[1..].iter().any(says),
+    }
 }
 
 /// The command line of a shell that gets it at once behind options which change nothing of what it does.
@@ -310,7 +357,7 @@ fn plain_script<'a>(name: &str, words: &'a [Text]) -> Option<&'a Text> {
         match (letters.contains('o'), letters.contains('c')) {
             (true, true) => return None,
             (true, false) => {
-                rest.next()?.known().filter(|setting| HARMLESS_SETTINGS.contains(setting))?;
+                rest.next()?.known().filter(|setting| builtins::HARMLESS_SETTINGS.contains(setting))?;
             }
             (false, true) => return rest.next().filter(|script| !script.shown.starts_with(['-', '+'])),
             (false, false) => {}

@@ -2,74 +2,7 @@
 
 use rable::{Node, NodeKind};
 
-use super::super::glob::Unit;
-
-/// The text of a word, or of several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Text {
-    /// Without quotes; what is known only when it runs stands there as it was written.
-    pub(in super::super) shown: String,
-    /// The same for a look at what it could become; none if all of it is known.
-    pub(in super::super) units: Option<Vec<Unit>>,
-}
-
-impl Text {
-    pub(in super::super) fn literal(text: &str) -> Self {
-        Self { shown: text.to_owned(), units: None }
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.units.is_some()
-    }
-
-    /// The text, if it is known.
-    pub(super) fn known(&self) -> Option<&str> {
-        if self.is_open() { None } else { Some(&self.shown) }
-    }
-
-    /// Whether it begins with the home, and the rest is known.
-    fn is_at_home(&self) -> bool {
-        let rest = self.units.as_deref().and_then(|units| units.strip_prefix(HOME));
-        self.shown.starts_with("~/") && rest.is_some_and(|rest| !rest.contains(&Unit::Open))
-    }
-
-    /// Whether it is not known as a program.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.is_open() && !self.is_at_home()
-    }
-
-    /// As a path that the shell opens, unless it is known only when it runs.
-    pub(super) fn as_path(&self) -> Option<String> {
-        if self.is_at_home() {
-            return Some(self.shown.clone());
-        }
-        // What looks like a home or an address is neither, as it was quoted.
-        let looks = |path: &str| ["~/", "$HOME/", "file://"].iter().any(|start| path.starts_with(start));
-        self.known().map(|path| if looks(path) { format!("./{path}") } else { path.to_owned() })
-    }
-
-    /// Words with one space between them.
-    pub(super) fn joined(words: &[Self]) -> Self {
-        let shown = words.iter().map(|word| word.shown.as_str()).collect::<Vec<_>>().join(" ");
-        if words.iter().all(|word| word.units.is_none()) {
-            return Self { shown, units: None };
-        }
-        let mut units = Vec::with_capacity(shown.len());
-        for (at, word) in words.iter().enumerate() {
-            if at > 0 {
-                units.push(Unit::Char(' '));
-            }
-            match &word.units {
-                Some(open) => units.extend(open),
-                None => units.extend(word.shown.chars().map(Unit::Char)),
-            }
-        }
-        Self { shown, units: Some(units) }
-    }
-}
-
-/// What `~` in front of a slash becomes.
-const HOME: &[Unit] = &[Unit::Char('/'), Unit::Open];
+use super::text::{Text, TextBuilder};
 
 /// What a word holds besides its text.
 pub(super) struct Read {
@@ -86,11 +19,7 @@ enum Quote {
 }
 
 struct Reader {
-    shown: String,
-    units: Vec<Unit>,
-    open: bool,
-    /// Whether the rest of the word belongs to what began open.
-    rest: bool,
+    text: TextBuilder,
     /// Whether anything of the word was read.
     begun: bool,
     hides: bool,
@@ -99,18 +28,10 @@ struct Reader {
 
 /// Reads a word that the parser has found.
 pub(super) fn read(node: &Node) -> Read {
-    let mut reader = Reader {
-        shown: String::new(),
-        units: Vec::new(),
-        open: false,
-        rest: false,
-        begun: false,
-        hides: false,
-        quote: Quote::None,
-    };
+    let mut reader = Reader { text: TextBuilder::default(), begun: false, hides: false, quote: Quote::None };
     match &node.kind {
         // The command.
-        NodeKind::Word { value, .. } if value == "[" => reader.char('['),
+        NodeKind::Word { value, .. } if value == "[" => reader.text.char('['),
         NodeKind::Word { value, parts, .. } if parts.is_empty() => reader.literal(value),
         NodeKind::Word { parts, .. } => parts.iter().for_each(|part| reader.part(part)),
         NodeKind::CondTerm { value, .. } => reader.literal(value),
@@ -118,24 +39,10 @@ pub(super) fn read(node: &Node) -> Read {
     }
     // A quote without an end was read in another way than the parser's.
     let hides = reader.hides || reader.quote != Quote::None;
-    let units = reader.open.then_some(reader.units);
-    Read { text: Text { shown: reader.shown, units }, hides }
+    Read { text: reader.text.finish(), hides }
 }
 
 impl Reader {
-    fn char(&mut self, char: char) {
-        self.shown.push(char);
-        if !self.rest {
-            self.units.push(Unit::Char(char));
-        }
-    }
-
-    fn open(&mut self, written: &str) {
-        self.shown.push_str(written);
-        self.units.push(Unit::Open);
-        self.open = true;
-    }
-
     fn part(&mut self, part: &Node) {
         self.read_part(part);
         self.begun = true;
@@ -145,7 +52,7 @@ impl Reader {
         match &part.kind {
             NodeKind::WordLiteral { value } => self.literal(value),
             NodeKind::AnsiCQuote { decoded, .. } if self.quote == Quote::None => {
-                decoded.chars().for_each(|char| self.char(char));
+                decoded.chars().for_each(|char| self.text.char(char));
             }
             NodeKind::ParamExpansion { param, op, arg } | NodeKind::ParamIndirect { param, op, arg } => {
                 let (op, arg) = (op.as_deref().unwrap_or(""), arg.as_deref().unwrap_or(""));
@@ -155,25 +62,25 @@ impl Reader {
                 self.hides |= op == ":" && !arg.split(':').all(is_number);
                 self.hides |= matches!(part.kind, NodeKind::ParamIndirect { .. });
                 self.hides |= starts_something(arg) || starts_something(param) || has_expression(param);
-                self.open(&format!("${{{param}{op}{arg}}}"));
+                self.text.open(&format!("${{{param}{op}{arg}}}"));
             }
             NodeKind::ParamLength { param } => {
                 self.hides |= starts_something(param) || has_expression(param);
-                self.open(&format!("${{#{param}}}"));
+                self.text.open(&format!("${{#{param}}}"));
             }
-            NodeKind::CommandSubstitution { .. } => self.open("$(…)"),
-            NodeKind::ProcessSubstitution { direction, .. } => self.open(&format!("{direction}(…)")),
+            NodeKind::CommandSubstitution { .. } => self.text.open("$(…)"),
+            NodeKind::ProcessSubstitution { direction, .. } => self.text.open(&format!("{direction}(…)")),
             NodeKind::BraceExpansion { content } => {
                 self.hides |= starts_something(content);
-                self.open(content);
+                self.text.open(content);
             }
             NodeKind::LocaleString { content, .. } => {
                 self.hides |= starts_something(content);
-                self.open(content);
+                self.text.open(content);
             }
             _ => {
                 self.hides = true;
-                self.open("…");
+                self.text.open("…");
             }
         }
     }
@@ -186,11 +93,11 @@ impl Reader {
             match (self.quote, char) {
                 (Quote::None, '\'') => self.quote = Quote::Single,
                 (Quote::Single, '\'') | (Quote::Double, '"') => self.quote = Quote::None,
-                (Quote::Single, _) => self.char(char),
+                (Quote::Single, _) => self.text.char(char),
                 (Quote::None, '"') => self.quote = Quote::Double,
                 (Quote::None, '\\') => match chars.next() {
                     Some('\n') | None => {}
-                    Some(next) => self.char(next),
+                    Some(next) => self.text.char(next),
                 },
                 (Quote::Double, '\\') => match chars.peek() {
                     Some('\n') => {
@@ -199,42 +106,39 @@ impl Reader {
                     Some(next @ ('$' | '`' | '"' | '\\')) => {
                         let next = *next;
                         chars.next();
-                        self.char(next);
+                        self.text.char(next);
                     }
-                    _ => self.char('\\'),
+                    _ => self.text.char('\\'),
                 },
                 // The parser takes these apart; what it left is what it has not understood.
                 (_, '`') => {
                     self.hides = true;
-                    self.open("`");
+                    self.text.open("`");
                 }
                 (_, '$') => match chars.peek() {
                     Some('(' | '{' | '[' | '\'' | '"') => {
                         self.hides = true;
-                        self.open("$");
+                        self.text.open("$");
                     }
-                    Some(next) if next.is_alphanumeric() || "_@*#?-$!".contains(*next) => self.open("$"),
-                    _ => self.char('$'),
+                    Some(next) if next.is_alphanumeric() || "_@*#?-$!".contains(*next) => self.text.open("$"),
+                    _ => self.text.char('$'),
                 },
                 // No word has these in it without quotes: an array, a pattern, or a word that another shell reads in
                 // another way.
                 (Quote::None, ';' | '|' | '&' | '<' | '>' | '(' | ')' | '\n') => {
                     self.hides = true;
-                    self.open(char.encode_utf8(&mut [0; 4]));
+                    self.text.open(char.encode_utf8(&mut [0; 4]));
                 }
                 // Names of files, or several words.
-                (Quote::None, '*' | '?') => self.open(char.encode_utf8(&mut [0; 4])),
+                (Quote::None, '*' | '?') => self.text.open(char.encode_utf8(&mut [0; 4])),
                 (Quote::None, '[' | '{') => {
-                    self.open(char.encode_utf8(&mut [0; 4]));
-                    self.rest = true;
+                    self.text.open_rest(char.encode_utf8(&mut [0; 4]));
                 }
                 (Quote::None, '~') if first && chars.peek() == Some(&'/') => {
-                    self.shown.push('~');
-                    self.units.extend(HOME);
-                    self.open = true;
+                    self.text.home();
                 }
-                (Quote::None, '~') if first => self.open("~"),
-                _ => self.char(char),
+                (Quote::None, '~') if first => self.text.open("~"),
+                _ => self.text.char(char),
             }
         }
     }

@@ -1,0 +1,446 @@
+//! The part of the shell's language that dash, bash and zsh read alike. Pure.
+//!
+//! Only a line of this grammar can be allowed. `docs/policy.md` describes it; a differential test runs generated lines
+//! through the three shells. Where the shells differ, reading ends with the reason.
+
+mod here;
+mod word;
+
+use super::text::Text;
+use here::HereDocument;
+use word::Word;
+
+/// Nesting of compound commands and substitutions.
+const MAX_DEPTH: usize = 12;
+
+/// A simple command.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Command {
+    pub(super) assignments: Vec<Text>,
+    pub(super) words: Vec<Text>,
+    /// Operators and targets.
+    pub(super) redirects: Vec<(&'static str, Text)>,
+}
+
+/// Everything that a line holds, in no particular order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Script {
+    pub(super) commands: Vec<Command>,
+    /// The bodies of here-documents and what `<<<` passes.
+    pub(super) inputs: Vec<String>,
+    /// Variables that loops set.
+    pub(super) variables: Vec<String>,
+}
+
+/// Reads a line.
+///
+/// # Errors
+/// Why a shell may read it otherwise.
+pub(super) fn read(text: &str) -> Result<Script, String> {
+    if let Some(char) = text.chars().find(|char| is_odd(*char)) {
+        return Err(format!(
+            "there is a character in it that shells read differently (U+{:04X})",
+            u32::from(char)
+        ));
+    }
+    read_at(text, 0)
+}
+
+fn read_at(text: &str, depth: usize) -> Result<Script, String> {
+    let mut reader =
+        Reader { text, at: 0, peeked: None, waiting: Vec::new(), depth, script: Script::default() };
+    reader.list(&End::Input)?;
+    match reader.waiting.is_empty() {
+        true => Ok(reader.script),
+        false => Err("a here-document has no body".to_owned()),
+    }
+}
+
+/// Control characters and blanks that are none for every shell.
+fn is_odd(char: char) -> bool {
+    let line = matches!(char, ' ' | '\t' | '\n');
+    !line && (char.is_control() || char.is_whitespace())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Token {
+    Word(Word),
+    Operator(&'static str),
+    Newline,
+    End,
+}
+
+/// Where a list ends.
+enum End {
+    Input,
+    Parenthesis,
+    /// At one of these reserved words.
+    Words(&'static [&'static str]),
+}
+
+/// Operators, longer ones before those that they begin with.
+const OPERATORS: &[&str] =
+    &["<<<", "<<-", "&&", "||", ">>", ">|", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
+/// Operators that a shell of the three lacks or reads otherwise.
+const DIALECT: &[&str] =
+    &["&>", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|", "<<<<"];
+/// Reserved words and modifiers of commands that this grammar does not have.
+const NOT_READ: &[&str] = &[
+    "!",
+    "-",
+    "always",
+    "case",
+    "coproc",
+    "do",
+    "done",
+    "elif",
+    "else",
+    "end",
+    "esac",
+    "fi",
+    "foreach",
+    "function",
+    "in",
+    "nocorrect",
+    "noglob",
+    "repeat",
+    "select",
+    "then",
+    "}",
+];
+
+struct Reader<'a> {
+    text: &'a str,
+    /// The byte that is read next.
+    at: usize,
+    peeked: Option<Token>,
+    /// Here-documents whose bodies begin on the next line.
+    waiting: Vec<HereDocument>,
+    depth: usize,
+    script: Script,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn char(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let char = self.char()?;
+        self.at += char.len_utf8();
+        Some(char)
+    }
+
+    /// Takes this text if it stands next.
+    fn takes(&mut self, text: &str) -> bool {
+        let found = self.rest().starts_with(text);
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+
+    fn error<T>(&self, why: &str) -> Result<T, String> {
+        let at = self.text[..self.at].chars().count() + 1;
+        Err(format!("{why} (character {at})"))
+    }
+
+    fn peek(&mut self) -> Result<&Token, String> {
+        if self.peeked.is_none() {
+            self.peeked = Some(self.token()?);
+        }
+        Ok(self.peeked.as_ref().unwrap_or(&Token::End))
+    }
+
+    fn next(&mut self) -> Result<Token, String> {
+        self.peek()?;
+        Ok(self.peeked.take().unwrap_or(Token::End))
+    }
+
+    fn token(&mut self) -> Result<Token, String> {
+        loop {
+            while self.takes(" ") || self.takes("\t") || self.takes("\\\n") {}
+            if !self.takes("#") {
+                break;
+            }
+            self.comment()?;
+        }
+        match self.char() {
+            None => Ok(Token::End),
+            Some('\n') => {
+                self.take();
+                self.here_documents()?;
+                Ok(Token::Newline)
+            }
+            // The number of a descriptor.
+            Some('0'..='9') if self.rest()[1..].starts_with(['<', '>']) => {
+                self.take();
+                self.operator().map(Token::Operator)
+            }
+            Some(';' | '&' | '|' | '(' | ')' | '<' | '>') => self.operator().map(Token::Operator),
+            Some(_) => self.word().map(Token::Word),
+        }
+    }
+
+    /// An interactive zsh reads a comment as words, so it must not hold anything but plain ones.
+    fn comment(&mut self) -> Result<(), String> {
+        while let Some(char) = self.char().filter(|char| *char != '\n') {
+            if !char.is_alphanumeric() && !" \t_-./:,+@%=#!?*^".contains(char) {
+                return self.error("a comment holds more than plain words");
+            }
+            self.take();
+        }
+        Ok(())
+    }
+
+    fn operator(&mut self) -> Result<&'static str, String> {
+        if let Some(dialect) = DIALECT.iter().find(|operator| self.rest().starts_with(**operator)) {
+            return self.error(&format!("shells read `{dialect}` differently"));
+        }
+        match OPERATORS.iter().find(|operator| self.rest().starts_with(**operator)) {
+            Some(operator) => {
+                self.at += operator.len();
+                Ok(operator)
+            }
+            None => self.error("this operator is not read"),
+        }
+    }
+
+    /// Commands up to the end, which stays unread.
+    fn list(&mut self, end: &End) -> Result<(), String> {
+        loop {
+            while *self.peek()? == Token::Newline {
+                self.next()?;
+            }
+            self.pipelines()?;
+            let more = match self.peek()? {
+                Token::Operator(";" | "&") | Token::Newline => true,
+                _ => false,
+            };
+            if more {
+                self.next()?;
+                while *self.peek()? == Token::Newline {
+                    self.next()?;
+                }
+            }
+            if self.is_at(end)? {
+                return Ok(());
+            }
+            if !more {
+                return self.error("a command does not end here");
+            }
+        }
+    }
+
+    fn is_at(&mut self, end: &End) -> Result<bool, String> {
+        Ok(match (self.peek()?, end) {
+            (Token::End, End::Input) | (Token::Operator(")"), End::Parenthesis) => true,
+            (Token::Word(word), End::Words(ends)) => ends.iter().any(|end| word.is(end)),
+            _ => false,
+        })
+    }
+
+    fn pipelines(&mut self) -> Result<(), String> {
+        loop {
+            if matches!(self.peek()?, Token::Word(word) if word.is("!")) {
+                self.next()?;
+            }
+            self.command()?;
+            match self.peek()? {
+                Token::Operator("&&" | "||" | "|") => self.next()?,
+                _ => return Ok(()),
+            };
+            while *self.peek()? == Token::Newline {
+                self.next()?;
+            }
+        }
+    }
+
+    fn command(&mut self) -> Result<(), String> {
+        let reserved = match self.peek()? {
+            Token::Operator("(") => "(",
+            Token::Word(word) => word.reserved(),
+            _ => "",
+        };
+        if reserved.is_empty() {
+            return self.simple();
+        }
+        if NOT_READ.contains(&reserved) {
+            return self.error(&format!("`{reserved}` is not read here"));
+        }
+        self.next()?;
+        self.nested(|reader| reader.compound(reserved))?;
+        while let Token::Operator(operator @ ("<" | ">" | ">>" | ">|" | ">&" | "<&")) = self.peek()? {
+            let operator = *operator;
+            self.next()?;
+            let redirects = self.redirect(operator)?.into_iter().collect();
+            self.script.commands.push(Command { redirects, ..Command::default() });
+        }
+        Ok(())
+    }
+
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+        if self.depth >= MAX_DEPTH {
+            return self.error("there is too much nested in it");
+        }
+        self.depth += 1;
+        let found = read(self);
+        self.depth -= 1;
+        found
+    }
+
+    /// What stands behind the reserved word of a compound command.
+    fn compound(&mut self, reserved: &str) -> Result<(), String> {
+        match reserved {
+            "(" => {
+                self.list(&End::Parenthesis)?;
+                self.next()?;
+            }
+            "{" => {
+                self.until(&["}"])?;
+            }
+            "if" => loop {
+                self.until(&["then"])?;
+                match self.until(&["elif", "else", "fi"])? {
+                    "elif" => {}
+                    "else" => break self.until(&["fi"]).map(drop)?,
+                    _ => break,
+                }
+            },
+            "while" | "until" => {
+                self.until(&["do"])?;
+                self.until(&["done"])?;
+            }
+            _ => {
+                self.for_words()?;
+                self.until(&["done"])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commands up to one of these reserved words, which is taken and returned.
+    fn until(&mut self, ends: &'static [&'static str]) -> Result<&'static str, String> {
+        self.list(&End::Words(ends))?;
+        match self.next()? {
+            Token::Word(word) => Ok(ends.iter().find(|end| word.is(end)).copied().unwrap_or_default()),
+            _ => self.error("a compound command has no end"),
+        }
+    }
+
+    /// The variable and the words of a `for` up to its `do`.
+    fn for_words(&mut self) -> Result<(), String> {
+        match (self.next()?, self.next()?) {
+            (Token::Word(name), Token::Word(word)) if name.is_name() && word.is("in") => {
+                self.script.variables.push(name.text.shown);
+            }
+            _ => return self.error("only `for NAME in WORDS` is read"),
+        }
+        while let Token::Word(_) = self.peek()? {
+            if let Token::Word(word) = self.next()? {
+                self.check_argument(&word)?;
+                self.script.inputs.push(word.text.shown);
+            }
+        }
+        if !matches!(self.next()?, Token::Operator(";") | Token::Newline) {
+            return self.error("the words of `for` do not end here");
+        }
+        while *self.peek()? == Token::Newline {
+            self.next()?;
+        }
+        match self.next()? {
+            Token::Word(word) if word.is("do") => Ok(()),
+            _ => self.error("`for` has no `do`"),
+        }
+    }
+
+    fn simple(&mut self) -> Result<(), String> {
+        let mut command = Command::default();
+        loop {
+            match self.peek()? {
+                Token::Word(_) => {
+                    let Token::Word(word) = self.next()? else { continue };
+                    if command.words.is_empty() && word.assigns {
+                        command.assignments.push(word.text);
+                        continue;
+                    }
+                    match command.words.first() {
+                        None => self.check_program(&word)?,
+                        Some(first) if first.shown == "time" && command.words.len() == 1 && word.is("!") => {
+                            return self.error("`time` with `!` is not read");
+                        }
+                        Some(_) => self.check_argument(&word)?,
+                    }
+                    command.words.push(word.text);
+                }
+                Token::Operator(
+                    operator @ ("<" | ">" | ">>" | ">|" | ">&" | "<&" | "<<" | "<<-" | "<<<"),
+                ) => {
+                    let operator = *operator;
+                    self.next()?;
+                    command.redirects.extend(self.redirect(operator)?);
+                }
+                Token::Operator("(") => return self.error("a parenthesis is not read here"),
+                _ => break,
+            }
+        }
+        if command.words.is_empty() && (command.assignments.is_empty() || !command.redirects.is_empty()) {
+            return self.error("a command is missing");
+        }
+        self.script.commands.push(command);
+        Ok(())
+    }
+
+    fn check_program(&self, word: &Word) -> Result<(), String> {
+        let name = &word.text.shown;
+        if !word.reserved().is_empty()
+            || name.is_empty()
+            || name.contains('=')
+            || name.starts_with(['-', '+', '%'])
+        {
+            return self.error(&format!("shells read the command `{name}` differently"));
+        }
+        Ok(())
+    }
+
+    fn check_argument(&self, word: &Word) -> Result<(), String> {
+        match word.is("{") || word.is("}") {
+            true => self.error("a brace is not read here"),
+            false => Ok(()),
+        }
+    }
+
+    /// The target behind an operator; `None` where no file is opened.
+    fn redirect(&mut self, operator: &'static str) -> Result<Option<(&'static str, Text)>, String> {
+        if operator.starts_with("<<") && operator != "<<<" {
+            self.announce(operator == "<<-")?;
+            return Ok(None);
+        }
+        // In zsh `<1-2>` is a pattern.
+        if operator == "<" && self.char().is_some_and(|char| char.is_ascii_digit() || char == '-') {
+            return self.error("shells read a number behind `<` differently");
+        }
+        let Token::Word(word) = self.next()? else { return self.error("a redirect has no target") };
+        self.check_argument(&word)?;
+        let target = &word.text.shown;
+        match operator {
+            "<<<" => {
+                self.script.inputs.push(word.text.shown);
+                Ok(None)
+            }
+            ">&" | "<&" if word.bare && (target == "-" || (target.len() == 1 && word.is_number())) => {
+                Ok(None)
+            }
+            ">&" | "<&" => self.error(&format!("shells read `{operator}{target}` differently")),
+            _ if target.is_empty() || target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") => {
+                self.error("a redirect opens a connection or nothing")
+            }
+            _ => Ok(Some((operator, word.text))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Words: quotes and expansions that every shell reads alike.
+
+use super::super::text::{Text, TextBuilder};
+use super::{End, Reader, read_at};
+
+/// Characters that end a word where they are not quoted.
+const END_OF_WORD: &[char] = &[' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'];
+/// Characters that stand for themselves without quotes, beside letters and digits.
+const PLAIN: &str = "_-./:,+@%^!#=~]";
+/// The same inside of `${NAME:-...}` and its like.
+const PLAIN_IN_EXPANSION: &str = "_-./:,+@%^ *?";
+/// Parameters of one character.
+const SPECIAL: &str = "?#@*$!-0123456789";
+/// Reserved words, which only count where they are not quoted.
+const RESERVED: &[&str] = &[
+    "!",
+    "{",
+    "}",
+    "(",
+    "if",
+    "then",
+    "elif",
+    "else",
+    "fi",
+    "for",
+    "in",
+    "while",
+    "until",
+    "do",
+    "done",
+    "case",
+    "esac",
+    "select",
+    "function",
+    "coproc",
+    "repeat",
+    "foreach",
+    "end",
+    "always",
+    "noglob",
+    "nocorrect",
+    "-",
+];
+
+/// A word.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: Text,
+    /// Whether it has no quotes, escapes and expansions.
+    pub(super) bare: bool,
+    /// Whether it begins with `NAME=` as an assignment does.
+    pub(super) assigns: bool,
+}
+
+impl Word {
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.bare && self.text.shown == text
+    }
+
+    /// The reserved word that it is, or nothing.
+    pub(super) fn reserved(&self) -> &'static str {
+        RESERVED.iter().find(|word| self.is(word)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_name(&self) -> bool {
+        self.bare && is_name(&self.text.shown)
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        self.bare && self.text.shown.bytes().all(|byte| byte.is_ascii_digit())
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.starts_with(|char: char| char.is_ascii_digit())
+        && !text.is_empty()
+        && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+}
+
+fn open(text: &mut TextBuilder, written: &str, quoted: bool) {
+    // `"$@"` is several words as well.
+    match quoted && !matches!(written, "$@" | "$*") {
+        true => text.open_in_quotes(written),
+        false => text.open(written),
+    }
+}
+
+impl Reader<'_> {
+    pub(super) fn word(&mut self) -> Result<Word, String> {
+        let start = self.at;
+        let mut text = TextBuilder::default();
+        let mut bare = true;
+        let assigns = self.rest().split_once('=').is_some_and(|(name, _)| is_name(name));
+        while let Some(char) = self.char() {
+            let first = self.at == start;
+            let before = self.text[start..self.at].chars().next_back();
+            match char {
+                char if END_OF_WORD.contains(&char) => break,
+                '\'' | '"' | '\\' | '$' | '`' => {
+                    bare = false;
+                    self.quoted_or_expanded(&mut text)?;
+                    continue;
+                }
+                '=' if first => return self.error("shells read a `=` in front differently"),
+                '~' if first || matches!(before, Some('=' | ':')) => {
+                    self.tilde(&mut text, first)?;
+                    continue;
+                }
+                '[' if first && self.takes_test(&mut text) => continue,
+                '[' => text.open_rest("["),
+                '*' => text.open("*"),
+                '?' => text.open("?"),
+                '{' | '}' => {
+                    self.brace(&mut text, first)?;
+                    continue;
+                }
+                char if char.is_alphanumeric() || PLAIN.contains(char) || !char.is_ascii() => text.char(char),
+                _ => return self.error("a character is not read here"),
+            }
+            self.take();
+        }
+        let word = Word { text: text.finish(), bare, assigns };
+        if self.rest().starts_with(['<', '>']) && word.is_number() {
+            return self.error("shells read the number of a descriptor differently");
+        }
+        Ok(word)
+    }
+
+    /// Takes the `[` or `[[` of a test, which is no pattern.
+    fn takes_test(&mut self, text: &mut TextBuilder) -> bool {
+        let found = ["[[", "["].into_iter().find(|test| {
+            self.rest().strip_prefix(test).is_some_and(|rest| rest.starts_with([' ', '\t', '\n']))
+        });
+        found.is_some_and(|test| {
+            test.chars().for_each(|char| text.char(char));
+            self.takes(test)
+        })
+    }
+
+    fn tilde(&mut self, text: &mut TextBuilder, first: bool) -> Result<(), String> {
+        self.take();
+        let ends = self.char().is_none_or(|char| "/ \t\n;&|)".contains(char));
+        match (ends, first && self.rest().starts_with('/')) {
+            (false, _) => self.error("shells read a `~` with a name differently"),
+            (true, true) => {
+                text.home();
+                Ok(())
+            }
+            (true, false) => {
+                text.open("~");
+                Ok(())
+            }
+        }
+    }
+
+    /// `{}`, `{name}` as it stands, or `{a,b}`, which is several words for some shells.
+    fn brace(&mut self, text: &mut TextBuilder, first: bool) -> Result<(), String> {
+        let rest = self.rest();
+        let ends = |brace: &str| {
+            rest.strip_prefix(brace).is_some_and(|rest| rest.is_empty() || rest.starts_with(END_OF_WORD))
+        };
+        if let Some(brace) =
+            ['{', '}'].into_iter().find(|brace| first && ends(brace.encode_utf8(&mut [0; 4])))
+        {
+            // A reserved word.
+            text.char(brace);
+            self.take();
+            return Ok(());
+        }
+        let Some((inner, _)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) else {
+            return self.error("a brace is not read here");
+        };
+        if !inner.chars().all(|char| char.is_alphanumeric() || "_-./,+@".contains(char)) {
+            return self.error("a brace is not read here");
+        }
+        match inner.contains(',') || inner.contains("..") {
+            true => text.open_rest(&rest[..inner.len() + 2]),
+            false => rest[..inner.len() + 2].chars().for_each(|char| text.char(char)),
+        }
+        self.at += inner.len() + 2;
+        Ok(())
+    }
+
+    /// Takes quotes, an escaped character or an expansion outside of double quotes.
+    fn quoted_or_expanded(&mut self, text: &mut TextBuilder) -> Result<(), String> {
+        match self.take() {
+            Some('\'') => self.single_quoted(text),
+            Some('"') => self.double_quoted(text),
+            Some('\\') => match self.take() {
+                None => self.error("a backslash ends the line"),
+                Some('\n') => Ok(()),
+                Some(char) => {
+                    text.char(char);
+                    Ok(())
+                }
+            },
+            Some('`') => self.backticks(text, false),
+            _ => self.expansion(text, false),
+        }
+    }
+
+    fn single_quoted(&mut self, text: &mut TextBuilder) -> Result<(), String> {
+        let Some((inner, _)) = self.rest().split_once('\'') else { return self.error("a quote has no end") };
+        if inner.ends_with('\\') {
+            return self.error("shells read a backslash before a quote differently");
+        }
+        inner.chars().for_each(|char| text.char(char));
+        self.at += inner.len() + 1;
+        Ok(())
+    }
+
+    fn double_quoted(&mut self, text: &mut TextBuilder) -> Result<(), String> {
+        loop {
+            match self.take() {
+                None => return self.error("a quote has no end"),
+                Some('"') => return Ok(()),
+                Some('`') => self.backticks(text, true)?,
+                Some('$') => self.expansion(text, true)?,
+                Some('\\') => match self.char() {
+                    Some('\n') => {
+                        self.take();
+                    }
+                    Some(char @ ('$' | '`' | '"' | '\\')) => {
+                        self.take();
+                        text.char(char);
+                    }
+                    _ => text.char('\\'),
+                },
+                Some(char) => text.char(char),
+            }
+        }
+    }
+
+    fn backticks(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
+        let Some((inner, _)) = self.rest().split_once('`') else {
+            return self.error("a substitution has no end");
+        };
+        if inner.contains(['\\', '"', '\'', '\n']) {
+            return self.error("shells read quotes in backticks differently");
+        }
+        let script = self.nested(|reader| read_at(inner, reader.depth))?;
+        self.script.commands.extend(script.commands);
+        self.script.inputs.extend(script.inputs);
+        self.script.variables.extend(script.variables);
+        open(text, "$(…)", quoted);
+        self.at += inner.len() + 1;
+        Ok(())
+    }
+
+    /// What stands behind a `$`.
+    fn expansion(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
+        let rest = self.rest();
+        match self.char() {
+            Some('(') if rest.starts_with("((") => self.error("arithmetic is not read"),
+            Some('(') => self.substitution(text, quoted),
+            Some('{') => self.braced(text, quoted),
+            Some(char) if char.is_ascii_alphabetic() || char == '_' => {
+                let length = rest.find(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+                let name = &rest[..length.unwrap_or(rest.len())];
+                self.at += name.len();
+                open(text, &format!("${name}"), quoted);
+                self.behind_parameter(text, quoted)
+            }
+            Some(char) if SPECIAL.contains(char) => {
+                self.take();
+                if char == '#'
+                    && self.char().is_some_and(|next| next.is_ascii_alphanumeric() || "_{$".contains(next))
+                {
+                    return self.error("shells read `$#` in front of a name differently");
+                }
+                open(text, &format!("${char}"), quoted);
+                self.behind_parameter(text, quoted)
+            }
+            None | Some(' ' | '\n') => {
+                text.char('$');
+                Ok(())
+            }
+            Some('"' | '/' | '|' | ')' | '\\') if quoted => {
+                text.char('$');
+                Ok(())
+            }
+            _ => self.error("shells read this `$` differently"),
+        }
+    }
+
+    /// zsh reads an index and modifiers behind a parameter without braces.
+    fn behind_parameter(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
+        match self.char() {
+            Some('[') => self.error("shells read an index of a variable differently"),
+            Some(':') => {
+                self.take();
+                open(text, ":", quoted);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn substitution(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
+        if !self.waiting.is_empty() {
+            return self.error("a substitution stands behind a here-document");
+        }
+        self.take();
+        self.nested(|reader| reader.list(&End::Parenthesis))?;
+        // The list stops in front of the parenthesis, which it has looked at.
+        self.peeked = None;
+        if !self.waiting.is_empty() {
+            return self.error("a here-document has no body");
+        }
+        open(text, "$(…)", quoted);
+        Ok(())
+    }
+
+    /// `${NAME}`, `${#NAME}`, and `${NAME...}` with one of the usual operators and plain text.
+    fn braced(&mut self, text: &mut TextBuilder, quoted: bool) -> Result<(), String> {
+        let rest = self.rest();
+        let Some((inner, _)) = rest[1..].split_once('}') else { return self.error("a brace has no end") };
+        let whole = inner.strip_prefix('#').unwrap_or(inner);
+        let length =
+            whole.find(|char: char| !char.is_ascii_alphanumeric() && char != '_').unwrap_or(whole.len());
+        let (name, operation) = whole.split_at(length);
+        let operators = [":-", ":+", "##", "%%", "-", "+", "#", "%", "//", "/"];
+        let plain =
+            |text: &str| text.chars().all(|char| char.is_alphanumeric() || PLAIN_IN_EXPANSION.contains(char));
+        let word = operators.iter().find_map(|operator| operation.strip_prefix(operator));
+        let counts = operation.strip_prefix(':').is_some_and(|numbers| {
+            !numbers.is_empty() && numbers.chars().all(|char| char.is_ascii_digit() || char == ':')
+        });
+        if !is_name(name) || !(operation.is_empty() || counts || word.is_some_and(plain)) {
+            return self.error("shells read this expansion differently");
+        }
+        open(text, &format!("${{{inner}}}"), quoted);
+        self.at += inner.len() + 2;
+        Ok(())
+    }
+}

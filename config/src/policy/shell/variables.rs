@@ -1,0 +1,108 @@
+//! Variables that shells and programs act by. Pure.
+
+use super::text::Text;
+
+/// The shell carries out their values, or reads other files and words because of them.
+const OF_SHELLS: &[&str] = &[
+    "BASHOPTS",
+    "BASH_ALIASES",
+    "BASH_CMDS",
+    "BASH_ENV",
+    "COMP_WORDBREAKS",
+    "ENV",
+    "FPATH",
+    "HISTCMD",
+    "LINENO",
+    "NULLCMD",
+    "OPTIND",
+    "POSIXLY_CORRECT",
+    "PROMPT",
+    "PROMPT2",
+    "PROMPT3",
+    "PROMPT4",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS3",
+    "PS4",
+    "RANDOM",
+    "READNULLCMD",
+    "RPROMPT",
+    "RPS1",
+    "SECONDS",
+    "SHELLOPTS",
+    "SPROMPT",
+    "SRANDOM",
+    "ZDOTDIR",
+    "aliases",
+    "commands",
+    "dis_aliases",
+    "fpath",
+    "functions",
+    "galiases",
+    "histchars",
+    "options",
+    "prompt",
+    "saliases",
+];
+/// Programs only report more or less, or in another form, because of them.
+const HARMLESS: &[&str] = &[
+    "CARGO_INCREMENTAL",
+    "CARGO_TERM_COLOR",
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "DEBIAN_FRONTEND",
+    "DEBUG",
+    "FORCE_COLOR",
+    "GOFLAGS",
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LINES",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "RUST_TEST_THREADS",
+    "TERM",
+    "TZ",
+    "VERBOSE",
+];
+
+fn name_of(assignment: &Text) -> &str {
+    assignment.shown.split_once('=').map_or("", |(name, _)| name)
+}
+
+/// Why an assignment may start something by itself; `None` if it does not.
+pub(super) fn problem(assignment: &Text) -> Option<String> {
+    let name = name_of(assignment);
+    if OF_SHELLS.contains(&name) || name.starts_with("BASH_FUNC") {
+        return Some(format!("shells act by `{name}`"));
+    }
+    // Quoted: what is expanded here is open, and expanded only once.
+    let carried_out = assignment.known_part().contains(['$', '`']);
+    carried_out.then(|| format!("the value of `{name}` may be carried out later"))
+}
+
+/// Whether nothing has to allow this assignment. In front of a command the variable reaches the program.
+pub(super) fn is_harmless(assignment: &Text, alone: bool) -> bool {
+    let name = name_of(assignment);
+    (HARMLESS.contains(&name) && assignment.known().is_some()) || (alone && !changes_programs(name))
+}
+
+/// Whether a variable may be one that programs or the shell act by: such names are written in capitals, but for zsh's
+/// lists of folders and what programs look at that fetch something.
+pub(super) fn changes_programs(name: &str) -> bool {
+    !name.chars().any(|char| char.is_ascii_lowercase())
+        || name.ends_with("path")
+        || name.ends_with("_proxy")
+        || name.starts_with("npm_")
+        || OF_SHELLS.contains(&name)
+}
