@@ -130,6 +130,8 @@ pub struct Policy {
 }
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;

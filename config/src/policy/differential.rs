@@ -1,0 +1,380 @@
+//! Generated lines through the shells themselves: what a rule allows starts nothing that the rules do not allow.
+//!
+//! Every allowed line runs in dash, bash and zsh, in an empty folder, with a `PATH` that holds marker programs and a few
+//! starters. A line escapes if `bad` runs. `SUBAGENT_REQUIRE_SHELLS=1` makes it a failure that a shell is not installed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use subagent_testkit::{Random, say, times};
+
+use super::*;
+
+const REQUIRE: &str = "SUBAGENT_REQUIRE_SHELLS";
+/// Generated lines of an ordinary run.
+const LINES: usize = 20_000;
+const SHELLS: &[&[&str]] = &[&["dash", "-c"], &["bash", "-c"], &["zsh", "-fc"]];
+/// Programs that start others, beside the markers.
+const STARTERS: &[&str] = &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat"];
+
+/// What lines are made of: all that shells read differently, and what stands around it.
+const PIECES: &[&str] = &[
+    "bad",
+    "bad x",
+    "'bad'",
+    "b''ad",
+    "b\\ad",
+    "\\bad",
+    "\"bad\"",
+    "./bad",
+    "ok",
+    "ok",
+    "ok",
+    "no",
+    "echo",
+    "x",
+    "y",
+    "$x",
+    "\"$x\"",
+    "${x}",
+    "${x:-bad}",
+    "${x:=bad}",
+    "${x%d}",
+    "${#x}",
+    "$#x",
+    "$?",
+    "$(bad)",
+    "$(ok)",
+    "$(ok bad)",
+    "\"$(bad)\"",
+    "'$(bad)'",
+    "`bad`",
+    "`ok`",
+    "`echo \\`bad\\``",
+    "$'bad'",
+    "$'\\'; bad; #'",
+    "$'\\142ad'",
+    "$'bad\\0z'",
+    "$\"bad\"",
+    "'a[$(bad)]'",
+    "$x[1]",
+    "$path['a[$(bad)]']",
+    "${(e)x}",
+    "${ bad; }",
+    "${| bad; }",
+    "$((1))",
+    "$((x))",
+    "$[x]",
+    "${x@P}",
+    "${!x}",
+    ">",
+    ">>",
+    "<",
+    "&>",
+    ">&",
+    "<&",
+    "<>",
+    ">|",
+    "2>",
+    "2>&1",
+    "12>",
+    "f",
+    "/dev/null",
+    "<1-2>",
+    "&",
+    "&&",
+    "|",
+    "||",
+    ";",
+    ";;",
+    "|&",
+    "&!",
+    "&|",
+    "\n",
+    "\n",
+    "(",
+    ")",
+    "((",
+    "))",
+    "{",
+    "}",
+    "{}",
+    "{bad,x}",
+    "{a,b}",
+    "{ok}",
+    "!",
+    "! ",
+    "!bad",
+    "if ok; then",
+    "if",
+    "then",
+    "else",
+    "fi",
+    "for i in a bad; do",
+    "for i in a",
+    "do",
+    "done",
+    "in",
+    "case x in x)",
+    "esac",
+    "while no; do",
+    "x=bad",
+    "x=ok",
+    "x='$(bad)'",
+    "x='a[$(bad)]'",
+    "x=",
+    "PS4='$(bad)'",
+    "set -x",
+    "set -e",
+    "RANDOM='a[$(bad)]'",
+    "path=x",
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "-eq",
+    "-gt",
+    "1",
+    "-v",
+    "-n",
+    "test",
+    "=",
+    "=bad",
+    "==",
+    "a=b",
+    "~",
+    "~bad",
+    "*",
+    "?",
+    "[a-b]*",
+    "#",
+    "# bad",
+    "# ; bad",
+    "\\",
+    "'",
+    "\"",
+    "<<E\n",
+    "\nE\n",
+    "<<'E'\n",
+    "<<-E\n",
+    "E",
+    "<<<",
+    "$",
+    "$'",
+    "eval",
+    "exec",
+    "command",
+    "builtin",
+    "export",
+    "readonly",
+    "local",
+    "printf %d",
+    "read x",
+    "time",
+    "noglob",
+    "coproc",
+    "function f",
+    "f()",
+    "alias ok=bad",
+    "trap bad EXIT",
+    "trap",
+    "%1",
+    "-",
+    "\u{e9}",
+    "\u{a0}",
+    "\r",
+    "\t",
+    "1>f",
+    "=(bad)",
+    "<(bad)",
+    ">(bad)",
+    "@(bad)",
+    "..",
+    "cd",
+    ".",
+    "source f",
+    "sh -c bad",
+    "sh -c 'bad'",
+    "bash -c",
+    "env bad",
+    "env",
+    "xargs bad",
+    "xargs",
+    "timeout 5",
+    "nohup",
+    "find . -exec",
+    "\\;",
+    "+",
+    "cat f",
+    "echo bad",
+    "printf bad",
+    "| sh",
+    "sh <f",
+    "hash -p bad ok",
+    "repeat 2 bad",
+    "foreach",
+    "end",
+    "select",
+    "nocorrect",
+    "- bad",
+    "--",
+    "^",
+    "^bad",
+    "%bad",
+    "@",
+    ",",
+    ":",
+    ": ",
+    "'\\'",
+    "\\\n",
+    "\"\\\"\"",
+    "let 'x=a[$(bad)]'",
+    "typeset -i x",
+    "complete -C bad",
+    "compgen -C bad",
+    "mapfile -C bad -c 1",
+    "jobs -x bad",
+    "emulate sh",
+    "autoload bad",
+];
+
+struct Shells {
+    _dir: tempfile::TempDir,
+    bin: PathBuf,
+    home: PathBuf,
+    ran: PathBuf,
+}
+
+fn which(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+impl Shells {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [bin, home] = ["bin", "home"].map(|name| dir.path().join(name));
+        let ran = dir.path().join("ran");
+        for folder in [&bin, &home] {
+            fs::create_dir(folder).unwrap();
+        }
+        for (marker, code) in [("ok", "exit 0"), ("no", "exit 1"), ("bad", "echo >>\"$RAN\"")] {
+            let path = bin.join(marker);
+            fs::write(&path, format!("#!/bin/sh\n{code}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        for starter in STARTERS {
+            symlink(which(starter).unwrap(), bin.join(starter)).unwrap();
+        }
+        Self { _dir: dir, bin, home, ran }
+    }
+
+    /// Runs a line; whether `bad` ran.
+    fn starts_bad(&self, shell: &Path, option: &str, line: &str) -> bool {
+        let output = Command::new(shell)
+            .args([option, line])
+            .env_clear()
+            .env("PATH", &self.bin)
+            .env("HOME", &self.home)
+            .env("RAN", &self.ran)
+            .current_dir(&self.home)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        // Until all that it started has closed the pipe.
+        drop(output);
+        for entry in fs::read_dir(&self.home).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        }
+        fs::remove_file(&self.ran).is_ok()
+    }
+}
+
+/// Rules that allow all but `bad`, and rules that allow only what they name.
+fn policies() -> [Policy; 2] {
+    let of = |text: &str| {
+        let rules = rules(Some(&crate::syntax::parse(text).unwrap())).unwrap().unwrap();
+        let layer = Layer { kind: LayerKind::Owner, source: None, rules };
+        let places = Places { workspace: "/ws".into(), cwd: "/ws".into(), home: None };
+        Policy { places, chain: vec![Node::new("worker", vec![layer])] }
+    };
+    [
+        of("{'*': allow, execute: {'*': allow, 'bad *': deny}}"),
+        of(
+            "{'*': ask, edit: allow, execute: {'ok *': allow, 'no *': allow, 'echo *': allow, 'export *': allow, \
+            'set *': allow, 'test *': allow, '[ *': allow, 'printf *': allow, 'read *': allow, 'cd *': allow, \
+            'x=*': allow, 'env *': allow, 'xargs ok *': allow, 'cat *': allow, ': *': allow, 'trap *': allow, \
+            'readonly *': allow, 'typeset *': allow, 'hash *': allow, 'alias *': allow, 'let *': allow}}",
+        ),
+    ]
+}
+
+fn line(random: &mut Random) -> String {
+    let mut line = String::new();
+    let count = 1 + random.below(7);
+    // Few lines of random pieces end well; those that begin well are more often allowed.
+    if random.below(2) == 0 {
+        line.push_str(random.pick::<&str>(&["ok ", "echo ", "x=1; ", "ok && ", "no || "]));
+    }
+    for _ in 0..count {
+        line.push_str(random.pick::<&str>(PIECES));
+        if random.below(4) > 0 {
+            line.push(' ');
+        }
+    }
+    line
+}
+
+#[test]
+fn what_is_allowed_starts_nothing_else_in_any_shell() {
+    let found: Vec<(PathBuf, &str)> =
+        SHELLS.iter().filter_map(|shell| Some((which(shell[0])?, shell[1]))).collect();
+    if found.len() < SHELLS.len() {
+        let required = std::env::var_os(REQUIRE).is_some_and(|value| value == "1");
+        assert!(!required, "{REQUIRE}=1, and only these shells are installed: {found:?}");
+        say(&format!("*** only these shells are installed: {found:?} ***"));
+    }
+    let mut random = Random::announced();
+    let policies = policies();
+    let allowed: BTreeSet<String> = (0..times(LINES))
+        .map(|_| line(&mut random))
+        .filter(|line| {
+            let call = Call::of(&json!({"kind": "execute", "rawInput": {"command": line}}));
+            policies.iter().any(|policy| policy.decide(&call, &Path::to_owned).action == Action::Allow)
+        })
+        .collect();
+    say(&format!("{} of {} lines are allowed", allowed.len(), times(LINES)));
+    assert!(allowed.len() * 50 > times(LINES), "too few lines are allowed for this to say much");
+    let lines: Vec<String> = allowed.into_iter().collect();
+    let escapes: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = lines
+            .chunks(lines.len().div_ceil(4))
+            .map(|lines| {
+                let found = &found;
+                scope.spawn(move || {
+                    let shells = Shells::new();
+                    let escapes = |line: &String| {
+                        let ran = |(shell, option): &&(PathBuf, &str)| shells.starts_bad(shell, option, line);
+                        found.iter().find(ran).map(|(shell, _)| format!("{} {line:?}", shell.display()))
+                    };
+                    lines.iter().filter_map(escapes).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(escapes.is_empty(), "{} lines started `bad`:\n{}", escapes.len(), escapes.join("\n"));
+}
+
+/// The test above can fail: a line that starts `bad` is noticed.
+#[test]
+fn a_line_that_starts_it_is_noticed() {
+    let shells = Shells::new();
+    let dash = which("dash").or_else(|| which("sh")).unwrap();
+    assert!(shells.starts_bad(&dash, "-c", "ok; (ok; bad) & ok"));
+    assert!(!shells.starts_bad(&dash, "-c", "ok; echo bad > f"));
+}
