@@ -31,6 +31,8 @@ pub struct Call {
     pub name: Option<String>,
     /// The command that it runs.
     pub command: Option<Command>,
+    /// Further commands that its input holds: which of them runs is not known.
+    pub other_commands: Vec<Command>,
     /// Whether that is its title, for want of anything better.
     pub by_title: bool,
     /// Where that runs, if it says so.
@@ -39,8 +41,10 @@ pub struct Call {
     pub paths: Vec<String>,
     /// The paths that it shows a change of.
     pub changed: Vec<String>,
-    /// The address that it gets.
-    pub url: Option<String>,
+    /// The addresses that it gets.
+    pub urls: Vec<String>,
+    /// Its names and titles, in which an agent may name a tool of an MCP server.
+    pub labels: Vec<String>,
     /// The agent that it gives work to.
     pub agent: Option<String>,
     /// Whether it says that in a word that is used for nothing else.
@@ -60,7 +64,16 @@ const PATH_KEYS: &[&str] = &[
     "dir_path",
     "old_path",
     "new_path",
+    "paths",
+    "files",
+    "file_paths",
 ];
+/// And a command. Which one an agent goes by where there are several is not known.
+const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command", "command_line", "cmdline"];
+/// Of these, the ones that say something else where no shell is meant.
+const ONLY_OF_SHELLS: &[&str] = COMMAND_KEYS.split_at(2).1;
+/// And an address.
+const URL_KEYS: &[&str] = &["url", "uri", "urls", "href", "address"];
 /// And where a command runs.
 const CWD_KEYS: &[&str] = &["cwd", "workdir"];
 /// And the agent that they call; of these the first ones are used for nothing else.
@@ -96,8 +109,14 @@ impl Call {
         let input = &told["rawInput"];
         let by_name = self.name.as_deref().and_then(tool::kind_of);
         let runs = self.kind == Some(Kind::Execute) || by_name == Some(Kind::Execute);
-        match command(&input["command"]).or_else(|| command(&input["cmd"])) {
+        for label in [text(&told["name"]), title.clone()].into_iter().flatten() {
+            add(&mut self.labels, label, &mut self.more);
+        }
+        let mut commands = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
+        let mut commands = commands.by_ref().filter_map(|key| command(&input[*key]));
+        match commands.next() {
             Some(command) => {
+                self.other_commands = commands.filter(|other| *other != command).collect();
                 let (command, whole) = with_args(command, &input["args"]);
                 self.command = Some(command);
                 self.by_title = false;
@@ -113,8 +132,8 @@ impl Call {
         if let Some(cwd) = CWD_KEYS.iter().find_map(|key| text(&input[*key])) {
             self.cwd = Some(cwd);
         }
-        if let Some(url) = text(&input["url"]).or_else(|| text(&input["uri"])) {
-            self.url = Some(url);
+        for url in URL_KEYS.iter().flat_map(|key| texts(&input[*key])) {
+            add(&mut self.urls, url, &mut self.more);
         }
         if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])).filter(|_| !task) {
             self.agent = Some(agent);
@@ -122,7 +141,7 @@ impl Call {
         self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
         let located =
             told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
-        let named = PATH_KEYS.iter().filter_map(|key| text(&input[*key]));
+        let named = PATH_KEYS.iter().flat_map(|key| texts(&input[*key]));
         // Files of a patch, by their names.
         let changes = input["changes"].as_object().into_iter().flatten().map(|(path, _)| path.clone());
         for path in located.chain(named).chain(changes) {
@@ -156,7 +175,9 @@ impl Call {
         let told = self.command.is_some() && !self.by_title;
         let reads = matches!(self.kind, Some(Kind::Read | Kind::Search)) && !told;
         match self.name.as_deref().and_then(tool::kind_of) {
-            Some(Kind::Execute) if reads => Cow::Owned(Self { name: None, command: None, ..self.clone() }),
+            Some(Kind::Execute) if reads => {
+                Cow::Owned(Self { name: None, command: None, other_commands: Vec::new(), ..self.clone() })
+            }
             _ => Cow::Borrowed(self),
         }
     }
@@ -205,6 +226,14 @@ fn is_of_acp(kind: &Kind) -> bool {
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A text, or a list of them.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(values) => values.iter().filter_map(text).collect(),
+        value => text(value).into_iter().collect(),
+    }
 }
 
 fn command(value: &Value) -> Option<Command> {

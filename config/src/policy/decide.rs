@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 pub use listed::Listed;
 
+use super::address::{self, Address};
 use super::call::{Call, Command};
 use super::glob::{self, Fits};
 use super::paths::{self, Places, Spelling, names_protected};
@@ -86,6 +87,8 @@ enum Subject<'a> {
 struct Query<'a> {
     kind: Kind,
     name: Option<&'a str>,
+    /// Names and titles that may stand for a tool of an MCP server.
+    labels: &'a [String],
     subject: Subject<'a>,
     /// Whether something about it is not known, so that nobody allows it without asking.
     doubt: bool,
@@ -159,7 +162,9 @@ impl Judge<'_> {
             match kind {
                 Kind::Execute => match &call.command {
                     Some(command) => {
-                        self.execute(command, name, call.cwd.as_deref(), real, &mut judged);
+                        for command in [command].into_iter().chain(&call.other_commands) {
+                            self.execute(command, name, call.cwd.as_deref(), real, &mut judged);
+                        }
                         if call.more {
                             judged.push(self.doubtful(kind, name, "what it runs is not told in full"));
                         }
@@ -176,7 +181,8 @@ impl Judge<'_> {
                     }
                     judged.extend(paths.into_iter().map(|path| self.path(kind, name, path, real)));
                 }
-                Kind::Fetch => judged.push(self.word(kind, name, call.url.as_deref())),
+                Kind::Fetch if call.urls.is_empty() => judged.push(self.word(kind, name, None)),
+                Kind::Fetch => judged.extend(call.urls.iter().map(|url| self.address(name, url))),
                 Kind::Task if tool::is_about_any_agent(name) && call.agent.is_none() && !call.more => {
                     let answer = self.answer(&Query::of(kind, name, Subject::AnyAgent));
                     judged.push(answer.judged(kind, name.map(str::to_owned)));
@@ -185,8 +191,20 @@ impl Judge<'_> {
                     judged.push(self.doubtful(kind, name, "which agent it calls is not told clearly"));
                 }
                 Kind::Task => judged.push(self.word(kind, name, call.agent.as_deref())),
-                Kind::Think | Kind::Other | Kind::Todo => judged.push(self.word(kind, name, None)),
+                Kind::Think | Kind::Other => {
+                    let query = Query { labels: &call.labels, ..Query::of(kind, name, Subject::Unknown) };
+                    judged.push(self.answer(&query).judged(kind, name.map(str::to_owned)));
+                }
+                Kind::Todo => judged.push(self.word(kind, name, None)),
             }
+        }
+        // A name alone widens nothing: what the agent says that it does must be allowed as well.
+        let named = name.is_some_and(|name| name.starts_with("mcp__"));
+        // Codex calls all tools of MCP servers `execute`.
+        let vague = |kind| matches!(kind, Kind::Other | Kind::Think | Kind::Execute);
+        if named && call.kind.is_some_and(|kind| !vague(kind)) {
+            let unnamed = Call { name: None, labels: Vec::new(), ..call.clone() };
+            judged.extend(self.decide(&unnamed, real).judged);
         }
         Verdict::of(judged)
     }
@@ -210,12 +228,32 @@ impl Judge<'_> {
         self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
     }
 
+    /// An address; one that cannot be read is not allowed.
+    fn address(&self, name: Option<&str>, written: &str) -> Judged {
+        let ask = |text: &String| self.answer(&Query::of(Kind::Fetch, name, Subject::Word(text)));
+        let shown = Some(written.to_owned());
+        let Some(address) = Address::read(written) else {
+            let query = Query { doubt: true, ..Query::of(Kind::Fetch, name, Subject::Word(written)) };
+            let note = Some("this is no address that can be read".to_owned());
+            return Judged { note, ..self.answer(&query).judged(Kind::Fetch, shown) };
+        };
+        let weakest = address.same.iter().map(ask).min_by_key(|answer| answer.action);
+        let spellings = address.same.iter().chain(&address.also);
+        let restricted =
+            spellings.filter_map(|text| self.restricted(&Query::of(Kind::Fetch, name, Subject::Word(text))));
+        // What a rule says goes before what none says.
+        let (said, unsaid): (Vec<_>, Vec<_>) =
+            weakest.into_iter().chain(restricted).partition(|answer| answer.by.is_some());
+        strictest(said.into_iter().chain(unsaid)).judged(Kind::Fetch, shown)
+    }
+
     fn path(&self, kind: Kind, name: Option<&str>, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Judged {
         let places = &self.policy.places;
         let spellings = places.spellings(path, real);
         let answers = spellings.iter().map(|spelling| {
             let guarded = places.is_protected(kind, spelling);
-            self.answer(&Query { guarded, ..Query::of(kind, name, Subject::Path(spelling)) })
+            let doubt = paths::is_of_a_process(&spelling.absolute);
+            self.answer(&Query { guarded, doubt, ..Query::of(kind, name, Subject::Path(spelling)) })
         });
         strictest(answers).judged(kind, Some(path.to_owned()))
     }
@@ -236,9 +274,7 @@ impl Judge<'_> {
         let moved = line.parts.iter().any(|part| self.moves(part, cwd));
         judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, moved)));
         self.redirects(&line, moved, cwd, real, judged);
-        if judged.iter().all(|part| part.action == Action::Allow) {
-            judged.extend(self.suspicion(&line, name));
-        }
+        judged.extend(self.suspicion(&line, name));
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = Text::open(&whole);
@@ -256,9 +292,14 @@ impl Judge<'_> {
         let shown = part.spellings.last().map(|text| text.shown.clone());
         let mut answer = strictest(part.spellings.iter().map(ask));
         // Where what it starts begins cannot always be told, so what is restricted is restricted from every word on.
-        let inner = part.by_name.iter().chain(&part.handed_on).map(ask).filter(Answer::restricts_itself);
-        if let Some(inner) = inner.max_by_key(|inner| inner.action) {
-            answer = stricter(answer, inner);
+        let inner = part
+            .by_name
+            .iter()
+            .chain(&part.handed_on)
+            .filter_map(|text| self.restricted(&Query::of(Kind::Execute, name, Subject::Text(text))));
+        if let Some(inner) = inner.reduce(stricter) {
+            let unsaid = answer.action == inner.action && answer.by.is_none();
+            answer = if unsaid { inner } else { stricter(answer, inner) };
         }
         if part.transparent && !answer.denies_itself() {
             return None;
@@ -302,11 +343,12 @@ impl Judge<'_> {
             };
             for place in places {
                 let text = Text::literal(&place);
-                let answer = self.answer(&Query::of(Kind::Execute, name, Subject::Text(&text)));
-                if answer.restricts_itself() {
+                let query = Query::of(Kind::Execute, name, Subject::Text(&text));
+                if let Some(answer) = self.restricted(&query) {
                     let note = Some("an argument holds a command that this rule restricts");
-                    let answer = Answer { action: Action::Ask, note, ..answer };
-                    return Some(answer.judged(Kind::Execute, Some(place)));
+                    let never_asks = self.policy.chain.iter().any(Node::never_asks);
+                    let action = if never_asks { Action::Deny } else { Action::Ask };
+                    return Some(Answer { action, note, ..answer }.judged(Kind::Execute, Some(place)));
                 }
             }
         }
@@ -354,6 +396,25 @@ impl Judge<'_> {
         held.unwrap_or_else(|| self.nobody_answers(query, chain.len()))
     }
 
+    /// What rules say that name what is done, and deny it or ask: of a text that may be part of the call.
+    fn restricted(&self, query: &Query<'_>) -> Option<Answer> {
+        let Policy { places, chain } = self.policy;
+        let mut held: Option<Answer> = None;
+        for (depth, node) in chain.iter().enumerate() {
+            let above = held.clone();
+            let own = node.by_rules(places, query).filter(Answer::restricts_itself).map(|own| own.at(depth));
+            held = above.iter().cloned().chain(own).reduce(stricter);
+            if let Some(asked) =
+                held.clone().filter(|held| node.granted.is_some() && held.action == Action::Ask)
+            {
+                let may_grant = || above.is_none();
+                held = Some(node.instead_of_asking(places, query, asked, depth, may_grant))
+                    .filter(|answer| answer.action > Action::Allow);
+            }
+        }
+        held
+    }
+
     /// What counts where none of the first so many nodes has a rule.
     fn nobody_answers(&self, query: &Query<'_>, nodes: usize) -> Answer {
         let about = |kind| rules_of(&self.policy.chain[..nodes]).any(|rule| rule.is_about(kind, None));
@@ -368,7 +429,7 @@ impl Judge<'_> {
 
 impl<'a> Query<'a> {
     fn of(kind: Kind, name: Option<&'a str>, subject: Subject<'a>) -> Self {
-        Self { kind, name, subject, doubt: false, guarded: false }
+        Self { kind, name, labels: &[], subject, doubt: false, guarded: false }
     }
 
     /// What becomes of an answer by what is known of the call.
@@ -456,7 +517,7 @@ impl Node {
 impl Rule {
     fn fits(&self, places: &Places, query: &Query<'_>) -> Fits {
         if !self.is_about(query.kind, query.name) {
-            return Fits::No;
+            return self.fits_label(query.labels);
         }
         self.fits_subject(places, query)
     }
@@ -473,6 +534,9 @@ impl Rule {
             // An agent is found however the letters of its name are written.
             Subject::Word(word) if query.kind == Kind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
+            }
+            Subject::Word(word) if query.kind == Kind::Fetch => {
+                yes(glob::matches(&address::pattern(self.pattern()), word))
             }
             Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
             Subject::Path(path) => places.fits(self.pattern(), path),

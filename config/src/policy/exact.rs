@@ -23,7 +23,7 @@ impl Call {
         let path = || self.changed.first().or(self.paths.first()).cloned();
         command
             .or_else(path)
-            .or_else(|| self.url.clone())
+            .or_else(|| self.urls.first().cloned())
             .or_else(|| self.agent.clone())
             .or_else(|| self.name.clone())
     }
@@ -82,6 +82,9 @@ impl Policy {
             word.clone().ok_or_else(|| format!("the agent does not tell {what}"))
         };
         match kind {
+            Kind::Execute if !call.other_commands.is_empty() => {
+                Err("the agent tells several commands, and a rule is about one".to_owned())
+            }
             Kind::Execute => only_command(call.command.as_ref()),
             Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
                 let mut paths: Vec<&String> = call.paths.iter().chain(&call.changed).collect();
@@ -97,7 +100,10 @@ impl Policy {
                 let relative = spelling.relative.clone().filter(|path| !path.is_empty());
                 Ok(relative.unwrap_or_else(|| spelling.absolute.clone()))
             }
-            Kind::Fetch => told(&call.url, "the address"),
+            Kind::Fetch => match call.urls.as_slice() {
+                [url] => Ok(url.clone()),
+                urls => Err(format!("it is about {} addresses, and a rule is about one", urls.len())),
+            },
             Kind::Task => told(&call.agent, "the agent"),
             Kind::Think | Kind::Other | Kind::Todo => {
                 Err("a rule for such a tool is about everything that it does; write one with --allow if that is meant"

@@ -5,11 +5,13 @@
 //! final; over the chain the strictest answer counts. Whoever has no rule that fits abstains; if all do, the owner is
 //! asked. A node may have been granted some of what it would be asked for: then the rest of that is denied.
 
+mod address;
 pub mod call;
 mod decide;
 mod delegating;
 mod exact;
 mod glob;
+mod mcp_names;
 mod paths;
 mod preset;
 mod read;
@@ -131,6 +133,8 @@ pub struct Policy {
 
 #[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod everyday;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -28,6 +28,10 @@ pub(super) struct Spelling {
 /// Folders whose files say what agents may do, or become part of their prompts.
 const PROTECTED: [&str; 4] = [".agents", ".claude/agents", ".claude/skills", ".subagent"];
 
+/// The same in the home.
+const PROTECTED_AT_HOME: [&str; 5] =
+    [".agents", ".claude/agents", ".claude/skills", ".config/subagent", ".subagent"];
+
 /// A path without symbolic links, as far as it exists.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
@@ -53,8 +57,9 @@ pub(super) fn lexical(path: &Path) -> PathBuf {
 impl Places {
     /// The spellings of a path: as it is written, and where it leads. Judged are all of them.
     pub(super) fn spellings(&self, path: &str, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Spelling> {
-        let path = path.strip_prefix("file://").unwrap_or(path);
-        let given = self.at_home(path).unwrap_or_else(|| PathBuf::from(path));
+        let path = without_scheme(path);
+        let given = self.at_home(&path).or_else(|| self.behind_proc(&path));
+        let given = given.unwrap_or_else(|| PathBuf::from(&path));
         // As it stands there: `..` after a link leads elsewhere than it looks.
         let absolute = self.cwd.join(given);
         let written = lexical(&absolute);
@@ -99,14 +104,35 @@ impl Places {
             path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let takes_along = matches!(kind, Kind::Delete | Kind::Move);
+        let guards = |folder: &str, path: &str| below(path, folder) || (takes_along && below(folder, path));
+        let at_home = |home: &Path| {
+            let inside = |folder: &&str| guards(&home.join(folder).to_string_lossy(), &path.absolute);
+            PROTECTED_AT_HOME.iter().any(|folder| inside(&folder))
+        };
+        if !kind.changes_files() {
+            return false;
+        }
+        if self.home.as_deref().is_some_and(at_home) {
+            return true;
+        }
         match path.relative.as_deref() {
-            _ if !kind.changes_files() => false,
             Some("") => takes_along,
-            Some(path) => {
-                PROTECTED.iter().any(|folder| below(path, folder) || (takes_along && below(folder, path)))
-            }
+            Some(path) => PROTECTED.iter().any(|folder| guards(folder, path)),
             None => takes_along && self.workspace.starts_with(&path.absolute),
         }
+    }
+
+    /// A path through `/proc/PID/cwd` or `/proc/PID/root` as it is for the agent.
+    fn behind_proc(&self, path: &str) -> Option<PathBuf> {
+        let mut parts = Path::new(path).components().skip(1).filter_map(|part| part.as_os_str().to_str());
+        let of_process =
+            path.starts_with('/') && parts.next() == Some("proc") && parts.next().is_some_and(is_process);
+        let start = match parts.next().filter(|_| of_process)? {
+            "cwd" => &self.cwd,
+            "root" => Path::new("/"),
+            _ => return None,
+        };
+        Some(start.join(parts.collect::<PathBuf>()))
     }
 
     fn spelling(&self, path: &Path, workspace: &Path) -> Spelling {
@@ -115,7 +141,8 @@ impl Places {
     }
 
     fn at_home(&self, path: &str) -> Option<PathBuf> {
-        let rest = path.strip_prefix("~/").or_else(|| path.strip_prefix("$HOME/"))?;
+        let rest = ["~", "$HOME"].iter().find_map(|home| path.strip_prefix(home))?;
+        let rest = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
         Some(self.home.as_deref()?.join(rest))
     }
 
@@ -133,7 +160,29 @@ impl Places {
     }
 }
 
+fn is_process(name: &str) -> bool {
+    matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a path means something else for each process.
+pub(super) fn is_of_a_process(path: &str) -> bool {
+    let process = path.strip_prefix("/proc/").and_then(|rest| rest.split('/').next());
+    process.is_some_and(is_process) || path.starts_with("/dev/fd/") || path == "/dev/stdin"
+}
+
+/// The path of a `file:` address, or the path as it is.
+fn without_scheme(path: &str) -> String {
+    let is_address = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
+    let address = is_address.then(|| url::Url::parse(path).ok()).flatten();
+    let read = address.and_then(|mut address| {
+        // Whatever host it names, clients open the file here.
+        let _ = address.set_host(None);
+        address.to_file_path().ok()
+    });
+    read.map_or_else(|| path.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
 /// Whether a pattern names such a folder itself.
 pub(super) fn names_protected(pattern: &str) -> bool {
-    PROTECTED.iter().any(|folder| pattern.contains(folder))
+    PROTECTED.iter().chain(&PROTECTED_AT_HOME).any(|folder| pattern.contains(folder))
 }

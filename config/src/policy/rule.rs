@@ -7,7 +7,8 @@ use std::fmt;
 
 use subagent_protocol::api::TASK_SERVER;
 
-use super::glob;
+use super::glob::{self, Fits};
+use super::mcp_names;
 use super::tool::{self, Kind, Tool};
 
 /// A longer rule is none that anybody has written.
@@ -219,6 +220,16 @@ impl Rule {
         match &self.tool {
             Tool::Named(pattern) => name.is_some_and(|name| glob::matches(pattern, name)),
             Tool::Any | Tool::Kinds(_) => false,
+        }
+    }
+
+    /// Whether a name or a title stands for the tool of an MCP server that it restricts.
+    pub(super) fn fits_label(&self, labels: &[String]) -> Fits {
+        match &self.tool {
+            Tool::Named(name) if self.action > Action::Allow => {
+                labels.iter().map(|label| mcp_names::fits(name, label)).max().unwrap_or(Fits::No)
+            }
+            _ => Fits::No,
         }
     }
 

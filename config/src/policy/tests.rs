@@ -349,3 +349,24 @@ fn which_kinds_rules_are_about_is_known() {
     let protected = policy.places.protected(&real);
     assert!(protected.contains(&PathBuf::from("/ws/.claude/agents")), "{protected:?}");
 }
+
+/// Lines, addresses, names and paths that were answered too weakly once, or stand for a class of such.
+#[test]
+fn the_corpus_is_answered_as_it_says() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for line in include_str!("data/corpus.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| case[key].as_str().unwrap();
+        let call = match case.get("told") {
+            Some(told) => Call::of(told),
+            None => call(text("tool"), text("subject")),
+        };
+        let verdict = policy(&[(LayerKind::Config, text("rules"))]).decide(&call, &real);
+        if verdict.action.as_str() != text("answer") {
+            wrong.push(format!("{} instead: {line}", verdict.action));
+        }
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 800, "{count} cases");
+}

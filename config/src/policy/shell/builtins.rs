@@ -89,7 +89,8 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
 
 /// Whether this is a file that a shell can read as its script, and not its input.
 pub(super) fn is_script(file: &Text) -> bool {
-    !["-", "/dev/", "/proc/"].iter().any(|start| file.shown.starts_with(start)) && !file.shown.is_empty()
+    let other = |file: &str| ["-", "/dev/", "/proc/"].iter().any(|start| file.starts_with(start));
+    !file.is_unknown() && !file.shown.is_empty() && !other(&file.shown)
 }
 
 /// Whether these words of `set` are harmless options only.

@@ -29,7 +29,7 @@ pub(in super::super) fn behind_names(text: &str, is_name: impl Fn(&str) -> bool)
 }
 
 fn is_of_a_name(char: char) -> bool {
-    char.is_alphanumeric() || "_-.+@%*?[]~!#^".contains(char)
+    char.is_alphanumeric() || "_-.+".contains(char)
 }
 
 /// The text as it is left when shells have taken off all quotes, with one space for blanks.

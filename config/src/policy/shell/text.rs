@@ -65,8 +65,9 @@ impl Text {
         if self.is_at_home() {
             return Some(self.shown.clone());
         }
-        // A quoted `~/` or `file://` is a plain relative path.
-        let looks = |path: &str| ["~/", "$HOME/", "file://"].iter().any(|start| path.starts_with(start));
+        // A quoted `~/` or `file:` is a plain relative path.
+        let is_address = |path: &str| path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:"));
+        let looks = |path: &str| path.starts_with("~/") || path.starts_with("$HOME/") || is_address(path);
         self.known().map(|path| if looks(path) { format!("./{path}") } else { path.to_owned() })
     }
 

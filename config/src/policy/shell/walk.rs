@@ -256,12 +256,12 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
         line.give_up(format!("`{name}` reads its script from somewhere else"));
     }
     let mut started = false;
-    if transparent && assignments.is_empty() {
+    if transparent {
         // `command -v` and `time -p` alone start nothing; what cannot be told apart is judged as it is written.
         let (inner, exact) = starts::program(&name, words);
         if inner < words.len() {
             command(&[], &words[inner..], depth, line);
-            started = exact;
+            started = exact && assignments.is_empty();
         }
         if name == "env" && words[1..inner.min(words.len())].iter().any(|word| starts::splits(&word.shown)) {
             line.give_up("`env` splits a text into words".to_owned());

@@ -44,6 +44,7 @@ fn what_all_shells_read_alike_is_read() {
         ("git diff HEAD@{1} HEAD~2 HEAD^", &["git diff HEAD@{1} HEAD~2 HEAD^"]),
         ("mkdir -p src/{a,b}", &["mkdir -p src/{a,b}"]),
         ("[ ! -f x ] && [[ -n \"$y\" ]]", &["[ ! -f x ]", "[[ -n $y ]]"]),
+        ("[ \"$x\" = a ] && [[ $x == b ]]", &["[ $x = a ]", "[[ $x == b ]]"]),
         ("ls # all of it\n# and more\nid", &["ls", "id"]),
         ("grep -E 'a|b$' \"c$\" x$", &["grep -E a|b$ c$ x$"]),
         ("echo ä | grep ö", &["echo ä", "grep ö"]),

@@ -101,7 +101,10 @@ impl Reader<'_> {
                     self.quoted_or_expanded(&mut text)?;
                     continue;
                 }
-                '=' if first => return self.error("shells read a `=` in front differently"),
+                // `=` and `==` of a test are no paths of commands, as `=ls` is in zsh.
+                '=' if first && !self.rest().trim_start_matches('=').starts_with(END_OF_WORD) => {
+                    return self.error("shells read a `=` in front differently");
+                }
                 '~' if first || matches!(before, Some('=' | ':')) => {
                     self.tilde(&mut text, first)?;
                     continue;

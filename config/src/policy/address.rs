@@ -1,0 +1,109 @@
+//! Addresses in all the spellings in which a client reaches the same place. Pure.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+/// An address that a call fetches.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// Spellings that mean the same: a rule that allows one of them allows the address.
+    pub(super) same: Vec<String>,
+    /// Spellings that reach the same host in another way: only what restricts them counts.
+    pub(super) also: Vec<String>,
+}
+
+impl Address {
+    /// Reads an address as the WHATWG's URL standard says; `None` if it is none.
+    pub(super) fn read(written: &str) -> Option<Self> {
+        let with_scheme =
+            || Url::parse(&format!("https://{written}")).ok().filter(|_| !written.contains("://"));
+        let (url, guessed) = match Url::parse(written) {
+            // `example.com:8080/x` has no scheme.
+            Ok(url) if url.has_host() => (url, false),
+            _ => (with_scheme()?, true),
+        };
+        let mut same = vec![url.to_string()];
+        if url.path() == "/" && url.query().is_none() && url.fragment().is_none() {
+            same.extend(url.as_str().strip_suffix('/').map(str::to_owned));
+        }
+        let mut also = vec![written.to_owned()];
+        for host in hosts(&url) {
+            let mut other = url.clone();
+            // A URL with a host takes all of these.
+            let _ = other.set_username("");
+            let _ = other.set_password(None);
+            let _ = other.set_host(Some(&host));
+            also.push(other.to_string());
+            let mut open = other;
+            if guessed && open.set_scheme("http").is_ok() {
+                also.push(open.to_string());
+            }
+        }
+        also.retain(|spelling| !same.contains(spelling));
+        also.sort_unstable();
+        also.dedup();
+        match guessed {
+            // Which scheme a client takes is not known.
+            true => Some(Self { same: vec![written.to_owned()], also: [same, also].concat() }),
+            false => Some(Self { same, also }),
+        }
+    }
+}
+
+/// The host in other spellings that lead to it.
+fn hosts(url: &Url) -> Vec<String> {
+    let mapped = |ip: IpAddr| match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    match url.host() {
+        Some(Host::Domain(name)) => vec![name.trim_end_matches('.').to_owned()],
+        Some(Host::Ipv4(ip)) => vec![ip.to_string(), format!("[{}]", ip.to_ipv6_mapped())],
+        Some(Host::Ipv6(ip)) => vec![mapped(IpAddr::V6(ip)), format!("[{ip}]")],
+        None => Vec::new(),
+    }
+}
+
+/// A pattern with scheme and host in small letters, as addresses are written that were read.
+pub(super) fn pattern(pattern: &str) -> String {
+    match pattern.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            format!("{}://{}{}", scheme.to_lowercase(), rest[..end].to_lowercase(), &rest[end..])
+        }
+        None => pattern.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_place_meet() {
+        for written in [
+            "https://evil.com/x",
+            "HTTPS://EVIL.com/x",
+            "https:\\\\evil.com\\x",
+            "https://u:p@evil.com/x",
+            "https://evil.com:443/x",
+            "https://evil.com./x",
+            "https://\u{ff45}vil.com/x",
+            "evil.com/x",
+        ] {
+            let address = Address::read(written).unwrap();
+            let all = [address.same, address.also].concat();
+            assert!(all.iter().any(|spelling| spelling == "https://evil.com/x"), "{written}: {all:?}");
+        }
+        for written in ["http://2130706433/", "http://0x7f.1/", "http://[::ffff:127.0.0.1]/", "http://127.1"]
+        {
+            let address = Address::read(written).unwrap();
+            let all = [address.same, address.also].concat();
+            assert!(all.iter().any(|spelling| spelling == "http://127.0.0.1/"), "{written}: {all:?}");
+        }
+        assert_eq!(Address::read("https://a.b").unwrap().same, ["https://a.b/", "https://a.b"]);
+        assert_eq!(Address::read("https://a.b?c").unwrap().same, ["https://a.b/?c"]);
+        assert_eq!(Address::read("http://"), None);
+    }
+}

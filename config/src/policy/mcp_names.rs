@@ -1,0 +1,85 @@
+//! What agents write instead of `mcp__SERVER__TOOL`, for rules that restrict a server. Pure.
+
+use super::glob::{self, Fits};
+
+/// Whether a label of a call (its name or its title) names a tool that a rule for an MCP tool is about.
+///
+/// `MCP__github__push`, `mcp_github_push`, `mcp.github.push`, `github/push` and `push (github MCP Server)` are the same
+/// tool. Without a word that says MCP it cannot be told apart from an agent's own tool.
+pub(super) fn fits(rule: &str, label: &str) -> Fits {
+    let Some(rest) = rule.strip_prefix("mcp__") else { return Fits::No };
+    let Some((server, tool)) = rest.split_once("__").or((rest == "*").then_some(("*", "*"))) else {
+        return Fits::No;
+    };
+    let (server, tool) = (folded(server), folded(tool));
+    let (label, sure) = match said(label) {
+        Some(label) => label,
+        None => return Fits::No,
+    };
+    // Both names may have separators themselves: each place counts.
+    let splits = label.match_indices('_').any(|(at, _)| {
+        let (before, after) = (&label[..at], label[at..].trim_start_matches('_'));
+        !after.is_empty()
+            && glob::matches(&server, before.trim_end_matches('_'))
+            && glob::matches(&tool, after)
+    });
+    match (splits, sure) {
+        (false, _) => Fits::No,
+        (true, true) => Fits::Yes,
+        (true, false) => Fits::Could,
+    }
+}
+
+/// A label as `server_tool`, and whether it says itself that it is of an MCP server. A text of several words is no name.
+fn said(label: &str) -> Option<(String, bool)> {
+    let label = label.trim();
+    if let Some((tool, rest)) = label.split_once(" (") {
+        let lower = rest.to_lowercase();
+        let server = lower.strip_suffix(" mcp server)")?;
+        return Some((format!("{}_{}", folded(server), folded(tool)), true));
+    }
+    let label = folded(label);
+    let after = label.strip_prefix("mcp").map(|rest| rest.trim_start_matches('_').to_owned());
+    match after {
+        Some(rest) if label.starts_with("mcp_") => Some((rest, true)),
+        _ if label.contains(' ') => None,
+        _ => Some((label, false)),
+    }
+    .filter(|(label, _)| !label.contains(' '))
+}
+
+/// Small letters, with one separator for all that agents use.
+fn folded(name: &str) -> String {
+    let lower = name.to_lowercase().replace(": ", ":");
+    lower.chars().map(|char| if "-./:".contains(char) { '_' } else { char }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_known_however_it_is_written() {
+        let table = [
+            ("mcp__github__*", "mcp__github__push", Fits::Yes),
+            ("mcp__github__*", "MCP__github__push", Fits::Yes),
+            ("mcp__github__*", "mcp_github_push", Fits::Yes),
+            ("mcp__github__*", "mcp.github.push", Fits::Yes),
+            ("mcp__github__*", "MCP: github/push", Fits::Yes),
+            ("mcp__github__*", "push (github MCP Server)", Fits::Yes),
+            ("mcp__github__*", "github_push", Fits::Could),
+            ("mcp__github__*", "GitHub.push", Fits::Could),
+            ("mcp__my-server__*", "mcp__my_server__a_b", Fits::Yes),
+            ("mcp__github__push", "mcp_github_pull", Fits::No),
+            ("mcp__github__*", "gitlab_push", Fits::No),
+            ("mcp__github__*", "Push to github_push now", Fits::No),
+            ("mcp__*", "mcp.a.b", Fits::Yes),
+            ("mcp__*", "a_b", Fits::Could),
+            ("mcp__*", "think", Fits::No),
+            ("read", "mcp__a__b", Fits::No),
+        ];
+        for (rule, label, expected) in table {
+            assert_eq!(fits(rule, label), expected, "{rule} {label}");
+        }
+    }
+}
