@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use subagent_testkit::say;
 
 use super::*;
 
@@ -41,6 +42,7 @@ fn everyday_lines_are_seldom_asked() {
                 (verdict.action != Action::Allow).then(|| format!("{line}: {why:?}"))
             })
             .collect();
+        say(&format!("{name}: {} of {} everyday lines are asked", asked.len(), lines.len()));
         let text = asked.join("\n");
         assert!(
             asked.len() * 100 <= lines.len() * most,

@@ -142,6 +142,35 @@ proptest! {
         prop_assert_eq!(says(&of(vec![node.with_tools(vec![other])]), &call), Action::Deny);
     }
 
+    /// A further `deny` never weakens an answer.
+    #[test]
+    fn a_further_deny_weakens_nothing(rules in proptest::collection::vec(a_rule(), 0..6), denied in a_rule(), call in a_call()) {
+        let node = |rules: Vec<Rule>| Node::new("n", vec![Layer { kind: LayerKind::Owner, source: None, rules }]);
+        let Ok(deny) = Rule::parse(&denied.text(), Action::Deny) else { return Ok(()) };
+        let before = says(&of(vec![node(rules.clone())]), &call);
+        let after = says(&of(vec![node(rules.into_iter().chain([deny]).collect())]), &call);
+        prop_assert!(after >= before, "{before} {after}");
+    }
+
+    /// A line that is allowed stays allowed under quotes that every shell takes off.
+    #[test]
+    fn quotes_change_no_answer(words in proptest::collection::vec(("[a-z]{1,5}", 0..4_usize), 1..5), node in a_node()) {
+        let quote = |(word, how): &(String, usize)| match how {
+            0 => word.clone(),
+            1 => format!("'{word}'"),
+            2 => format!("\"{word}\""),
+            _ => format!("\\{word}"),
+        };
+        let execute = |command: String| Call::of(&json!({"kind": "execute", "rawInput": {"command": command}}));
+        let plain: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
+        // Reserved words lose their meaning in quotes.
+        let reserved = ["if", "then", "fi", "do", "done", "for", "in", "case", "esac", "else", "elif", "while", "until", "end", "time"];
+        prop_assume!(!reserved.contains(&plain[0]));
+        let policy = of(vec![node]);
+        let quoted: Vec<String> = words.iter().map(quote).collect();
+        prop_assert_eq!(says(&policy, &execute(plain.join(" "))), says(&policy, &execute(quoted.join(" "))));
+    }
+
     /// The whole is as strict as its strictest part, and never without one.
     #[test]
     fn the_strictest_part_counts(node in a_node(), call in a_call()) {
