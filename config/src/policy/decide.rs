@@ -3,6 +3,7 @@
 mod any_agent;
 mod granted;
 mod listed;
+mod undeclared;
 
 use std::path::{Path, PathBuf};
 
@@ -152,7 +153,12 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// The strictest answer to anything that was said of the call.
     fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+        Verdict::of(call.readings().iter().flat_map(|reading| self.reading(reading, real)).collect())
+    }
+
+    fn reading(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Judged> {
         let name = call.name.as_deref();
         let mut judged = Vec::new();
         for kind in call.kinds() {
@@ -188,7 +194,8 @@ impl Judge<'_> {
                 Kind::Think | Kind::Other | Kind::Todo => judged.push(self.word(kind, name, None)),
             }
         }
-        Verdict::of(judged)
+        judged.extend(self.undeclared(call, real));
+        judged
     }
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {

@@ -105,7 +105,7 @@ impl Conversation {
                     (RecordType::Update, Cow::Borrowed(update::REPLAYED))
                 } else {
                     // A child's calls too: its permission requests may name nothing but their ids.
-                    self.tool_calls.told(&kind, params);
+                    self.tool_calls.update(&kind, params);
                     if self.is_own(session.as_deref()) {
                         if matches!(&*kind, "mode" | "config_option") {
                             self.option_updated(params);
