@@ -224,7 +224,7 @@ impl Call {
             kinds = vec![Kind::Task];
         }
         // What goes into it says what it does, whatever it is called.
-        if vague && !self.is_of_mcp() {
+        if vague && kinds != [Kind::Task] && !self.is_of_mcp() {
             let writes = (self.writes && !self.paths.is_empty()).then_some(Kind::Edit);
             let found: Vec<Kind> = writes.into_iter().chain(self.url.as_ref().map(|_| Kind::Fetch)).collect();
             if !found.is_empty() {

@@ -219,6 +219,8 @@ struct DecidingRule {
 struct PolicyViolated {
     /// The agent's id of the call.
     tool_call_id: String,
+    /// What shows that the call was made: a change, an output, or that it was reported as completed with no request.
+    evidence: String,
     /// What was denied, and by which rule.
     #[serde(flatten)]
     decided: DecidingRule,

@@ -20,6 +20,8 @@ const MAX_CALLS: usize = 32;
 const MAX_CALL_BYTES: usize = 64 * 1024;
 /// The members that say what a call is, from the one that is dropped last to the one that is dropped first.
 const MEMBERS: [&str; 7] = ["kind", "name", "title", "locations", "_meta", "rawInput", "content"];
+/// The update that begins a call.
+const BEGINNING: &str = KINDS[0];
 /// The kind that says nothing.
 const OTHER: &str = "\"other\"";
 
@@ -63,6 +65,10 @@ struct Known {
     members: Members,
     /// Whether it has neither ended nor been asked for.
     open: bool,
+    /// Whether an update speaks of it; some agents reuse the ids that only requests have.
+    told: bool,
+    /// Whether it is of an earlier turn.
+    past: bool,
 }
 
 impl Known {
@@ -105,12 +111,17 @@ impl ToolCalls {
         let place = self.0.iter().position(|known| known.id == head.tool_call_id && known.is_of(session));
         let status: Option<Cow<'_, str>> =
             head.status.and_then(|status| serde_json::from_str(status.get()).ok());
-        let mut known = place.and_then(|place| self.0.remove(place)).unwrap_or_else(|| Known {
+        let known = place.and_then(|place| self.0.remove(place));
+        // Some agents count their calls anew in each turn.
+        let mut known = known.filter(|known| !known.past || kind != BEGINNING).unwrap_or_else(|| Known {
             session: session.map(ToOwned::to_owned),
             id: head.tool_call_id.clone().into_owned(),
             members: Members::new(),
             open: true,
+            told: true,
+            past: false,
         });
+        known.told = true;
         known.learn(said);
         known.open &= !status.is_some_and(|status| is_over(&status));
         self.push(known);
@@ -125,7 +136,7 @@ impl ToolCalls {
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {
         let Request { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
         let (Head { tool_call_id: id, .. }, said) = read(tool_call)?;
-        let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.id == id);
+        let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.told && known.id == id);
         let place = named().find(|(_, known)| known.is_of(session)).or_else(|| named().next());
         let place = place.map(|(place, _)| place).or_else(|| self.only_fitting(session, &said));
         let mut asked = Known {
@@ -133,10 +144,13 @@ impl ToolCalls {
             id: id.into_owned(),
             members: Members::new(),
             open: false,
+            told: false,
+            past: false,
         };
         let mut before = None;
         if let Some(known) = place.and_then(|place| self.0.get_mut(place)) {
             known.open = false;
+            asked.told = known.id == asked.id;
             let repeats = |(name, value): &(&String, &Box<RawValue>)| {
                 said.get(*name).is_some_and(|said| said.get() == value.get())
             };
@@ -152,16 +166,17 @@ impl ToolCalls {
             }
             asked.members.clone_from(&known.members);
         }
-        // What a request says counts in the next one as well.
+        // What a request says counts in the next one for the same call as well.
         asked.learn(said);
         self.0.retain(|known| known.id != asked.id || !known.is_of(session));
         self.push(asked);
         before
     }
 
-    /// A turn begins: no earlier call is open any more.
+    /// A turn begins: no earlier call is open any more. What ended or was asked for is forgotten.
     pub(super) fn close_all(&mut self) {
-        self.0.iter_mut().for_each(|known| known.open = false);
+        self.0.retain(|known| known.open);
+        self.0.iter_mut().for_each(|known| (known.open, known.past) = (false, true));
     }
 
     fn push(&mut self, known: Known) {

@@ -121,10 +121,17 @@ fn a_call_that_was_asked_for_or_is_of_an_earlier_turn_is_open_no_more() {
     assert_eq!(request(&mut calls, &call("b", "second")), None);
     goes_on(&mut calls, &json!({"toolCallId": "b", "status": "in_progress"}));
     assert_eq!(request(&mut calls, &json!({"toolCallId": "3"})), None);
+    // One that has the same id for all of its requests.
+    begins(&mut calls, &call("d", "fourth"));
+    assert_eq!(request(&mut calls, &json!({"toolCallId": "1"})), Some(call("d", "fourth")));
     begins(&mut calls, &call("c", "third"));
     calls.close_all();
     assert_eq!(request(&mut calls, &json!({"toolCallId": "4"})), None);
+    begins(&mut calls, &json!({"toolCallId": "b", "kind": "read"}));
+    let anew = json!({"toolCallId": "b", "kind": "read"});
+    assert_eq!(request(&mut calls, &json!({"toolCallId": "5"})), Some(anew), "of this turn");
     assert_eq!(request(&mut calls, &json!({"toolCallId": "c"})), Some(call("c", "third")));
+    assert_eq!(request(&mut calls, &json!({"toolCallId": "a"})), None, "it is forgotten");
 }
 
 #[test]
