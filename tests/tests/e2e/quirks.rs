@@ -1,7 +1,7 @@
 //! What real agents do, each reduced to a few lines: rules hold, and nothing is held against an agent that obeys.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{Launcher, Sandbox};
 
 const RULES: &[&str] = &["--allow", "*", "--deny", "edit(*.env)", "--deny", "execute(touch *)"];
 
@@ -74,5 +74,43 @@ fn history_that_is_told_in_a_resume_is_no_news_and_no_violation() {
     assert_eq!(kinds, [&json!("message"), &json!("tool_call")]);
     assert!(!events.iter().any(|event| event["data"]["text"] == "said long ago"), "{events:?}");
     assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0]);
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_says_on_stdout_why_it_ends_is_quoted() {
+    let mut sandbox = Sandbox::new();
+    for (name, method) in [("first", "initialize"), ("later", "session/new"), ("turn", "session/prompt")] {
+        let agent = sandbox.test_agent("hostile-agent", &["--complain", method]);
+        sandbox.launcher(name, agent);
+    }
+    let loud = sandbox.test_agent("hostile-agent", &["--no-such-flag"]);
+    sandbox.launcher("loud", loud);
+    sandbox.launcher("silent", Launcher::new("/bin/sh", ["-c", "exit 3"]));
+    sandbox.init();
+    let words = "the licence of this agent has expired";
+    for name in ["first", "later"] {
+        let error = sandbox.run(&["worker", "start", "--launcher", name]).error("BACKEND_UNAVAILABLE");
+        let tail = error["details"]["logTail"].as_str().unwrap();
+        assert!(tail.starts_with("stdout: ") && tail.contains(words), "{tail}");
+        let worker = error["details"]["workerId"].as_str().unwrap();
+        let logs = sandbox.run(&["worker", "logs", worker]).data_of("worker.logs");
+        assert!(logs.to_string().contains(words), "{logs}");
+        let probe = ["launcher", "probe", name, "--handshake"];
+        let error = sandbox.run(&probe).error("BACKEND_UNAVAILABLE");
+        assert!(error["details"]["logTail"].as_str().unwrap().contains(words), "{error}");
+        let text = sandbox.command("subagent").args(["worker", "start", "--launcher", name]).run();
+        assert!(text.stderr.contains(words), "{}", text.stderr);
+    }
+    let worker = sandbox.start("turn");
+    let args = ["send", "--worker-id", &worker, "--text", "hello"];
+    let failed = sandbox.run(&args).error("BACKEND_UNAVAILABLE");
+    assert!(failed["details"]["stderrTail"].to_string().contains(words), "{failed}");
+    for name in ["loud", "silent"] {
+        let error = sandbox.run(&["worker", "start", "--launcher", name]).error("BACKEND_UNAVAILABLE");
+        let tail = error["details"]["logTail"].as_str().unwrap();
+        let expected = if name == "loud" { "unknown flag" } else { "(the agent wrote nothing" };
+        assert!(tail.contains(expected), "{tail}");
+    }
     sandbox.finish();
 }

@@ -45,17 +45,44 @@ struct Request<'a> {
     tool_call: &'a RawValue,
 }
 
+/// A call as it is said, to the letter.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head<'a> {
+struct Said<'a> {
     #[serde(borrow)]
     tool_call_id: Cow<'a, str>,
     #[serde(borrow, default)]
     status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    locations: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    raw_input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
 }
 
-/// Members of a call by name, to the letter.
-type Members = BTreeMap<String, Box<RawValue>>;
+impl<'a> Said<'a> {
+    /// The members in the order of [`MEMBERS`], without those that say nothing.
+    fn members(&self) -> [Option<&'a RawValue>; MEMBERS.len()] {
+        let all = [self.kind, self.name, self.title, self.locations, self.meta, self.raw_input, self.content];
+        all.map(|value| value.filter(|value| says_something(value)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.status.is_some_and(|status| is_over(status.get().trim_matches('"')))
+    }
+}
+
+/// Members of a call in the order of [`MEMBERS`], to the letter.
+type Members = [Option<Box<RawValue>>; MEMBERS.len()];
 
 /// What is known of one call.
 struct Known {
@@ -77,21 +104,29 @@ impl Known {
     }
 
     /// Adds what is said now. What says nothing replaces nothing.
-    fn learn(&mut self, said: Members) {
-        for (name, value) in said {
-            let old = self.members.get(&name);
-            let value = match name.as_str() {
-                "kind" if old.is_some() && value.get() == OTHER => continue,
-                "_meta" => old.and_then(|old| both(old, &value)).unwrap_or(value),
-                _ => value,
-            };
-            self.members.insert(name, value);
-        }
-        for name in MEMBERS.iter().rev() {
-            if self.members.values().map(|value| value.get().len()).sum::<usize>() <= MAX_CALL_BYTES {
-                break;
+    fn learn(&mut self, said: [Option<&RawValue>; MEMBERS.len()]) {
+        let mut changed = false;
+        for ((name, known), said) in MEMBERS.iter().zip(&mut self.members).zip(said) {
+            let Some(said) = said else { continue };
+            let known_text = known.as_ref().map(|known| known.get());
+            if known_text == Some(said.get()) || (*name == "kind" && known.is_some() && said.get() == OTHER) {
+                continue;
             }
-            self.members.remove(*name);
+            let both = known.as_ref().filter(|_| *name == "_meta").and_then(|known| both(known, said));
+            *known = Some(both.unwrap_or_else(|| said.to_owned()));
+            changed = true;
+        }
+        if changed {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        for last in (0..MEMBERS.len()).rev() {
+            if self.members.iter().flatten().map(|value| value.get().len()).sum::<usize>() <= MAX_CALL_BYTES {
+                return;
+            }
+            self.members[last] = None;
         }
     }
 }
@@ -107,23 +142,21 @@ impl ToolCalls {
             return;
         }
         let Ok(Update { session_id: session, update }) = serde_json::from_str(params.get()) else { return };
-        let Some((head, said)) = read(update) else { return };
-        let place = self.0.iter().position(|known| known.id == head.tool_call_id && known.is_of(session));
-        let status: Option<Cow<'_, str>> =
-            head.status.and_then(|status| serde_json::from_str(status.get()).ok());
+        let Ok(said) = serde_json::from_str::<Said<'_>>(update.get()) else { return };
+        let place = self.0.iter().position(|known| known.id == said.tool_call_id && known.is_of(session));
         let known = place.and_then(|place| self.0.remove(place));
         // Some agents count their calls anew in each turn.
         let mut known = known.filter(|known| !known.past || kind != BEGINNING).unwrap_or_else(|| Known {
             session: session.map(ToOwned::to_owned),
-            id: head.tool_call_id.clone().into_owned(),
-            members: Members::new(),
+            id: said.tool_call_id.clone().into_owned(),
+            members: Members::default(),
             open: true,
             told: true,
             past: false,
         });
         known.told = true;
-        known.learn(said);
-        known.open &= !status.is_some_and(|status| is_over(&status));
+        known.learn(said.members());
+        known.open &= !said.is_over();
         self.push(known);
     }
 
@@ -135,14 +168,15 @@ impl ToolCalls {
     /// fits.
     pub(super) fn request(&mut self, params: &RawValue) -> Option<Box<RawValue>> {
         let Request { session_id: session, tool_call } = serde_json::from_str(params.get()).ok()?;
-        let (Head { tool_call_id: id, .. }, said) = read(tool_call)?;
+        let request: Said<'_> = serde_json::from_str(tool_call.get()).ok()?;
+        let (said, id) = (request.members(), request.tool_call_id);
         let named = || self.0.iter().enumerate().rev().filter(|(_, known)| known.told && known.id == id);
         let place = named().find(|(_, known)| known.is_of(session)).or_else(|| named().next());
         let place = place.map(|(place, _)| place).or_else(|| self.only_fitting(session, &said));
         let mut asked = Known {
             session: session.map(ToOwned::to_owned),
             id: id.into_owned(),
-            members: Members::new(),
+            members: Members::default(),
             open: false,
             told: false,
             past: false,
@@ -151,14 +185,12 @@ impl ToolCalls {
         if let Some(known) = place.and_then(|place| self.0.get_mut(place)) {
             known.open = false;
             asked.told = known.id == asked.id;
-            let repeats = |(name, value): &(&String, &Box<RawValue>)| {
-                said.get(*name).is_some_and(|said| said.get() == value.get())
-            };
-            let mut rest: BTreeMap<&str, Box<RawValue>> = known
-                .members
-                .iter()
-                .filter(|member| !repeats(member))
-                .map(|(name, value)| (name.as_str(), value.clone()))
+            let members = MEMBERS.iter().zip(&known.members).zip(&said);
+            let mut rest: BTreeMap<&str, Box<RawValue>> = members
+                .filter_map(|((name, known), said)| {
+                    let repeated = said.map(RawValue::get) == known.as_ref().map(|known| known.get());
+                    Some((*name, known.clone().filter(|_| !repeated)?))
+                })
                 .collect();
             if !rest.is_empty() || known.id != asked.id {
                 rest.insert("toolCallId", to_raw(&known.id));
@@ -186,20 +218,16 @@ impl ToolCalls {
         self.0.push_back(known);
     }
 
-    fn only_fitting(&self, session: Option<&RawValue>, said: &Members) -> Option<usize> {
+    fn only_fitting(
+        &self,
+        session: Option<&RawValue>,
+        said: &[Option<&RawValue>; MEMBERS.len()],
+    ) -> Option<usize> {
         let fits = |known: &Known| known.open && known.is_of(session) && fit::fits(said, &known.members);
         let mut fitting = self.0.iter().enumerate().filter(|(_, known)| fits(known)).map(|(place, _)| place);
         let first = fitting.next()?;
         fitting.next().is_none().then_some(first)
     }
-}
-
-/// The head and the members of a call; `None` if it has no id.
-fn read(call: &RawValue) -> Option<(Head<'_>, Members)> {
-    let head = serde_json::from_str(call.get()).ok()?;
-    let all: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(call.get()).ok()?;
-    let members = all.into_iter().filter(|(name, value)| MEMBERS.contains(&&**name) && says_something(value));
-    Some((head, members.map(|(name, value)| (name.into_owned(), value.to_owned())).collect()))
 }
 
 fn says_something(value: &RawValue) -> bool {

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Members;
+use super::{MEMBERS, Members};
 
 /// Kinds that say nothing of what a call does.
 const VAGUE: [&str; 2] = ["other", "think"];
@@ -11,9 +11,11 @@ const VAGUE: [&str; 2] = ["other", "think"];
 const ELLIPSES: [&str; 2] = ["...", "…"];
 
 /// Whether nothing that a request says differs from what was said of a call.
-pub(super) fn fits(request: &Members, call: &Members) -> bool {
-    let value = |members: &Members, name: &str| members.get(name).and_then(|raw| parse(raw));
-    let pair = |name: &str| value(request, name).zip(value(call, name));
+pub(super) fn fits(request: &[Option<&RawValue>; MEMBERS.len()], call: &Members) -> bool {
+    let pair = |name: &str| {
+        let place = MEMBERS.iter().position(|member| *member == name)?;
+        parse(request[place]?).zip(parse(call[place].as_ref()?))
+    };
     let same_kind =
         pair("kind").is_none_or(|(one, other)| is_vague(&one) || is_vague(&other) || one == other);
     let same_name = pair("name").is_none_or(|(one, other)| one == other);
