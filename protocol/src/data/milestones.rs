@@ -333,6 +333,8 @@ struct TurnCanceled {
     turn_id: TurnId,
     /// Why.
     reason: String,
+    /// True if the agent did not obey in time and was ended by force; the next message starts it again.
+    forced: Option<bool>,
 }
 
 /// A message waits.
