@@ -114,3 +114,30 @@ fn an_agent_that_says_on_stdout_why_it_ends_is_quoted() {
     }
     sandbox.finish();
 }
+
+#[test]
+fn a_question_shows_what_is_known_of_its_call() {
+    let (sandbox, worker) = with(&[], &[]);
+    for (quirk, message, subject) in [
+        ("command-without-kind touch x", "Permission requested for execute: Bash: touch x", "touch x"),
+        (
+            "request-of-a-short-command cargo test --workspace",
+            "Permission requested for execute: Bash: cargo test --workspace",
+            "cargo test --workspace",
+        ),
+        ("request-of-another-kind src/a.txt", "Permission requested for edit: Write: src/a.txt", "src/a.txt"),
+        (
+            "request-of-another-id src/b.txt",
+            "Permission requested for edit: write_file: src/b.txt",
+            "src/b.txt",
+        ),
+    ] {
+        let asked = sandbox.send(&worker, &format!("quirk: {quirk}"));
+        assert_eq!(asked["matchedEvent"]["data"]["message"], message, "{asked}");
+        let listed = sandbox.run(&["approval", "list"]).data_of("inbox.listed");
+        assert_eq!(listed["items"][0]["subject"], subject, "{listed}");
+        sandbox.approve(&worker, &asked["requestId"], "deny").data_of("approval.decided");
+        let _ = sandbox.turn_end(&asked);
+    }
+    sandbox.finish();
+}

@@ -42,6 +42,13 @@ pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>
             rejected("call-2")?;
             Ok(Some(answer))
         }
+        // Its permission request shows the beginning of the command.
+        "request-of-a-short-command" => {
+            tell("tool_call", &command("call-1", rest))?;
+            let short: String = rest.chars().take(6).collect();
+            let input = json!({"command": format!("{short}...")});
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
+        }
         // Its permission request says nothing, and no call is told of.
         "request-of-a-title" => {
             ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"})).map(Some)
