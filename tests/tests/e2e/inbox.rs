@@ -424,7 +424,7 @@ fn what_reads_lists_from_a_pipe_gets_items_alone() {
         (&["approve", "--worker-id", &worker, "--all", "--decision", "allow"], "(nothing is asked)"),
         (&["worker", "list", "-l", "a=b"], "(no workers)"),
         (&["task", "list"], "(no tasks)"),
-        (&["turn", "list", &worker], "(no turns)"),
+        (&["turn", "list", "--worker-id", &worker], "(no turns)"),
         (&["policy", "rules", "list"], "(no rules)"),
     ] {
         let run = sandbox.command("subagent").args(args).run();
