@@ -22,6 +22,7 @@ use crate::surrogates;
 use crate::time::Timestamp;
 use crate::{client, fields};
 
+mod asked;
 mod line;
 
 pub use line::Below;
@@ -484,18 +485,10 @@ impl ApprovalView {
             && let Value::Object(told) = surrogates::parse(told).unwrap_or(Value::Null)
             && let Some(call) = params.get_mut("toolCall").and_then(Value::as_object_mut)
         {
-            for (name, value) in told {
-                if call.get(&name).is_none_or(fields::says_nothing) {
-                    call.insert(name, value);
-                }
-            }
+            asked::complete(call, told);
         }
         let call = &params["toolCall"];
-        let kind = call["kind"].as_str().unwrap_or("other");
-        let message = match call["title"].as_str().map(str::trim).filter(|title| !title.is_empty()) {
-            Some(title) => format!("Permission requested for {kind}: {title}"),
-            None => format!("Permission requested for {kind}"),
-        };
+        let message = asked::message(call);
         let mut options: Vec<ApprovalOption> = params["options"]
             .as_array()
             .into_iter()

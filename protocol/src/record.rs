@@ -286,8 +286,9 @@ pub struct ApprovalRequested {
     pub request_id: RequestId,
     /// The parameters as the agent sent them.
     pub params: Box<RawValue>,
-    /// The `update` with which the agent told of the tool call before, if the request alone does not say what it is
-    /// about.
+    /// What the agent said of the tool call before, in its `tool_call` and every `tool_call_update`, but what the request
+    /// repeats to the letter. Its `toolCallId` differs from the request's where the request names an unknown call and
+    /// fits the only one that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<Box<RawValue>>,
     /// The agent's request for a file or a terminal that the client itself asks for here (see

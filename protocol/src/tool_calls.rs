@@ -173,7 +173,8 @@ fn closing(call: Call) -> Value {
 }
 
 /// Whether a call with this status goes on no more: ACP's words, and one that some agents have besides.
-fn is_over(status: &str) -> bool {
+#[must_use]
+pub fn is_over(status: &str) -> bool {
     matches!(status, "completed" | "failed" | "cancelled" | "canceled")
 }
 

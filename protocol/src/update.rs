@@ -16,7 +16,7 @@ use crate::{surrogates, words};
 /// The kind of the agent's own text, which becomes `progress.message`.
 pub const MESSAGE: &str = "message";
 
-/// The kind of everything that an agent repeats of the history of a session that it loads: no news.
+/// The kind of everything that an agent repeats of the history of a session that it loads or resumes: no news.
 pub const REPLAYED: &str = "replayed";
 
 /// The kind of a piece of a message that is no text of the worker's own session.

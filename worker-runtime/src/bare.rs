@@ -407,6 +407,7 @@ impl Runtime {
             // Nothing is behind it that could carry out what an agent asks: its requests stay open.
             Action::DropPrompt
             | Action::Note(_)
+            | Action::Stdout(_)
             | Action::Call(_)
             | Action::DropCall(_)
             | Action::EndCalls => {}

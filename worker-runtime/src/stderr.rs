@@ -1,4 +1,5 @@
-//! The agent's standard error: into the log, and its last characters into errors.
+//! The agent's standard error, and lines of its standard output that are no messages: into the log, and the last characters
+//! into errors.
 //!
 //! Must not grow without bound, nor mix with anything but notes of the runtime itself, which go to the same file.
 
@@ -14,6 +15,11 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 const TAIL_CHARS: usize = 4000;
 /// A log is put aside once when it is longer.
 const MAX_LOG_BYTES: u64 = 8 * 1024 * 1024;
+
+/// A line of the agent's standard output that is no message, as it stands between those of its standard error.
+pub(crate) fn of_stdout(line: &str) -> Vec<u8> {
+    format!("stdout: {}\n", line.trim_end()).into_bytes()
+}
 
 /// The last characters of a stream.
 #[derive(Debug, Default)]

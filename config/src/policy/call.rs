@@ -1,5 +1,6 @@
 //! What an agent wants to do or has done, as far as its words tell. Pure; an agent may say anything.
 
+mod earlier;
 mod mcp;
 
 use std::borrow::Cow;
@@ -51,6 +52,10 @@ pub struct Call {
     pub delegates: bool,
     /// What there is more of than is looked at.
     pub more: bool,
+    /// Whether it brings the text of a file.
+    pub writes: bool,
+    /// What was said of it before, and is said otherwise now.
+    earlier: Vec<earlier::Said>,
 }
 
 /// Where agents put the path of a file.
@@ -74,6 +79,24 @@ const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command", "co
 const ONLY_OF_SHELLS: &[&str] = COMMAND_KEYS.split_at(2).1;
 /// And an address.
 const URL_KEYS: &[&str] = &["url", "uri", "urls", "href", "address"];
+/// And what they write into it.
+const TEXT_KEYS: &[&str] = &[
+    "content",
+    "contents",
+    "file_text",
+    "new_string",
+    "newString",
+    "new_str",
+    "new_text",
+    "newText",
+    "new_source",
+    "old_string",
+    "oldString",
+    "old_str",
+    "patch",
+    "diff",
+    "edits",
+];
 /// And where a command runs.
 const CWD_KEYS: &[&str] = &["cwd", "workdir"];
 /// And the agent that they call; of these the first ones are used for nothing else.
@@ -89,8 +112,8 @@ impl Call {
         call
     }
 
-    /// Adds what the agent says later, or has said before: what is told again replaces what was told.
-    pub fn learn(&mut self, told: &Value) {
+    /// Adds what the agent says later: what is told again replaces what was told.
+    fn take(&mut self, told: &Value) {
         if let Some(kind) = told["kind"].as_str() {
             // A kind that is none of ours is the agent's other.
             self.kind = Some(Kind::parse(kind).filter(is_of_acp).unwrap_or(Kind::Other));
@@ -123,8 +146,12 @@ impl Call {
                 self.more |= !whole;
             }
             // Some agents say it in the title alone.
-            None if runs && !task && self.command.is_none() && input["command"].is_null() => {
-                self.command = title.map(Command::Line);
+            None if runs
+                && !task
+                && (self.command.is_none() || self.by_title)
+                && input["command"].is_null() =>
+            {
+                self.command = title.map(Command::Line).or(self.command.take());
                 self.by_title = self.command.is_some();
             }
             None => {}
@@ -138,6 +165,7 @@ impl Call {
         if let Some(agent) = AGENT_KEYS.iter().find_map(|key| text(&input[*key])).filter(|_| !task) {
             self.agent = Some(agent);
         }
+        self.writes |= TEXT_KEYS.iter().any(|key| !input[*key].is_null());
         self.delegates |= DELEGATES.iter().any(|key| text(&input[*key]).is_some());
         let located =
             told["locations"].as_array().into_iter().flatten().filter_map(|place| text(&place["path"]));
@@ -182,10 +210,26 @@ impl Call {
         }
     }
 
+    /// The same without the name of its tool.
+    pub(super) fn unnamed(&self) -> Self {
+        Self { name: None, labels: Vec::new(), ..self.clone() }
+    }
+
     /// What it is in one word.
     #[must_use]
     pub fn main_kind(&self) -> Kind {
         self.kinds().first().copied().unwrap_or(Kind::Other)
+    }
+
+    /// Whether neither the agent nor the name of the tool nor what goes into it tells of which kind it is. The agent's
+    /// own `other` counts, unless there are files in it.
+    pub(super) fn is_undeclared(&self) -> bool {
+        let says = self.kind.is_some() && self.paths.is_empty();
+        !says && !self.is_of_mcp() && self.kinds() == [Kind::Other]
+    }
+
+    fn is_of_mcp(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.starts_with("mcp__"))
     }
 
     /// Everything that it is: what the agent says, what its tool is, and what it holds.
@@ -204,6 +248,15 @@ impl Call {
         let vague = kinds.iter().all(|kind| matches!(kind, Kind::Other | Kind::Think));
         if vague && self.name.is_none() && self.delegates {
             kinds = vec![Kind::Task];
+        }
+        // What goes into it says what it does, whatever it is called.
+        if vague && kinds != [Kind::Task] && !self.is_of_mcp() {
+            let writes = (self.writes && !self.paths.is_empty()).then_some(Kind::Edit);
+            let found: Vec<Kind> =
+                writes.into_iter().chain((!self.urls.is_empty()).then_some(Kind::Fetch)).collect();
+            if !found.is_empty() {
+                kinds = found;
+            }
         }
         if self.command.is_some() {
             // Agents call a command that reads a file `read`: it is judged as the command that it is.

@@ -3,6 +3,7 @@
 mod any_agent;
 mod granted;
 mod listed;
+mod undeclared;
 
 use std::path::{Path, PathBuf};
 
@@ -155,7 +156,12 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// The strictest answer to anything that was said of the call.
     fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
+        Verdict::of(call.readings().iter().flat_map(|reading| self.reading(reading, real)).collect())
+    }
+
+    fn reading(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Vec<Judged> {
         let name = call.name.as_deref();
         let mut judged = Vec::new();
         for kind in call.kinds() {
@@ -203,10 +209,10 @@ impl Judge<'_> {
         // Codex calls all tools of MCP servers `execute`.
         let vague = |kind| matches!(kind, Kind::Other | Kind::Think | Kind::Execute);
         if named && call.kind.is_some_and(|kind| !vague(kind)) {
-            let unnamed = Call { name: None, labels: Vec::new(), ..call.clone() };
-            judged.extend(self.decide(&unnamed, real).judged);
+            judged.extend(self.reading(&call.unnamed(), real));
         }
-        Verdict::of(judged)
+        judged.extend(self.undeclared(call, real));
+        judged
     }
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {

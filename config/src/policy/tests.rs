@@ -8,6 +8,7 @@ use super::*;
 use crate::syntax;
 
 mod tasks;
+mod told;
 
 fn places() -> Places {
     Places { workspace: "/ws".into(), cwd: "/ws/sub".into(), home: Some("/home/me".into()) }

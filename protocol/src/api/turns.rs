@@ -73,6 +73,9 @@ pub struct TurnAccepted {
     /// Whether the queue is paused, so that nothing of it is begun until somebody resumes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// Whether the agent is started again for the message, which reaches it after that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_agent: bool,
 }
 
 /// `POST /v1/workers/{id}/wait`: waits for an event.
@@ -185,6 +188,9 @@ pub struct TurnCanceled {
     /// The turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
+    /// Whether the agent did not obey in time and was ended by force; the next message starts it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
     /// Whether the turn had ended before the cancel reached it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already_terminal: bool,

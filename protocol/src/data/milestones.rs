@@ -219,6 +219,8 @@ struct DecidingRule {
 struct PolicyViolated {
     /// The agent's id of the call.
     tool_call_id: String,
+    /// What shows that the call was made: a change, an output, or that it was reported as completed with no request.
+    evidence: String,
     /// What was denied, and by which rule.
     #[serde(flatten)]
     decided: DecidingRule,
@@ -331,6 +333,8 @@ struct TurnCanceled {
     turn_id: TurnId,
     /// Why.
     reason: String,
+    /// True if the agent did not obey in time and was ended by force; the next message starts it again.
+    forced: Option<bool>,
 }
 
 /// A message waits.

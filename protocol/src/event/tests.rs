@@ -88,7 +88,7 @@ fn a_permission_request_says_what_it_is_asked_for() {
     assert_eq!(
         data,
         json!({
-            "requestId": "ap_0123456789", "kind": "tool.call", "message": "Permission requested for edit",
+            "requestId": "ap_0123456789", "kind": "tool.call", "message": "Permission requested for edit: rm 'a b'",
             "toolCallId": "1", "toolKind": "edit", "rawInput": {"command": ["rm", "a b"]}, "command": "rm 'a b'",
             "locations": [{"path": "/a"}],
             "content": [{"type": "diff", "path": "/a", "oldText": "x", "newText": "y"}],

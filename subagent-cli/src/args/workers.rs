@@ -178,7 +178,7 @@ pub struct WorkerStop {
     pub json: JsonFlag,
 }
 
-/// Show the end of what a worker's agent wrote to its standard error
+/// Show the last lines of a worker's agent: its standard error, and output that is no message
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -47,8 +47,8 @@ fn list(args: &ApprovalList, context: &Context) -> Result<Outcome> {
     let items = data["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<Value> = items.iter().map(row).collect();
     let keys = ["requestId", "workerId", "label", "kind", "subject", "createdAt", "deadline", "rule"];
-    let shown = text::rows(&json!({"items": rows}), &keys, "(nothing is asked)");
-    Ok(Outcome::report("inbox.listed", data, shown))
+    let shown = text::rows(&json!({"items": rows}), &keys, "");
+    Ok(Outcome::list("inbox.listed", data, shown, "(nothing is asked)"))
 }
 
 /// A question with its last columns as words.

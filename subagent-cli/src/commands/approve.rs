@@ -74,9 +74,8 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     if all {
         let items = data["items"].as_array().into_iter().flatten();
         let rows: Vec<Value> = items.map(row).collect();
-        let shown =
-            text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "(nothing is asked)");
-        return Ok(Outcome::report("approvals.decided", data, shown));
+        let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "");
+        return Ok(Outcome::list("approvals.decided", data, shown, "(nothing is asked)"));
     }
     let mut shown = text::fields(&data, &["requestId", "decision", "state"]);
     if data["always"].is_object() {

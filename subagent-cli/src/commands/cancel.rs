@@ -32,6 +32,9 @@ pub(super) fn run(args: &Cancel, context: &Context) -> Result<Outcome> {
     };
     let mut client = Client::new(context, &workspace);
     let data = block_on(async move { client.ask(&ask).await })?;
-    let shown = text::fields(&data, &told);
+    let mut shown = text::fields(&data, &told);
+    if data["forced"] == true {
+        shown.push_str("\nforced: true");
+    }
     Ok(Outcome::report(kind, data, shown))
 }

@@ -31,8 +31,8 @@ fn list(args: &RulesList, context: &Context) -> Result<Outcome> {
         json!({"items": [], "count": 0})
     };
     let keys = ["ruleId", "action", "rule", "scope", "workerId", "controllerId"];
-    let shown = text::rows(&data, &keys, "(no rules)");
-    Ok(Outcome::report("policy.rules", data, shown))
+    let shown = text::rows(&data, &keys, "");
+    Ok(Outcome::list("policy.rules", data, shown, "(no rules)"))
 }
 
 fn remove(args: &RulesRemove, context: &Context) -> Result<Outcome> {

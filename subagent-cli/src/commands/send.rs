@@ -107,7 +107,10 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
                 true => &["workerId", "turnId", "state", "position"],
                 false => &["workerId", "turnId", "state"],
             };
-            let shown = text::fields(&accepted, keys);
+            let mut shown = text::fields(&accepted, keys);
+            if accepted["startsAgent"] == true {
+                shown.push_str("\nstartsAgent: true");
+            }
             (if queued { "turn.queued" } else { "turn.accepted" }, accepted, shown)
         }
         Some(waited) => {
@@ -268,6 +271,9 @@ fn turn_waited(accepted: Value, wait: &WaitFor, mut waited: Value) -> Value {
 
 fn shown(data: &Value) -> String {
     let mut lines = text::fields(data, &["workerId", "turnId", "state"]);
+    if data["startsAgent"] == true {
+        lines.push_str("\nstartsAgent: true");
+    }
     lines.push_str(&format!("\nmatchedEvent: {}", data["matchedEvent"]["type"].as_str().unwrap_or_default()));
     if let Some(request_id) = data["requestId"].as_str() {
         lines.push_str(&format!("\nrequestId: {request_id}"));

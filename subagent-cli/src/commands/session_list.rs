@@ -25,6 +25,6 @@ pub(super) fn run(args: &SessionList, context: &Context) -> Result<Outcome> {
         "items": items,
         "truncated": answer.truncated,
     });
-    let shown = text::rows(&data, &["sessionId", "updatedAt", "cwd", "title"], "(no sessions)");
-    Ok(Outcome::report("session.listed", data, shown))
+    let shown = text::rows(&data, &["sessionId", "updatedAt", "cwd", "title"], "");
+    Ok(Outcome::list("session.listed", data, shown, "(no sessions)"))
 }

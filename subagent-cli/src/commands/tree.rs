@@ -23,6 +23,8 @@ mod follow;
 
 /// Deeper than any tree may be: what is stored cannot make this command go on for ever.
 const DEEPEST: usize = 64;
+/// What people read where there are none.
+const NO_TASKS: &str = "(no tasks)";
 
 pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
@@ -41,7 +43,7 @@ pub(super) fn run(args: &Tree, context: &Context) -> Result<Outcome> {
         Vec::new()
     };
     let text = shown(&items, now());
-    Ok(Outcome::report("tree.shown", data(items), text))
+    Ok(Outcome::list("tree.shown", data(items), text, NO_TASKS))
 }
 
 fn data(items: Vec<Value>) -> Value {
@@ -142,9 +144,6 @@ fn parts<'a>(node: &'a Value, key: &str) -> &'a [Value] {
 }
 
 fn shown(roots: &[Value], now: Timestamp) -> String {
-    if roots.is_empty() {
-        return "(no tasks)".to_owned();
-    }
     let mut lines = Vec::new();
     for root in roots {
         lines.push(line(root, now));

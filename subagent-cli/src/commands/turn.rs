@@ -46,8 +46,8 @@ fn list(args: &TurnList, context: &Context) -> Result<Outcome> {
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let ask = Ask::get(format!("/v1/workers/{worker}/turns?ended={}", args.ended));
     let data = asked(&ask, &workspace, context)?;
-    let shown = text::rows(&data, &["turnId", "status", "position", "text"], "(no turns)");
-    Ok(Outcome::report("turn.listed", data, shown))
+    let shown = text::rows(&data, &["turnId", "status", "position", "text"], "");
+    Ok(Outcome::list("turn.listed", data, shown, "(no turns)"))
 }
 
 fn move_to(args: &TurnMove, context: &Context) -> Result<Outcome> {

@@ -37,8 +37,8 @@ pub(super) fn run(args: &WorkerList, context: &Context) -> Result<Outcome> {
         data
     };
     choice.check(&data)?;
-    let shown = text::rows(&data, &["workerId", "state", "label"], "(no workers)");
-    Ok(Outcome::report("worker.listed", data, shown))
+    let shown = text::rows(&data, &["workerId", "state", "label"], "");
+    Ok(Outcome::list("worker.listed", data, shown, "(no workers)"))
 }
 
 /// The workers of all daemons that run. One that does not answer does not hide those of the others.
@@ -73,6 +73,6 @@ fn all(choice: Choice, hidden: bool, context: &Context) -> Result<Outcome> {
         data["selector"] = selector.into();
     }
     unreachable.iter().for_each(|one| one.tell(context));
-    let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "(no workers)");
-    Ok(Outcome::report("workers.listed", data, shown))
+    let shown = text::rows(&data, &["workerId", "state", "label", "stateDir"], "");
+    Ok(Outcome::list("workers.listed", data, shown, "(no workers)"))
 }

@@ -57,6 +57,8 @@ pub enum Outcome {
         data: Value,
         /// The same for people; empty prints nothing.
         text: String,
+        /// What people read beside the text. At a pipe it goes to stderr: what reads stdout takes lines for items.
+        note: Option<String>,
     },
     /// A result that says whether all is well, in its exit code too (`doctor`).
     Judged {
@@ -88,7 +90,23 @@ impl Outcome {
     /// A result.
     #[must_use]
     pub fn report(kind: &'static str, data: Value, text: String) -> Self {
-        Self::Report { kind, data, text }
+        Self::Report { kind, data, text, note: None }
+    }
+
+    /// A list of these lines; `none` is what people read where there are none.
+    #[must_use]
+    pub fn list(kind: &'static str, data: Value, lines: String, none: &str) -> Self {
+        let note = lines.is_empty().then(|| none.to_owned());
+        Self::Report { kind, data, text: lines, note }
+    }
+
+    /// The same with a note for people.
+    #[must_use]
+    pub fn with_note(mut self, more: impl Into<String>) -> Self {
+        if let Self::Report { note, .. } = &mut self {
+            *note = Some(more.into());
+        }
+        self
     }
 }
 
@@ -96,8 +114,8 @@ impl Outcome {
 #[must_use]
 pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     let (printed, code) = match result {
-        Ok(Outcome::Report { kind, data, text }) => (report(format, kind, data, text), 0),
-        Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text), code),
+        Ok(Outcome::Report { kind, data, text, note }) => (report(format, kind, data, text, note), 0),
+        Ok(Outcome::Judged { kind, data, text, code }) => (report(format, kind, data, text, None), code),
         Ok(Outcome::Lines(text)) => (print(&harmless(text)), 0),
         Ok(Outcome::Bare { document, text, code }) => match format {
             Format::Json => (print_document(document), code),
@@ -121,13 +139,19 @@ pub fn finish(format: Format, result: Result<Outcome, Failure>) -> ExitCode {
     }
 }
 
-fn report(format: Format, kind: &str, data: Value, text: String) -> io::Result<()> {
-    match format {
-        Format::Json => print_document(success(kind, data)),
-        Format::Text => match Terminal::of_stdout() {
-            Some(terminal) => print(&human::report(kind, &data, &text, terminal)),
-            None => print(&text),
-        },
+fn report(format: Format, kind: &str, data: Value, text: String, note: Option<String>) -> io::Result<()> {
+    match (format, Terminal::of_stdout()) {
+        (Format::Json, _) => print_document(success(kind, data)),
+        (Format::Text, Some(terminal)) => {
+            let all: Vec<String> = [text].into_iter().filter(|text| !text.is_empty()).chain(note).collect();
+            print(&human::report(kind, &data, &all.join("\n\n"), terminal))
+        }
+        (Format::Text, None) => {
+            if let Some(note) = note {
+                complain(&note);
+            }
+            print(&text)
+        }
     }
 }
 

@@ -76,6 +76,19 @@ fn the_quick_workflow_has_five_steps_each_with_its_command() {
 }
 
 #[test]
+fn no_wait_is_longer_than_a_shell_tool_lets_a_command_run() {
+    let seconds = |command: &str| -> Option<f64> {
+        let (_, rest) = command.split_once("--timeout-seconds ")?;
+        rest.split(' ').next()?.parse().ok()
+    };
+    let found = commands(SKILL);
+    let waits: Vec<f64> = found.iter().filter_map(|command| seconds(command)).collect();
+    assert!(waits.len() >= 3 && waits.iter().all(|wait| (1.0..=45.0).contains(wait)), "{waits:?}");
+    let sends = found.iter().filter(|command| command.starts_with("subagent send "));
+    assert!(sends.into_iter().all(|send| send.contains("--no-wait")), "{found:?}");
+}
+
+#[test]
 fn every_command_in_it_is_one() {
     let prompt = render(&Config::default());
     let found = commands(SKILL);

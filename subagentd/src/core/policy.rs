@@ -42,7 +42,8 @@ impl Next {
     pub(super) fn violation(&mut self, turn: Option<u64>, call: Value) -> Result<()> {
         let what = call["subject"].as_str().or(call["kind"].as_str()).unwrap_or("a call").to_owned();
         let rule = call["rule"].as_str().unwrap_or_default();
-        let message = format!("the agent did without asking what the rule {rule} denies: {what}");
+        let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
+        let message = format!("the agent did without asking what the rule {rule} denies: {what}{seen}");
         self.event(EventType::PolicyViolated, call.clone(), turn);
         self.facts.push(Fact::LastError(Some(Error::new(Code::PolicyViolation, message.clone()))));
         let open = self.worker.open_turn().cloned();

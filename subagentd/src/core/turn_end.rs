@@ -1,6 +1,7 @@
 //! The end of a turn and of what was asked in it: how it is told, and whether what waits goes on.
 
 use serde_json::json;
+use subagent_protocol::Code;
 use subagent_protocol::event::EventType;
 use subagent_protocol::fields;
 use subagent_protocol::ids::RequestId;
@@ -11,6 +12,15 @@ use super::approval::{ApprovalInput, Request, event_of};
 use super::lost::lost;
 use super::step::Next;
 use super::worker::{Fact, STOPPED_BY_MANAGER, State};
+
+/// ACP's method that an agent must obey.
+const CANCEL: &str = "session/cancel";
+
+/// Whether the agent did not obey, so that its runtime ended it.
+fn ignored_cancel(end: &TurnEnd) -> bool {
+    let TurnEnd::Failed { error } = end else { return false };
+    error.code == Code::BackendTimeout && error.details.get("method").is_some_and(|method| method == CANCEL)
+}
 
 impl Next {
     /// Ends the open turn, if there is one: as the runtime saw it, or (`None`) because it never got that far.
@@ -39,8 +49,11 @@ impl Next {
         let own = !turn.dispatching || end.is_none() || is_lost;
         let canceled = turn.cancel.as_ref().filter(|cancel| cancel.requested || own);
         let (status, event_type, data) = match (canceled, end) {
-            (Some(cancel), _) => {
-                let data = json!({"turnId": turn.id, "reason": cancel.reason});
+            (Some(cancel), end) => {
+                let mut data = json!({"turnId": turn.id, "reason": cancel.reason});
+                if end.as_ref().is_some_and(ignored_cancel) {
+                    data["forced"] = true.into();
+                }
                 (TurnStatus::Canceled, EventType::TurnCanceled, data)
             }
             (None, Some(TurnEnd::Answered { stop_reason, usage, meta })) => {

@@ -341,7 +341,7 @@ fn subject(asked: &ApprovalRow, told: &Map<String, Value>) -> Option<String> {
     match (asked.kind, asked.carrier) {
         (QuestionKind::Permission, Carrier::Runtime) => {
             let record: ApprovalRequested = serde_json::from_str(&asked.asked).ok()?;
-            policy::call_of(&record).0.subject().or_else(|| text("title"))
+            text("command").or_else(|| policy::call_of(&record).0.subject()).or_else(|| text("title"))
         }
         (QuestionKind::Permission, Carrier::Local) => None,
         (QuestionKind::Elicitation, _) => text("url"),

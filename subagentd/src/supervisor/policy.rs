@@ -5,6 +5,8 @@
 //! dies, and one that was asked without a daemon waits for the next.
 
 mod chain;
+mod evidence;
+mod request;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,6 +22,7 @@ use subagent_protocol::tool_calls::KINDS;
 use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
+use self::request::Request;
 use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
@@ -70,13 +73,8 @@ pub(super) fn added(connection: &Connection, worker: RowId, spec: Option<&Policy
 
 /// The call that a permission request is for.
 pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
-    let params: Value = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
-    let mut call = match &asked.tool_call {
-        Some(told) => Call::of(&surrogates::parse(told.get()).unwrap_or(Value::Null)),
-        None => Call::default(),
-    };
-    call.learn(&params["toolCall"]);
-    (call, params)
+    let request = Request::of(asked);
+    (request.call(Call::default()), request.params)
 }
 
 /// What an agent has told of a call in this turn.
@@ -85,6 +83,8 @@ struct Seen {
     call: Call,
     /// Whether it was asked for: then somebody has decided.
     asked: bool,
+    /// Whether an update speaks of it, or of the call that its request is for.
+    told: bool,
     judged: bool,
 }
 
@@ -133,20 +133,15 @@ impl Watch {
     /// What the rules say of a request that waits.
     pub(super) fn judge(&self, asked: &str) -> Option<Input> {
         let asked: ApprovalRequested = serde_json::from_str(asked).ok()?;
-        let (mut call, params) = call_of(&asked);
-        self.completes(&mut call, &asked, &params);
-        let verdict = self.verdict_on(&asked, &call);
-        decision(asked, &params, &verdict, &self.policy)
+        let request = Request::of(&asked);
+        let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
+        decision(asked, &request.params, &verdict, &self.policy)
     }
 
-    /// Some agents tell of a call for whom the work is, and then ask without saying so again.
-    fn completes(&self, call: &mut Call, asked: &ApprovalRequested, params: &Value) {
-        if call.agent.is_none()
-            && let Some(id) = call_id(&params["toolCall"])
-            && let Some(seen) = self.calls.get(&(asked.child.session_id.clone(), id))
-        {
-            call.agent = seen.call.agent.clone();
-        }
+    /// What is known of the call that a request is for: what was said of it in this turn, and what the request says.
+    fn call(&self, asked: &ApprovalRequested, request: &Request) -> Call {
+        let seen = request.ids().find_map(|id| self.calls.get(&(asked.child.session_id.clone(), id)));
+        request.call(seen.map(|seen| seen.call.clone()).unwrap_or_default())
     }
 
     fn verdict_on(&self, asked: &ApprovalRequested, call: &Call) -> Verdict {
@@ -193,28 +188,29 @@ impl Watch {
         match record {
             RecordType::ApprovalRequested => {
                 let Ok(asked) = serde_json::from_str::<ApprovalRequested>(body) else { return };
-                self.is_asked(&asked, &surrogates::parse(asked.params.get()).unwrap_or(Value::Null));
+                self.is_asked(&asked, &Request::of(&asked));
             }
             _ => drop(self.told(record, None, body)),
         }
     }
 
-    fn is_asked(&mut self, asked: &ApprovalRequested, params: &Value) {
-        if let Some(id) = call_id(&params["toolCall"])
-            && let Some(seen) = self.seen((asked.child.session_id.clone(), id))
-        {
-            seen.asked = true;
+    fn is_asked(&mut self, asked: &ApprovalRequested, request: &Request) {
+        // No agent knows the id of what the client asks for.
+        let told = asked.client_call.is_some() || request.ids().count() > 1;
+        for id in request.ids() {
+            if let Some(seen) = self.seen((asked.child.session_id.clone(), id)) {
+                (seen.asked, seen.told) = (true, seen.told || told);
+            }
         }
     }
 
     fn asked(&mut self, record: &Record<'_>) -> Option<Input> {
         let asked: ApprovalRequested = record.body().ok()?;
-        let (mut call, params) = call_of(&asked);
-        self.is_asked(&asked, &params);
-        self.completes(&mut call, &asked, &params);
-        let verdict = self.verdict_on(&asked, &call);
+        let request = Request::of(&asked);
+        let verdict = self.verdict_on(&asked, &self.call(&asked, &request));
+        self.is_asked(&asked, &request);
         let request_id = asked.request_id.clone();
-        let decided = decision(asked, &params, &verdict, &self.policy);
+        let decided = decision(asked, &request.params, &verdict, &self.policy);
         if decided.is_none() {
             let rule = verdict.decisive().map(|part| rule(part, &self.policy));
             self.asked_for = rule.map(|rule| InboxFact::AskedFor { request_id, rule });
@@ -229,6 +225,7 @@ impl Watch {
         let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
         let seen = self.seen((session.map(str::to_owned), id.clone()))?;
+        seen.told = true;
         seen.call.learn(update);
         // Not before: many agents call a call `in_progress` and ask then.
         let over = update["status"] == "completed";
@@ -237,12 +234,17 @@ impl Watch {
             return None;
         }
         seen.judged = true;
-        let verdict = policy.decide(&seen.call.as_told(), &real_path);
+        let call = seen.call.clone();
+        // A request of an id that no update speaks of may have been for this call.
+        let maybe_asked = self.calls.values().any(|seen| seen.asked && !seen.told);
+        let evidence = evidence::of(update, maybe_asked)?;
+        let verdict = policy.decide(&call.as_told(), &real_path);
         // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
         let by_rule = |part: &&Judged| part.by.as_ref().is_some_and(|by| by.action == Action::Deny);
         let denied = verdict.judged.iter().filter(|part| part.action == Action::Deny).find(by_rule)?;
         let mut call = rule(denied, &policy);
         call["toolCallId"] = id.into();
+        call["evidence"] = evidence.into();
         Some(Input::Violation { turn, call })
     }
 
@@ -269,7 +271,11 @@ impl Supervisor {
 }
 
 fn call_id(call: &Value) -> Option<String> {
-    call["toolCallId"].as_str().filter(|id| id.len() <= MOST_ID_BYTES).map(str::to_owned)
+    call["toolCallId"].as_str().filter(|id| is_id(id)).map(str::to_owned)
+}
+
+fn is_id(id: &str) -> bool {
+    id.len() <= MOST_ID_BYTES
 }
 
 /// The option that says this and nothing more; none if the owner is to be asked.

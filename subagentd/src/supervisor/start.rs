@@ -116,7 +116,7 @@ impl Supervisor {
             let error = snapshot.last_error.clone();
             let error = error
                 .unwrap_or_else(|| Error::new(Code::BackendUnavailable, "the agent could not be started"));
-            return Err(error.with("workerId", worker_id));
+            return Err(names_removal(error, worker_id).with("workerId", worker_id));
         }
         let row = self.row(worker_id).await?;
         Ok(self.view(&row).await)
@@ -266,6 +266,14 @@ fn worker_stopped(row: WorkerRow) -> WorkerStopped {
         stopped_at: row.stopped_at.unwrap_or(row.updated_at),
         updated_at: row.updated_at,
     }
+}
+
+/// The error of a start that failed: the worker is still there, to be started again or removed.
+fn names_removal(error: Error, worker: &str) -> Error {
+    let remove = format!("`subagent worker rm --force {worker}` removes the worker.");
+    let action = error.details.get("recommendedAction").and_then(|action| action.as_str());
+    let action = action.map_or(remove.clone(), |action| format!("{action} {remove}"));
+    error.recommend(action)
 }
 
 #[cfg(test)]

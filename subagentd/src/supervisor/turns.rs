@@ -20,7 +20,7 @@ use super::{Caller, Supervisor, attachments, depth, entropy, views};
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxInput;
 use crate::core::queue::{Queued, Urgency};
-use crate::core::worker::CANCELED_BY_MANAGER;
+use crate::core::worker::{CANCELED_BY_MANAGER, Link};
 use crate::core::{By, Input, Worker, decision};
 use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
 
@@ -212,6 +212,7 @@ impl Supervisor {
             state,
             event_id: EventId(end.seq),
             turn_id: Some(row.turn_id),
+            forced: end.data()["forced"] == true,
             already_terminal,
             terminal_event_type: already_terminal.then_some(end.event_type),
         })
@@ -337,6 +338,10 @@ pub(super) fn accepted(
             "eventId": EventId(added.last().map_or(0, |(_, seq)| *seq)),
             "acceptedEventId": EventId(accepted.map_or(0, |(_, seq)| *seq)),
         });
+        let starts = matches!(next.link, Link::Starting | Link::Ending);
+        if starts && position.is_none() && asked.is_none() && next.turn().is_some() {
+            response["startsAgent"] = true.into();
+        }
         if let Some(request_id) = asked {
             response["requestId"] = request_id.as_str().into();
         }

@@ -6,9 +6,12 @@
 //! size of `long-line`, `--list` prints the names. `hostile: tree REGISTRY SHAPE` starts a tree of processes
 //! (`subagent_tests::trees`) and works on until it is told to cancel, `hostile: write FILE` writes the bytes of a file.
 //! `--answer METHOD JSON`, `--refuse METHOD CODE`, `--hang METHOD` and `--die METHOD` say what becomes of a request
-//! instead; `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
+//! instead (`--complain METHOD` is to end with words on stdout), `--history` repeats a history in `session/resume`.
+//! `quirk: NAME` plays what a real agent does with permissions (`hostile_agent/quirks.rs`). `--log-in FILE` is a login at a terminal, which writes what it finds into the file.
 //! It shares no code with the peer that it tests.
 
+#[path = "hostile_agent/quirks.rs"]
+mod quirks;
 #[path = "hostile_agent/wire.rs"]
 mod wire;
 
@@ -89,6 +92,7 @@ enum Script {
     Refuse(i64),
     Hang,
     Die,
+    Complain,
 }
 
 struct Hostile {
@@ -97,6 +101,8 @@ struct Hostile {
     long_line: usize,
     /// Whether it says that it can load sessions.
     loads: bool,
+    /// Whether it resumes sessions, and tells their history then.
+    history: bool,
     at_initialize: Option<String>,
     at_session_new: Option<String>,
     /// The id of the request that is being answered, as JSON.
@@ -120,6 +126,7 @@ fn start() -> io::Result<()> {
         input: io::stdin().lock(),
         long_line: 100 * 1024 * 1024,
         loads: true,
+        history: false,
         at_initialize: None,
         at_session_new: None,
         current: Value::Null,
@@ -133,6 +140,8 @@ fn start() -> io::Result<()> {
                 return write(names.as_bytes());
             }
             "--no-load" => agent.loads = false,
+            "--history" => agent.history = true,
+            "--complain" => agent.scripts.push((value()?, Script::Complain)),
             "--answer" => {
                 let (method, text) = (value()?, args.next().unwrap_or_default());
                 let answer = serde_json::from_str(&text).map_err(io::Error::other)?;
@@ -199,12 +208,22 @@ impl Hostile {
                 io::stderr().write_all(b"hostile-agent: last words\n")?;
                 std::process::exit(3);
             }
+            Some((_, Script::Complain)) => {
+                write(b"\x1b[31mError:\x1b[0m the licence of this agent has expired\n")?;
+                std::process::exit(3);
+            }
             None => {}
         }
         match method {
             "initialize" => {
                 self.turn_hostile(self.at_initialize.clone())?;
-                answer(id, &json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": self.loads}}))
+                let resume = if self.history { json!({"resume": {}}) } else { json!({}) };
+                let offered = json!({"loadSession": self.loads, "sessionCapabilities": resume});
+                answer(id, &json!({"protocolVersion": 1, "agentCapabilities": offered}))
+            }
+            "session/resume" if self.history => {
+                quirks::history()?;
+                answer(id, &json!({}))
             }
             "session/new" => {
                 self.turn_hostile(self.at_session_new.clone())?;
@@ -231,6 +250,13 @@ impl Hostile {
         let texts = blocks.into_iter().flatten().filter_map(|block| block["text"].as_str());
         let name = texts.flat_map(str::lines).find_map(|line| line.strip_prefix("hostile:")).map(str::trim);
         let end = |reason: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"stopReason": reason}});
+        let texts = blocks.into_iter().flatten().filter_map(|block| block["text"].as_str());
+        if let Some(quirk) = texts.flat_map(str::lines).find_map(|line| line.strip_prefix("quirk: ")) {
+            return match quirks::play(self, quirk)? {
+                Some(Answer::Cancelled) => line(&end("cancelled")),
+                _ => line(&end("end_turn")),
+            };
+        }
         if let Some(tree) = name.and_then(|name| name.strip_prefix("tree ")) {
             self.grow(tree)?;
             return line(&end("cancelled"));

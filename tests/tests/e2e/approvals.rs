@@ -1,7 +1,7 @@
 //! Permission requests and cancels from the outside.
 
 use serde_json::{Value, json};
-use subagent_tests::harness::Sandbox;
+use subagent_tests::harness::{On, Sandbox};
 
 /// Sends `!ask` and gives the request's id and the data of `turn.waited`.
 fn ask(sandbox: &Sandbox, worker: &str) -> (Value, Value) {
@@ -173,12 +173,33 @@ fn an_agent_that_ignores_a_cancel_is_ended_after_the_grace() {
     let old = sandbox.runtime(&worker);
     let canceled = sandbox.run(&["cancel", "--worker-id", &worker]).data_of("turn.canceled");
     assert_eq!(canceled["turnId"], accepted["turnId"]);
+    assert_eq!(canceled["forced"], true, "{canceled}");
     let session = sandbox.show(&worker)["sessionId"].clone();
     let waited = sandbox.send(&worker, "alive");
     assert_eq!(waited["assistantText"], "alive");
+    assert_eq!(waited["startsAgent"], true, "{waited}");
+    assert_eq!(sandbox.send(&worker, "alive").get("startsAgent"), None);
     assert_ne!(sandbox.runtime(&worker).pid, old.pid, "the agent that hung was replaced");
     assert_eq!(sandbox.show(&worker)["sessionId"], session);
     assert_eq!(sandbox.touches("touched"), 1, "the prompt was sent again");
+    sandbox.finish();
+}
+
+#[test]
+fn people_are_told_that_an_agent_was_ended_by_force_and_is_started_again() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    let accepted = sandbox.send_no_wait(&worker, "!say begun\n!hang");
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    let human = |args: &[&str]| {
+        let screen = sandbox.command("subagent").args(args).at_terminal(200, On::Both).screen();
+        screen.lines().join("\n")
+    };
+    let canceled = human(&["cancel", "--worker-id", &worker]);
+    assert!(canceled.contains("ended by force. The next message starts it again."), "{canceled}");
+    let watched = human(&["watch", "--worker-id", &worker]);
+    assert!(watched.contains("(the agent did not obey and was ended by force)"), "{watched}");
+    let sent = human(&["send", "--worker-id", &worker, "--text", "alive"]);
+    assert!(sent.contains("The agent is started again for this message."), "{sent}");
     sandbox.finish();
 }
 

@@ -415,3 +415,20 @@ fn times_and_outcomes_that_are_none_are_refused() {
     assert_eq!(started["answerTime"], json!({"timeoutMs": 60_000, "onTimeout": "deny"}));
     sandbox.finish();
 }
+
+#[test]
+fn what_reads_lists_from_a_pipe_gets_items_alone() {
+    let (sandbox, worker) = Sandbox::with_worker();
+    for (args, note) in [
+        (&["approval", "list"][..], "(nothing is asked)"),
+        (&["approve", "--worker-id", &worker, "--all", "--decision", "allow"], "(nothing is asked)"),
+        (&["worker", "list", "-l", "a=b"], "(no workers)"),
+        (&["task", "list"], "(no tasks)"),
+        (&["turn", "list", "--worker-id", &worker], "(no turns)"),
+        (&["policy", "rules", "list"], "(no rules)"),
+    ] {
+        let run = sandbox.command("subagent").args(args).run();
+        assert_eq!((run.text(), run.stderr.as_str()), ("", &*format!("{note}\n")), "{args:?}");
+    }
+    sandbox.finish();
+}

@@ -37,6 +37,7 @@ mod other_user;
 mod pipes;
 mod policy;
 mod queue;
+mod quirks;
 mod reference;
 mod removal;
 mod restart;

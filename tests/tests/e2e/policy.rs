@@ -94,12 +94,13 @@ fn a_denied_call_that_was_made_without_asking_cancels_the_turn() {
     assert_eq!(end["type"], "turn.canceled", "{waited}");
     let reason = end["data"]["reason"].as_str().unwrap();
     assert!(reason.starts_with("POLICY_VIOLATION: ") && reason.contains("rm -rf build"), "{reason}");
+    assert!(reason.ends_with("(it was reported as completed, and no request was for it)"), "{reason}");
     let violated = of_type(&sandbox, &worker, "policy.violated");
     assert_eq!(violated.len(), 1);
     assert_shape(
         &violated[0]["data"],
         &json!({
-            "toolCallId": "str", "action": "=deny", "kind": "=execute", "subject": "=rm -rf build",
+            "toolCallId": "str", "evidence": "str", "action": "=deny", "kind": "=execute", "subject": "=rm -rf build",
             "rule": "=execute(rm *)", "layer": "=owner",
         }),
     );

@@ -19,7 +19,7 @@ use crate::acp::outgoing::Outgoing;
 use crate::conversation::Exit;
 use crate::guard::{self, GuardStatus};
 use crate::spawn::{self, AgentIo};
-use crate::stderr::Tail;
+use crate::stderr::{self, Tail};
 
 /// The longest line of the agent that is looked at: far more than anybody says of himself.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
@@ -288,6 +288,7 @@ impl Driver {
             Action::Deadline(after) => self.deadline = Instant::now().checked_add(after),
             Action::CloseInput => self.closes_input = true,
             Action::Terminate => self.tell_guard(guard::TERMINATE),
+            Action::Stdout(line) => self.tail.push(&stderr::of_stdout(&line)),
             Action::EndTree => self.tell_guard(guard::END),
             Action::Finish => self.done = true,
         }

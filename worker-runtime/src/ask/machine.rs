@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use subagent_protocol::ask::{Answer, Deadlines, LoginKind, PhaseTime, Question};
+use subagent_protocol::record::NoiseReason;
 use subagent_protocol::{Code, Error};
 
 use super::methods::unsupported;
@@ -59,6 +60,8 @@ pub(super) enum Action {
     CloseInput,
     /// Sends SIGTERM to the agent's group.
     Terminate,
+    /// Keeps a line of the agent's output that is no message beside what it writes to its standard error.
+    Stdout(String),
     /// Lets the guard end everything.
     EndTree,
     /// Tells the answer and ends.
@@ -310,10 +313,8 @@ impl Machine {
         let line = match line {
             Line::Whole(line) => line,
             Line::TooLong { bytes, crc, head } => {
-                let described =
-                    noise::describe(subagent_protocol::record::NoiseReason::TooLong, bytes, crc, head);
-                self.first_noise.get_or_insert(described.head);
-                return;
+                let described = noise::describe(NoiseReason::TooLong, bytes, crc, head);
+                return self.noise(described.head, cx);
             }
         };
         let text = String::from_utf8_lossy(line);
@@ -331,11 +332,17 @@ impl Machine {
                 let message = format!("Method not found: {}", shorten::text(&method, 200));
                 cx.send(Kind::Automatic, requests::error(id, requests::METHOD_NOT_FOUND, &message));
             }
-            Ok(Message::Notification { .. } | Message::Response { .. } | Message::InvalidRequest) => {}
-            Err(reason) => {
-                self.first_noise.get_or_insert(noise::of_line(reason, line).head);
+            Ok(Message::Notification { .. }) => {}
+            Ok(Message::Response { .. } | Message::InvalidRequest) => {
+                self.noise(noise::of_line(NoiseReason::UnexpectedResponse, line).head, cx);
             }
+            Err(reason) => self.noise(noise::of_line(reason, line).head, cx),
         }
+    }
+
+    fn noise(&mut self, head: String, cx: &mut Cx<'_>) {
+        self.first_noise.get_or_insert_with(|| head.clone());
+        cx.push(Action::Stdout(head));
     }
 
     fn answered(&mut self, id: &str, outcome: Outcome<'_>, bytes: usize, cx: &mut Cx<'_>) {

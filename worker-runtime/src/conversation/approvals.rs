@@ -85,7 +85,7 @@ impl Conversation {
         let params = params.map_or_else(|| crate::journal::batch::to_raw(&()), ToOwned::to_owned);
         // A record that is too long for its reader might not be one of a request any more.
         let room = MAX_LINE_BYTES.saturating_sub(params.get().len());
-        let tool_call = self.tool_calls.behind(&params).filter(|call| call.get().len() <= room);
+        let tool_call = self.tool_calls.request(&params).filter(|call| call.get().len() <= room);
         let child = self.child_that_asks(params.get());
         let body = ApprovalRequested { request_id: id, params, tool_call, client_call: None, child };
         self.open_question(kind, Asker::Agent(rpc.to_owned()), body, over, cx);

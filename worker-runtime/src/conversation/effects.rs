@@ -197,6 +197,8 @@ pub(crate) enum Action {
     AbandonJournal,
     /// A line for the log.
     Note(String),
+    /// Keeps a line of the agent's output that is no message beside what it writes to its standard error.
+    Stdout(String),
     /// This runtime ends.
     Exit,
 }

@@ -48,7 +48,7 @@ pub(crate) fn at_start(mut error: Error, command: &[String], tail: &str) -> Erro
         ("error", shorten::text(&error.message, MOST_BYTES).into()),
         ("reasonCategory", "unknown".into()),
         ("recommendedAction", READ_STDERR.into()),
-        ("logTail", tail.into()),
+        ("logTail", if tail.trim().is_empty() { WROTE_NOTHING } else { tail }.into()),
     ] {
         if !error.details.contains_key(key) {
             error = error.with(key, value);
@@ -374,6 +374,9 @@ const LOOK_FIRST: &str = "Look at what was done (`subagent worker inspect`) befo
 const CHECK_LAUNCHER: &str = "Check the launcher's command and the PATH of the shell that starts the worker.";
 const CHECK_PERMISSION: &str =
     "Check that the launcher's command is executable and that its folder may be entered.";
+/// What stands for the last lines of an agent that wrote none.
+const WROTE_NOTHING: &str =
+    "(the agent wrote nothing to standard error, and only messages to standard output)";
 const READ_STDERR: &str = "Read the agent's last lines in logTail, and run the launcher's command by hand.";
 const TRY_AGAIN: &str = "Try again; the system refused for a reason of the moment.";
 

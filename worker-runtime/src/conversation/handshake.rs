@@ -243,7 +243,8 @@ impl Conversation {
                 Attempt::New => requests::new_session(rpc, place),
             },
         );
-        self.replaying = attempt == Attempt::Load;
+        // Some agents repeat the history in `session/resume` too.
+        self.replaying = attempt != Attempt::New;
         self.state = State::Opening(Opening { rpc, ..opening });
         match self.phase_millis() {
             Some(millis) => cx.set_timer(Timer::Phase, millis),
@@ -313,6 +314,7 @@ impl Conversation {
                             ));
                         }
                         if attempt == Attempt::Resume {
+                            self.replaying = false;
                             return self.session_opened(Opened { id, attempt, lost, result }, cx);
                         }
                         cx.clear_timer(Timer::Phase);

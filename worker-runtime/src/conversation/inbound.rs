@@ -8,7 +8,7 @@ use subagent_protocol::record::{Noise, NoiseReason, Notification, RecordType};
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{MAX_LINE_BYTES, client, update};
 
-use super::{Conversation, Cx, State, children, handshake};
+use super::{Action, Conversation, Cx, State, children, handshake};
 use crate::acp::lines::Line;
 use crate::acp::message::{self, Message, Outcome};
 use crate::acp::outgoing::Kind;
@@ -105,7 +105,7 @@ impl Conversation {
                     (RecordType::Update, Cow::Borrowed(update::REPLAYED))
                 } else {
                     // A child's calls too: its permission requests may name nothing but their ids.
-                    self.tool_calls.told(&kind, params);
+                    self.tool_calls.update(&kind, params);
                     if self.is_own(session.as_deref()) {
                         if matches!(&*kind, "mode" | "config_option") {
                             self.option_updated(params);
@@ -165,6 +165,8 @@ impl Conversation {
         if self.is_starting() && self.first_noise.is_none() {
             self.first_noise = Some(noise.head.clone());
         }
+        // Some agents say there why they end.
+        cx.push(Action::Stdout(noise.head.clone()));
         cx.record(RecordType::Noise, self.attributed_turn(), noise);
     }
 

@@ -334,6 +334,23 @@ fn the_history_of_a_loaded_session_is_no_news() {
 }
 
 #[test]
+fn what_comes_before_the_answer_to_a_resume_is_history() {
+    let mut talk = Talk::new(Some("old"), None);
+    talk.started();
+    let resume = json!({"sessionCapabilities": {"resume": {}}});
+    talk.line(json!({"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": resume}}));
+    talk.update("agent_message_chunk");
+    talk.update("tool_call");
+    talk.update("usage_update");
+    talk.line(json!({"id": 2, "result": {}}));
+    talk.update("plan");
+    let kinds: Vec<_> = talk.records.iter().filter_map(|record| record.kind.as_deref()).collect();
+    assert_eq!(kinds, ["replayed", "replayed", "usage", "plan"]);
+    assert!(talk.actions.contains(&Action::Note("session/resume replayed 2 updates".to_owned())));
+    assert_eq!(talk.prompt(5), Ok(()));
+}
+
+#[test]
 fn what_another_session_says_is_not_what_the_worker_says() {
     let mut talk = Talk::ready(None, json!({}));
     let own = talk.conversation.config.session.clone().unwrap_or_else(|| "s".to_owned());

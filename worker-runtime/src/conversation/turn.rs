@@ -65,6 +65,7 @@ impl Conversation {
         let line = requests::prompt(rpc, &session.id, instructions.as_ref(), prompt, &attached);
         (self.next_rpc, self.last_turn) = (rpc, number);
         (self.late_turn, self.replaying) = (None, false);
+        self.tool_calls.close_all();
         cx.record(RecordType::Dispatching, Some(number), &Dispatching { turn_id });
         if let Some(millis) = self.config.timeouts.turn_ms {
             cx.set_timer(Timer::Turn, millis);

@@ -115,7 +115,7 @@ impl Driver {
         }
     }
 
-    fn take_errors(&mut self, bytes: &[u8]) {
+    pub(super) fn take_errors(&mut self, bytes: &[u8]) {
         let (log, tail): (&mut stderr::Log, &mut stderr::Tail) = (&mut self.log, &mut self.tail);
         log.write(bytes);
         tail.push(bytes);

@@ -8,7 +8,7 @@ use super::Driver;
 use super::alarms::Alarm;
 use crate::acp::outgoing::Kind;
 use crate::conversation::{Action, Cx, Input, Storage};
-use crate::guard;
+use crate::{guard, stderr};
 
 /// How soon a full disk is tried again.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -109,6 +109,7 @@ impl Driver {
             // There is nothing to perform: what it forgets was never handed out.
             Action::DropPrompt => {}
             Action::Note(message) => self.log.note(&message),
+            Action::Stdout(line) => self.take_errors(&stderr::of_stdout(&line)),
             Action::Exit => self.done = true,
         }
     }

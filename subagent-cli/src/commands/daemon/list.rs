@@ -16,6 +16,6 @@ pub(super) fn run(context: &Context) -> Result<Outcome> {
         "unreachable": unreachable.iter().map(Unreachable::shown).collect::<Vec<_>>(),
     });
     unreachable.iter().for_each(|one| one.tell(context));
-    let shown = text::rows(&data, &["pid", "liveWorkers", "stateDir"], "(no daemons)");
-    Ok(Outcome::report("daemons.listed", data, shown))
+    let shown = text::rows(&data, &["pid", "liveWorkers", "stateDir"], "");
+    Ok(Outcome::list("daemons.listed", data, shown, "(no daemons)"))
 }

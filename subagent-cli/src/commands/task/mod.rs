@@ -85,11 +85,13 @@ fn list(args: TaskList, context: &Context) -> Result<Outcome> {
     } else {
         serde_json::json!({"items": [], "count": 0})
     };
-    let mut lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "(no tasks)");
-    if args.archived && data["count"] != 0 {
-        lines.push_str("\n\n`subagent task prune` removes those of them that have ended");
-    }
-    Ok(Outcome::report("task.listed", data, lines))
+    let lines = text::rows(&data, &["taskId", "status", "name", "agent", "description"], "");
+    let prunable = args.archived && data["count"] != 0;
+    let listed = Outcome::list("task.listed", data, lines, "(no tasks)");
+    Ok(match prunable {
+        true => listed.with_note("`subagent task prune` removes those of them that have ended"),
+        false => listed,
+    })
 }
 
 fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {

@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::watch::reader_gone;
-use super::{data, is_open, nodes, shown};
+use super::{NO_TASKS, data, is_open, nodes, shown};
 use crate::client::{Ask, Batch, Client, block_on};
 use crate::failure::{Failure, Result};
 use crate::output::human::now;
 use crate::output::redrawn::Redrawn;
-use crate::output::{Outcome, document, success, write};
+use crate::output::{Outcome, complain, document, success, write};
 
 /// At least so long between two looks at the tree.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -104,6 +104,10 @@ impl Out {
                 if !is_news(last, &items) {
                     return Ok(true);
                 }
+                if items.is_empty() {
+                    complain(NO_TASKS);
+                    return Ok(true);
+                }
                 let gap = if is_first { "" } else { "\n" };
                 write(&format!("{gap}{}\n", shown(&items, now())))
             }
@@ -111,7 +115,8 @@ impl Out {
                 if !is_news(last, &items) {
                     return Ok(true);
                 }
-                write(&screen.draw(&shown(&items, now())))
+                let text = if items.is_empty() { NO_TASKS.to_owned() } else { shown(&items, now()) };
+                write(&screen.draw(&text))
             }
         };
         match written {

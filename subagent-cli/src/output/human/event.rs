@@ -140,6 +140,9 @@ pub(super) fn outcome(page: &mut Page, event: &Value) -> bool {
         }
         "turn.canceled" => {
             page.word(Style::Attention, "canceled").plain("  ").word(Style::Plain, word(data, "reason"));
+            if data["forced"] == true {
+                page.plain("  ").word(Style::Attention, "(the agent did not obey and was ended by force)");
+            }
         }
         _ => return false,
     }

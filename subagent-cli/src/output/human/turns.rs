@@ -13,13 +13,25 @@ use crate::output::page::Page;
 use crate::output::style::Style;
 use subagent_protocol::clean::one_line;
 
+/// What is said of a cancel that the agent did not obey.
+const FORCED: &str =
+    "The agent did not obey the cancel and was ended by force. The next message starts it again.";
+
 pub(super) fn accepted(view: &mut View, data: &Value) -> Option<()> {
     let worker = data["workerId"].as_str()?;
     heading(view, worker, data);
+    starts(view, data);
     let cursor = word(data, "acceptedEventId");
     view.next("Wait:  ", &format!("subagent wait --worker-id {worker} --from-event-id {cursor}"));
     view.next("Watch: ", &format!("subagent watch --worker-id {worker} --follow --timeout-seconds 0"));
     Some(())
+}
+
+/// Says that the message waits for the start of the agent.
+fn starts(view: &mut View, data: &Value) {
+    if data["startsAgent"] == true {
+        view.page.word(Style::Dim, "The agent is started again for this message.").end();
+    }
 }
 
 /// Worker, turn and state.
@@ -31,6 +43,7 @@ fn heading(view: &mut View, worker: &str, data: &Value) {
 
 pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     let (worker, event) = (data["workerId"].as_str()?, &data["matchedEvent"]);
+    starts(view, data);
     if let Some(text) = data["assistantText"].as_str().filter(|text| !text.trim().is_empty()) {
         view.page.plain(text.trim_matches('\n')).fresh_line().end();
     }
@@ -82,6 +95,9 @@ pub(super) fn canceled(view: &mut View, data: &Value) -> Option<()> {
     if data["alreadyTerminal"] == true {
         let ended = shown(&data["terminalEventType"]);
         view.page.word(Style::Attention, &format!("It was over before the cancel: {ended}")).end();
+    }
+    if data["forced"] == true {
+        view.page.word(Style::Attention, FORCED).end();
     }
     Some(())
 }

@@ -7,6 +7,7 @@ use subagent_protocol::policy::{PolicyLayer, PolicyRule};
 use super::*;
 
 mod chain;
+mod other_ids;
 
 fn spec(rules: &[(&str, &str)]) -> PolicySpec {
     let rules = rules
@@ -146,7 +147,7 @@ fn what_is_hostile_is_bounded() {
     let long = format!("rm {}", "x".repeat(100_000));
     assert!(see(&mut watch, &asks("1", &long, ALL)).is_some(), "its text alone is denied");
     let long = format!("ls {}", "x".repeat(100_000));
-    assert_eq!(see(&mut watch, &asks("1", &long, ALL)), None, "too long to be taken apart");
+    assert_eq!(see(&mut watch, &asks("unseen", &long, ALL)), None, "too long to be taken apart");
     for body in [json!(null), json!([]), json!({"update": 7}), json!({"requestId": 1})] {
         for t in ["update", "approvalRequested"] {
             let record = json!({"n": 1, "at": 1, "t": t, "k": "tool_call", "b": body});

@@ -32,7 +32,8 @@ fn a_list_is_newest_first_and_can_be_of_one_controller() {
 fn a_list_as_text_has_a_line_for_each_worker() {
     let sandbox = Sandbox::new();
     let list = || sandbox.command("subagent").args(["worker", "list"]).run();
-    assert_eq!(list().text(), "(no workers)\n");
+    let none = list();
+    assert_eq!((none.text(), none.stderr.as_str()), ("", "(no workers)\n"));
     sandbox.init();
     let worker = sandbox.start("demo");
     assert_eq!(list().text(), format!("{worker}\tidle\tworker\n"));

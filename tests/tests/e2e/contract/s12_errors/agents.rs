@@ -36,6 +36,10 @@ fn a_start_that_fails_tells_the_last_words_of_this_run_and_may_be_tried_again() 
     let error = sandbox.run(&["worker", "start", "--launcher", "gone"]).error("BACKEND_LAUNCHER");
     assert_shape(&error["details"], &failed_start());
     assert_eq!(error["details"]["reasonCategory"], "launcher");
+    let gone = error["details"]["workerId"].as_str().unwrap();
+    let remove = format!("subagent worker rm --force {gone}");
+    assert!(error["details"]["recommendedAction"].as_str().unwrap().contains(&remove), "{error}");
+    sandbox.run(&["worker", "rm", "--force", gone]).data_of("worker.removed");
     assert_eq!((&error["retryable"], &error["details"]["exitCode"]), (&json!(false), &json!(127)));
     sandbox.finish();
 }

@@ -1,0 +1,81 @@
+//! What an agent said of a call before and says otherwise now. All of it is judged, and the strictest answer counts. Pure.
+
+use super::{Call, Command};
+use crate::policy::tool::Kind;
+
+/// A call that is told in more ways than these is not told clearly.
+const MAX_EARLIER: usize = 16;
+
+/// One thing that was said before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    Kind(Kind),
+    Name(String),
+    Command { command: Command, by_title: bool },
+    Agent(String),
+}
+
+impl Call {
+    /// Takes what an agent says of the call, after or before other things. What is said otherwise than before is kept.
+    pub fn learn(&mut self, told: &serde_json::Value) {
+        let before = self.clone();
+        self.take(told);
+        let clear = |kind: &Kind| !matches!(kind, Kind::Other | Kind::Think);
+        self.keep(before.kind.filter(clear).map(Said::Kind), self.kind.map(Said::Kind));
+        self.keep(before.name.map(Said::Name), self.name.clone().map(Said::Name));
+        self.keep(before.agent.map(Said::Agent), self.agent.clone().map(Said::Agent));
+        if self.by_title {
+            let said = |command| Said::Command { command, by_title: true };
+            self.keep(before.command.map(said), self.command.clone().map(said));
+        } else {
+            // A title is a command only for want of anything better.
+            self.earlier.retain(|said| !matches!(said, Said::Command { by_title: true, .. }));
+            let said = |command| Said::Command { command, by_title: false };
+            let grown = |old: &Command| self.command.as_ref().is_some_and(|new| grows(old, new));
+            let old = before.command.filter(|old| !before.by_title && !grown(old));
+            self.keep(old.map(said), self.command.clone().map(said));
+        }
+    }
+
+    fn keep(&mut self, before: Option<Said>, now: Option<Said>) {
+        let Some(before) = before.filter(|before| now.as_ref() != Some(before)) else { return };
+        if self.earlier.contains(&before) {
+            return;
+        }
+        if self.earlier.len() >= MAX_EARLIER {
+            self.more = true;
+        } else {
+            self.earlier.push(before);
+        }
+    }
+
+    /// The call as it is told now, and once more for each thing that was said otherwise before.
+    pub(in crate::policy) fn readings(&self) -> Vec<Self> {
+        let mut now = self.clone();
+        let earlier = std::mem::take(&mut now.earlier);
+        let mut readings = vec![now.clone()];
+        for said in earlier {
+            let mut reading = now.clone();
+            match said {
+                Said::Kind(kind) => reading.kind = Some(kind),
+                Said::Name(name) => reading.name = Some(name),
+                Said::Command { command, by_title } => {
+                    (reading.command, reading.by_title) = (Some(command), by_title);
+                }
+                Said::Agent(agent) => reading.agent = Some(agent),
+            }
+            if !readings.contains(&reading) {
+                readings.push(reading);
+            }
+        }
+        readings
+    }
+}
+
+/// Whether a line is the beginning of another one: agents tell of a command while their model writes it.
+fn grows(old: &Command, new: &Command) -> bool {
+    match (old, new) {
+        (Command::Line(old), Command::Line(new)) => new.starts_with(old.as_str()),
+        _ => false,
+    }
+}

@@ -1,0 +1,129 @@
+//! Calls of which agents say too little, or not the same twice.
+
+use serde_json::{Value, json};
+
+use super::{LayerKind, policy, real};
+use crate::policy::{Action, Call, Verdict};
+
+fn judged(rules: &str, told: &[Value]) -> Verdict {
+    let mut call = Call::default();
+    told.iter().for_each(|told| call.learn(told));
+    policy(&[(LayerKind::Config, rules)]).decide(&call, &real)
+}
+
+const RULES: &str = "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}}";
+
+#[test]
+fn the_strictest_of_what_was_said_of_a_call_counts() {
+    let table = [
+        // The request leaves out what the call had.
+        (
+            vec![
+                json!({"kind": "edit", "title": "Write .env", "locations": [{"path": "/ws/.env"}]}),
+                json!({"title": "Write"}),
+            ],
+            Action::Deny,
+        ),
+        (
+            vec![
+                json!({"kind": "edit", "locations": [{"path": "/ws/.env"}]}),
+                json!({"kind": "other", "title": "Write"}),
+            ],
+            Action::Deny,
+        ),
+        (
+            vec![
+                json!({"kind": "execute", "rawInput": {"command": "rm x"}}),
+                json!({"kind": "execute", "title": "Bash", "rawInput": {"command": "ls"}}),
+            ],
+            Action::Deny,
+        ),
+        (
+            vec![json!({"kind": "execute", "title": "rm x"}), json!({"kind": "execute", "title": "Bash"})],
+            Action::Deny,
+        ),
+        (
+            vec![json!({"kind": "execute", "title": "Bash"}), json!({"kind": "execute", "title": "rm x"})],
+            Action::Deny,
+        ),
+        (
+            vec![json!({"name": "Bash", "title": "rm x"}), json!({"name": "my_tool", "kind": "other"})],
+            Action::Deny,
+        ),
+        // Titles are commands for want of anything better, and a line grows while its model writes it.
+        (
+            vec![
+                json!({"kind": "execute", "title": "rm things"}),
+                json!({"rawInput": {"command": "l"}}),
+                json!({"rawInput": {"command": "ls -l"}}),
+            ],
+            Action::Allow,
+        ),
+        // A kind that says nothing is no other reading.
+        (
+            vec![
+                json!({"kind": "other", "title": "x"}),
+                json!({"kind": "edit", "locations": [{"path": "/ws/a"}]}),
+            ],
+            Action::Allow,
+        ),
+    ];
+    for (told, expected) in table {
+        let verdict = judged(RULES, &told);
+        assert_eq!(verdict.action, expected, "{told:?} {verdict:#?}");
+    }
+}
+
+#[test]
+fn a_call_that_is_told_in_too_many_ways_is_asked() {
+    let told: Vec<Value> = (0..40)
+        .map(|number| json!({"kind": "execute", "rawInput": {"command": format!("{number} x")}}))
+        .collect();
+    assert_eq!(judged("full", &told).action, Action::Ask);
+}
+
+#[test]
+fn what_does_not_tell_its_kind_is_asked_where_a_kind_that_it_may_be_is_denied() {
+    let table = [
+        (RULES, json!({"title": "Confirm Agent Actions"}), Action::Ask),
+        (RULES, json!({"title": "Write", "name": "odd"}), Action::Ask),
+        (RULES, json!({"kind": "other", "title": "Ask the user"}), Action::Allow),
+        (RULES, json!({"name": "mcp__a__b"}), Action::Allow),
+        (RULES, json!({"rawInput": {"path": "/ws/.env"}}), Action::Ask),
+        (RULES, json!({"kind": "other", "rawInput": {"path": "/ws/.env"}}), Action::Ask),
+        (RULES, json!({"rawInput": {"path": "/ws/a"}}), Action::Allow),
+        ("full", json!({"title": "Confirm Agent Actions"}), Action::Allow),
+        ("{'*': deny, other: allow}", json!({"title": "x"}), Action::Ask),
+        ("{edit: deny, '*': allow}", json!({"title": "x"}), Action::Allow),
+        ("{'*': deny}", json!({"title": "x"}), Action::Deny),
+        ("{'*': allow, edit: {'*.env': deny}, odd: allow}", json!({"name": "odd"}), Action::Allow),
+    ];
+    for (rules, told, expected) in table {
+        let verdict = judged(rules, std::slice::from_ref(&told));
+        assert_eq!(verdict.action, expected, "{rules} {told} {verdict:#?}");
+    }
+}
+
+#[test]
+fn what_goes_into_a_call_is_read_whatever_it_is_called() {
+    for kind in [json!(null), json!("other"), json!("think")] {
+        let table = [
+            (json!({"file_path": "/ws/.env", "content": "x"}), Action::Deny),
+            (json!({"path": "/ws/.env", "new_string": "x"}), Action::Deny),
+            (json!({"path": "/ws/a", "content": "x"}), Action::Allow),
+            (json!({"command": "rm x"}), Action::Deny),
+            (json!({"url": "https://bad.example/x"}), Action::Deny),
+            (json!({"url": "https://good.example/x"}), Action::Allow),
+        ];
+        let rules =
+            "{'*': allow, edit: {'*.env': deny}, execute: {'rm *': deny}, fetch: {'*bad.example*': deny}}";
+        for (input, expected) in table {
+            let told = json!({"kind": kind, "title": "x", "rawInput": input});
+            let verdict = judged(rules, std::slice::from_ref(&told));
+            assert_eq!(verdict.action, expected, "{told} {verdict:#?}");
+        }
+    }
+    let of_a_server =
+        json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": {"path": "/.env", "content": "x"}});
+    assert_eq!(judged(RULES, &[of_a_server]).action, Action::Allow, "its paths are not files here");
+}

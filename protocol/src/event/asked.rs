@@ -1,0 +1,152 @@
+//! What a permission request is about, from everything that the agent said of its tool call. Pure.
+
+use serde_json::{Map, Value};
+
+use crate::clean::one_line;
+use crate::fields;
+
+/// More of a command, a path or an address is not put into a sentence.
+const MAX_SUBJECT_CHARS: usize = 500;
+/// What ends a text that an agent shortened.
+const ELLIPSES: [&str; 2] = ["...", "…"];
+/// Where agents put the path of a file, and the address that they get.
+const PATHS: [&str; 6] = ["file_path", "path", "filePath", "filepath", "absolute_path", "notebook_path"];
+const ADDRESSES: [&str; 2] = ["url", "uri"];
+
+/// Adds to the call of a request what was said of it before, and the request leaves out or shortens.
+pub(super) fn complete(call: &mut Map<String, Value>, told: Map<String, Value>) {
+    for (name, value) in told {
+        match call.get_mut(&name) {
+            Some(Value::Object(said)) if name == "rawInput" => add_arguments(said, value),
+            Some(Value::Array(said)) if name == "content" && !said.is_empty() => add_diffs(said, value),
+            Some(said) if name == "kind" && *said == "other" => *said = value,
+            Some(said) if !fields::says_nothing(said) && !shortens(said, &value) => {}
+            _ => drop(call.insert(name, value)),
+        }
+    }
+}
+
+fn add_arguments(said: &mut Map<String, Value>, told: Value) {
+    let Value::Object(told) = told else { return };
+    for (name, value) in told {
+        if said.get(&name).is_none_or(|said| fields::says_nothing(said) || shortens(said, &value)) {
+            said.insert(name, value);
+        }
+    }
+}
+
+fn add_diffs(said: &mut Vec<Value>, told: Value) {
+    let Value::Array(told) = told else { return };
+    if !said.iter().any(is_diff) {
+        said.extend(told.into_iter().filter(is_diff));
+    }
+}
+
+fn is_diff(part: &Value) -> bool {
+    part["type"] == "diff"
+}
+
+/// Whether a text is the beginning of another one, with an ellipsis.
+fn shortens(said: &Value, told: &Value) -> bool {
+    let (Some(said), Some(told)) = (said.as_str(), told.as_str()) else { return false };
+    let stem = ELLIPSES.iter().find_map(|ellipsis| said.trim_end().strip_suffix(ellipsis));
+    stem.is_some_and(|stem| !stem.trim().is_empty() && told.len() > stem.len() && told.starts_with(stem))
+}
+
+/// A sentence for people: what kind of tool wants to do what.
+pub(super) fn message(call: &Value) -> String {
+    let kind = call["kind"].as_str().unwrap_or("other");
+    let title = call["title"].as_str().map(str::trim).filter(|title| !title.is_empty());
+    let subject = subject(call).filter(|subject| title.is_none_or(|title| !names(title, subject)));
+    let words: Vec<&str> = title.into_iter().chain(subject.as_deref()).collect();
+    match words.as_slice() {
+        [] => format!("Permission requested for {kind}"),
+        words => format!("Permission requested for {kind}: {}", words.join(": ")),
+    }
+}
+
+/// Whether a title says what the call is about already, be it with the name of the file alone.
+fn names(title: &str, subject: &str) -> bool {
+    let name = subject.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(subject);
+    title.contains(subject)
+        || (subject.starts_with('/') && title.contains(name))
+        || one_line(title) == subject
+}
+
+/// The command, the file or the address.
+fn subject(call: &Value) -> Option<String> {
+    let input = &call["rawInput"];
+    let text = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let command = fields::of_request(call).remove("command").and_then(|command| text(&command));
+    let file = || PATHS.iter().find_map(|key| text(&input[*key]));
+    let changed = || {
+        call["content"].as_array()?.iter().filter(|part| is_diff(part)).find_map(|part| text(&part["path"]))
+    };
+    let located = || call["locations"].as_array()?.iter().find_map(|place| text(&place["path"]));
+    let address = || ADDRESSES.iter().find_map(|key| text(&input[*key]));
+    let subject = command.or_else(file).or_else(changed).or_else(located).or_else(address)?;
+    Some(one_line(&subject).chars().take(MAX_SUBJECT_CHARS).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn completed(call: Value, told: Value) -> Value {
+        let (Value::Object(mut call), Value::Object(told)) = (call, told) else { panic!("objects") };
+        complete(&mut call, told);
+        Value::Object(call)
+    }
+
+    #[test]
+    fn what_a_request_leaves_out_or_shortens_was_said_before() {
+        let told = json!({"kind": "execute", "title": "Run", "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
+                          "content": [{"type": "diff", "path": "/w/a"}]});
+        let asked = json!({"kind": "other", "title": "Bash", "rawInput": {"command": "cargo te..."},
+                           "content": [{"type": "content"}]});
+        let expected = json!({"kind": "execute", "title": "Bash",
+                              "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
+                              "content": [{"type": "content"}, {"type": "diff", "path": "/w/a"}]});
+        assert_eq!(completed(asked, told.clone()), expected);
+        let other = json!({"kind": "read", "title": "x", "rawInput": {"command": "ls..."}, "content": null});
+        let found = completed(other, told);
+        assert_eq!((&found["kind"], &found["rawInput"]["command"]), (&json!("read"), &json!("ls...")));
+        assert_eq!(found["content"][0]["type"], "diff");
+    }
+
+    #[test]
+    fn the_sentence_names_the_command_the_file_or_the_address() {
+        let table = [
+            (json!({}), "Permission requested for other"),
+            (
+                json!({"title": "Bash", "rawInput": {"command": "rm x"}}),
+                "Permission requested for other: Bash: rm x",
+            ),
+            (
+                json!({"kind": "execute", "title": "rm x", "rawInput": {"command": "rm x"}}),
+                "Permission requested for execute: rm x",
+            ),
+            (
+                json!({"kind": "edit", "title": "Write a.txt", "locations": [{"path": "/w/a.txt"}]}),
+                "Permission requested for edit: Write a.txt",
+            ),
+            (
+                json!({"kind": "edit", "title": "Write", "rawInput": {"file_path": "/w/a.txt"}}),
+                "Permission requested for edit: Write: /w/a.txt",
+            ),
+            (
+                json!({"kind": "edit", "content": [{"type": "diff", "path": "/w/b"}]}),
+                "Permission requested for edit: /w/b",
+            ),
+            (
+                json!({"kind": "fetch", "title": "Fetch", "rawInput": {"url": "https://x.example"}}),
+                "Permission requested for fetch: Fetch: https://x.example",
+            ),
+        ];
+        for (call, expected) in table {
+            assert_eq!(message(&call), expected);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A permission request with what its record says of the tool call. Pure.
+
+use serde_json::{Map, Value};
+use subagent_config::policy::Call;
+use subagent_protocol::record::ApprovalRequested;
+use subagent_protocol::{fields, surrogates};
+
+use super::{call_id, is_id};
+
+/// What a permission request says, and what was said before it.
+pub(super) struct Request {
+    /// The parameters as the agent sent them.
+    pub(super) params: Value,
+    /// What it said of the call before.
+    before: Map<String, Value>,
+}
+
+impl Request {
+    pub(super) fn of(asked: &ApprovalRequested) -> Self {
+        let params = surrogates::parse(asked.params.get()).unwrap_or(Value::Null);
+        let before = asked.tool_call.as_ref().and_then(|before| surrogates::parse(before.get()).ok());
+        Self { params, before: before.unwrap_or_default() }
+    }
+
+    /// The ids of the call: that of the call that was told of, and the request's own where it differs.
+    pub(super) fn ids(&self) -> impl Iterator<Item = String> {
+        let own = call_id(&self.params["toolCall"]);
+        let before = self.before.get("toolCallId").and_then(Value::as_str).map(str::to_owned);
+        let told = before.filter(|id| Some(id) != own.as_ref() && is_id(id));
+        told.into_iter().chain(own)
+    }
+
+    /// The call, of which this much is known already. Members belong together, as a title and its input do, so the call is
+    /// taken whole: as it was before the request, and as it is with it.
+    pub(super) fn call(&self, known: Call) -> Call {
+        let mut call = known;
+        let Some(said) = self.params["toolCall"].as_object() else { return call };
+        if !self.before.is_empty() {
+            call.learn(&Value::Object(joined(said, &self.before)));
+        }
+        call.learn(&Value::Object(joined(&self.before, said)));
+        call
+    }
+}
+
+/// The members of both; where both say something, the second one counts.
+fn joined(first: &Map<String, Value>, second: &Map<String, Value>) -> Map<String, Value> {
+    let mut both = first.clone();
+    for (name, value) in second {
+        if !fields::says_nothing(value) || !both.contains_key(name) {
+            both.insert(name.clone(), value.clone());
+        }
+    }
+    both
+}

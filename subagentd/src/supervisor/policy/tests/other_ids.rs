@@ -1,0 +1,115 @@
+//! Requests that say less than their calls, or name other ids.
+
+use super::*;
+
+const UNDER_ALL: &[(&str, &str)] = &[("*", "allow"), ("edit(*.env)", "deny"), ("execute(touch *)", "deny")];
+
+fn record(t: &str, body: &Value) -> Value {
+    json!({"n": 1, "at": 1, "t": t, "turn": 1, "k": "tool_call", "b": body})
+}
+
+fn updates(call: &Value) -> Value {
+    record("update", &json!({"sessionId": "s", "update": call}))
+}
+
+fn request(call: &Value, before: &Value) -> Value {
+    let options: Vec<Value> =
+        ALL.iter().map(|kind| json!({"optionId": kind, "name": kind, "kind": kind})).collect();
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    let mut body = json!({"requestId": "ap_0123456789", "params": params});
+    if !before.is_null() {
+        body["toolCall"] = before.clone();
+    }
+    record("approvalRequested", &body)
+}
+
+/// The decision; `ask` if there is none.
+fn decision(watch: &mut Watch, record: &Value) -> String {
+    match see(watch, record) {
+        Some(Input::DecideByRule { choice, .. }) => choice.decision,
+        None => "ask".to_owned(),
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_request_leaves_out_was_said_before() {
+    let edit =
+        json!({"toolCallId": "1", "kind": "edit", "title": "Write", "rawInput": {"file_path": "/ws/.env"}});
+    let run =
+        json!({"toolCallId": "1", "kind": "execute", "title": "Bash", "rawInput": {"command": "touch x"}});
+    let asked = json!({"toolCallId": "1", "title": "Write"});
+    for call in [edit, run] {
+        // The record has it, or the watch has seen it.
+        assert_eq!(decision(&mut watch(UNDER_ALL), &request(&asked, &call)), "deny", "{call}");
+        let mut told = watch(UNDER_ALL);
+        see(&mut told, &updates(&call));
+        see(&mut told, &updates(&json!({"toolCallId": "1", "status": "in_progress", "kind": "other"})));
+        assert_eq!(decision(&mut told, &request(&asked, &Value::Null)), "deny", "{call}");
+    }
+    let asked = json!({"toolCallId": "1", "title": "Write", "kind": "other"});
+    let edit = json!({"toolCallId": "1", "kind": "edit", "locations": [{"path": "/ws/.env"}]});
+    assert_eq!(decision(&mut watch(UNDER_ALL), &request(&asked, &edit)), "deny");
+}
+
+#[test]
+fn a_title_and_an_input_are_read_together_wherever_they_were_said() {
+    let rules = &[("*", "allow"), ("mcp__echo__*", "deny")];
+    let before = json!({"toolCallId": "1", "rawInput": {"server": "echo", "tool": "say", "arguments": {}}});
+    let asked = json!({"toolCallId": "1", "kind": "execute", "title": "mcp.echo.say"});
+    assert_eq!(decision(&mut watch(rules), &request(&asked, &before)), "deny");
+}
+
+#[test]
+fn a_request_that_says_too_little_is_asked() {
+    let asked = json!({"toolCallId": "x", "title": "Confirm Agent Actions"});
+    assert_eq!(decision(&mut watch(UNDER_ALL), &request(&asked, &Value::Null)), "ask");
+    assert_eq!(decision(&mut watch(&[("*", "allow")]), &request(&asked, &Value::Null)), "allow");
+    let input =
+        json!({"toolCallId": "x", "title": "x", "rawInput": {"file_path": "/ws/.env", "content": "a"}});
+    assert_eq!(decision(&mut watch(UNDER_ALL), &request(&input, &Value::Null)), "deny");
+}
+
+#[test]
+fn a_call_that_was_asked_under_another_id_is_no_violation() {
+    let call =
+        json!({"toolCallId": "call", "kind": "edit", "rawInput": {"file_path": "/ws/.env", "content": "a"}});
+    let asked = json!({"toolCallId": "x", "title": "write_file"});
+    let rejected = json!([{"type": "content", "content": {"type": "text", "text": "rejected by the user"}}]);
+    let over = updates(&json!({"toolCallId": "call", "status": "completed", "content": rejected}));
+
+    // The runtime found the call.
+    let mut told = watch(UNDER_ALL);
+    see(&mut told, &updates(&call));
+    assert_eq!(decision(&mut told, &request(&asked, &call)), "deny");
+    assert_eq!(see(&mut told, &over), None);
+    let other = updates(&json!({"toolCallId": "2", "kind": "execute", "status": "completed",
+                                "rawInput": {"command": "touch x"}}));
+    assert!(see(&mut told, &other).is_some(), "no request was for it");
+
+    // It did not: then a sentence shows nothing, and a change does.
+    let mut told = watch(UNDER_ALL);
+    see(&mut told, &updates(&call));
+    assert_eq!(decision(&mut told, &request(&asked, &Value::Null)), "ask");
+    assert_eq!(see(&mut told.clone(), &over), None);
+    let diff = json!([{"type": "diff", "path": "/ws/.env", "newText": "a"}]);
+    let output = json!({"toolCallId": "call", "status": "completed", "rawOutput": {"exit_code": 0}});
+    let change = json!({"toolCallId": "call", "status": "completed", "content": diff});
+    for (update, evidence) in
+        [(change, "it shows a change of /ws/.env"), (output, "it shows the output of a command")]
+    {
+        let Some(Input::Violation { call, .. }) = see(&mut told.clone(), &updates(&update)) else {
+            panic!("not seen: {update}")
+        };
+        assert_eq!(call["evidence"], evidence);
+    }
+}
+
+#[test]
+fn a_violation_says_what_was_seen() {
+    let mut watch = watch(RULES);
+    let Some(Input::Violation { call, .. }) = see(&mut watch, &tells("1", "rm x", "completed")) else {
+        panic!("not seen")
+    };
+    assert_eq!(call["evidence"], "it was reported as completed, and no request was for it");
+}

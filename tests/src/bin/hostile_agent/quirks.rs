@@ -1,0 +1,102 @@
+//! What real agents do with tool calls and permissions, one habit a case. Each was seen with a released agent.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use super::wire::{line, say};
+use super::{Answer, Hostile, SESSION};
+
+/// Plays a case; nothing if it asks nothing.
+pub(super) fn play(agent: &mut Hostile, name: &str) -> io::Result<Option<Answer>> {
+    let (case, rest) = name.split_once(' ').unwrap_or((name, ""));
+    match case {
+        // Its permission request leaves out the kind and the input that its tool call had.
+        "request-without-kind" => {
+            tell("tool_call", &edit("call-1", rest))?;
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Write"})).map(Some)
+        }
+        "command-without-kind" => {
+            tell("tool_call", &command("call-1", rest))?;
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Bash"})).map(Some)
+        }
+        // It says in an update what it asks for, and something vaguer when it asks.
+        "request-of-another-kind" => {
+            tell("tool_call", &json!({"toolCallId": "call-1", "title": "Tool", "status": "pending"}))?;
+            tell("tool_call_update", &edit("call-1", rest))?;
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Write", "kind": "other"})).map(Some)
+        }
+        // Its permission request has an id of its own; a rejected call is reported as completed.
+        "request-of-another-id" => {
+            tell("tool_call", &edit("call-1", rest))?;
+            let answer = ask(agent, &json!({"toolCallId": "asks-1", "title": "write_file"}))?;
+            rejected("call-1")?;
+            Ok(Some(answer))
+        }
+        // The same with two calls at once, so that the request says of neither that it is the one.
+        "request-of-one-of-two" => {
+            tell("tool_call", &edit("call-1", rest))?;
+            tell("tool_call", &edit("call-2", rest))?;
+            let answer = ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"}))?;
+            rejected("call-1")?;
+            rejected("call-2")?;
+            Ok(Some(answer))
+        }
+        // Its permission request shows the beginning of the command.
+        "request-of-a-short-command" => {
+            tell("tool_call", &command("call-1", rest))?;
+            let short: String = rest.chars().take(6).collect();
+            let input = json!({"command": format!("{short}...")});
+            ask(agent, &json!({"toolCallId": "call-1", "title": "Bash", "rawInput": input})).map(Some)
+        }
+        // Its permission request says nothing, and no call is told of.
+        "request-of-a-title" => {
+            ask(agent, &json!({"toolCallId": "asks-1", "title": "Confirm Agent Actions"})).map(Some)
+        }
+        // It has no kinds at all, and says everything in its input.
+        "input-without-kind" => {
+            let input = json!({"file_path": rest, "content": "x"});
+            ask(agent, &json!({"toolCallId": "asks-1", "title": "write_file", "rawInput": input})).map(Some)
+        }
+        _ => Err(io::Error::other(format!("hostile-agent: unknown quirk {name}"))),
+    }
+}
+
+/// What is said of a session before the answer to `session/resume`.
+pub(super) fn history() -> io::Result<()> {
+    say("said long ago")?;
+    let mut call = command("call-0", "touch old.txt");
+    call["status"] = "completed".into();
+    tell("tool_call", &call)
+}
+
+fn edit(id: &str, path: &str) -> Value {
+    json!({"toolCallId": id, "title": "Write a file", "kind": "edit", "status": "pending",
+           "rawInput": {"file_path": path, "content": "x"}, "locations": [{"path": path}]})
+}
+
+fn command(id: &str, line: &str) -> Value {
+    json!({"toolCallId": id, "title": "Bash", "kind": "execute", "status": "pending",
+           "rawInput": {"command": line}})
+}
+
+fn rejected(id: &str) -> io::Result<()> {
+    let text = json!({"type": "text", "text": "The user rejected this call."});
+    let content = json!([{"type": "content", "content": text}]);
+    tell("tool_call_update", &json!({"toolCallId": id, "status": "completed", "content": content}))
+}
+
+fn tell(kind: &str, call: &Value) -> io::Result<()> {
+    let mut update = call.clone();
+    update["sessionUpdate"] = kind.into();
+    let params = json!({"sessionId": SESSION, "update": update});
+    line(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+}
+
+fn ask(agent: &mut Hostile, call: &Value) -> io::Result<Answer> {
+    let options = json!([
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ]);
+    agent.permission(call.clone(), &options)
+}

@@ -1,0 +1,143 @@
+//! What real agents do, each reduced to a few lines: rules hold, and nothing is held against an agent that obeys.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Launcher, Sandbox};
+
+const RULES: &[&str] = &["--allow", "*", "--deny", "edit(*.env)", "--deny", "execute(touch *)"];
+
+fn with(flags: &[&str], rules: &[&str]) -> (Sandbox, String) {
+    let mut sandbox = Sandbox::new();
+    let agent = sandbox.test_agent("hostile-agent", flags);
+    sandbox.launcher("hostile", agent);
+    sandbox.init();
+    let started = sandbox.subagent(&["worker", "start", "--launcher", "hostile"]).args(rules).run();
+    let worker = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    (sandbox, worker)
+}
+
+fn of_type(sandbox: &Sandbox, worker: &str, event_type: &str) -> Vec<Value> {
+    sandbox.events(worker).into_iter().filter(|event| event["type"] == event_type).collect()
+}
+
+#[test]
+fn a_request_that_leaves_out_what_its_call_said_is_denied_as_the_call_is() {
+    let (sandbox, worker) = with(&[], RULES);
+    for quirk in [
+        "request-without-kind a.env",
+        "command-without-kind touch x",
+        "request-of-another-kind a.env",
+        "request-of-another-id a.env",
+        "input-without-kind a.env",
+    ] {
+        let waited = sandbox.send(&worker, &format!("quirk: {quirk}"));
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{quirk}: {waited}");
+        let text = waited["assistantText"].as_str().unwrap();
+        assert!(text.contains("\"no\""), "{quirk}: {text}");
+    }
+    for quirk in ["request-without-kind a.txt", "command-without-kind ls", "request-of-another-id a.txt"] {
+        let text = sandbox.send(&worker, &format!("quirk: {quirk}"))["assistantText"].clone();
+        assert!(text.as_str().unwrap().contains("\"yes\""), "{quirk}: {text}");
+    }
+    assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0]);
+    sandbox.finish();
+}
+
+#[test]
+fn a_request_that_says_too_little_is_asked_where_something_is_denied() {
+    let (sandbox, worker) = with(&[], RULES);
+    for quirk in ["request-of-a-title", "request-of-one-of-two a.env"] {
+        let waited = sandbox.send(&worker, &format!("quirk: {quirk}"));
+        assert_eq!(waited["matchedEvent"]["type"], "approval.requested", "{quirk}: {waited}");
+        sandbox.approve(&worker, &waited["requestId"], "deny").data_of("approval.decided");
+        assert_eq!(sandbox.turn_end(&waited)["type"], "turn.completed", "{quirk}");
+    }
+    assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0], "it obeyed");
+    let started = sandbox.subagent(&["worker", "start", "--launcher", "hostile", "--allow", "*"]).run();
+    let free = started.data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let waited = sandbox.send(&free, "quirk: request-of-a-title");
+    assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "nothing is denied: {waited}");
+    sandbox.finish();
+}
+
+#[test]
+fn history_that_is_told_in_a_resume_is_no_news_and_no_violation() {
+    let (sandbox, worker) = with(&["--history"], RULES);
+    let _ = sandbox.send(&worker, "hello");
+    let _ = sandbox.run(&["worker", "restart", &worker]).data_of("worker.restarted");
+    let _ = sandbox.send(&worker, "hello again");
+    let events = sandbox.events(&worker);
+    let kinds: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["type"] == "progress.update" && event["data"]["kind"] == "replayed")
+        .map(|event| &event["data"]["update"]["kind"])
+        .collect();
+    assert_eq!(kinds, [&json!("message"), &json!("tool_call")]);
+    assert!(!events.iter().any(|event| event["data"]["text"] == "said long ago"), "{events:?}");
+    assert_eq!(of_type(&sandbox, &worker, "policy.violated"), [] as [Value; 0]);
+    sandbox.finish();
+}
+
+#[test]
+fn an_agent_that_says_on_stdout_why_it_ends_is_quoted() {
+    let mut sandbox = Sandbox::new();
+    for (name, method) in [("first", "initialize"), ("later", "session/new"), ("turn", "session/prompt")] {
+        let agent = sandbox.test_agent("hostile-agent", &["--complain", method]);
+        sandbox.launcher(name, agent);
+    }
+    let loud = sandbox.test_agent("hostile-agent", &["--no-such-flag"]);
+    sandbox.launcher("loud", loud);
+    sandbox.launcher("silent", Launcher::new("/bin/sh", ["-c", "exit 3"]));
+    sandbox.init();
+    let words = "the licence of this agent has expired";
+    for name in ["first", "later"] {
+        let error = sandbox.run(&["worker", "start", "--launcher", name]).error("BACKEND_UNAVAILABLE");
+        let tail = error["details"]["logTail"].as_str().unwrap();
+        assert!(tail.starts_with("stdout: ") && tail.contains(words), "{tail}");
+        let worker = error["details"]["workerId"].as_str().unwrap();
+        let logs = sandbox.run(&["worker", "logs", worker]).data_of("worker.logs");
+        assert!(logs.to_string().contains(words), "{logs}");
+        let probe = ["launcher", "probe", name, "--handshake"];
+        let error = sandbox.run(&probe).error("BACKEND_UNAVAILABLE");
+        assert!(error["details"]["logTail"].as_str().unwrap().contains(words), "{error}");
+        let text = sandbox.command("subagent").args(["worker", "start", "--launcher", name]).run();
+        assert!(text.stderr.contains(words), "{}", text.stderr);
+    }
+    let worker = sandbox.start("turn");
+    let args = ["send", "--worker-id", &worker, "--text", "hello"];
+    let failed = sandbox.run(&args).error("BACKEND_UNAVAILABLE");
+    assert!(failed["details"]["stderrTail"].to_string().contains(words), "{failed}");
+    for name in ["loud", "silent"] {
+        let error = sandbox.run(&["worker", "start", "--launcher", name]).error("BACKEND_UNAVAILABLE");
+        let tail = error["details"]["logTail"].as_str().unwrap();
+        let expected = if name == "loud" { "unknown flag" } else { "(the agent wrote nothing" };
+        assert!(tail.contains(expected), "{tail}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_question_shows_what_is_known_of_its_call() {
+    let (sandbox, worker) = with(&[], &[]);
+    for (quirk, message, subject) in [
+        ("command-without-kind touch x", "Permission requested for execute: Bash: touch x", "touch x"),
+        (
+            "request-of-a-short-command cargo test --workspace",
+            "Permission requested for execute: Bash: cargo test --workspace",
+            "cargo test --workspace",
+        ),
+        ("request-of-another-kind src/a.txt", "Permission requested for edit: Write: src/a.txt", "src/a.txt"),
+        (
+            "request-of-another-id src/b.txt",
+            "Permission requested for edit: write_file: src/b.txt",
+            "src/b.txt",
+        ),
+    ] {
+        let asked = sandbox.send(&worker, &format!("quirk: {quirk}"));
+        assert_eq!(asked["matchedEvent"]["data"]["message"], message, "{asked}");
+        let listed = sandbox.run(&["approval", "list"]).data_of("inbox.listed");
+        assert_eq!(listed["items"][0]["subject"], subject, "{listed}");
+        sandbox.approve(&worker, &asked["requestId"], "deny").data_of("approval.decided");
+        let _ = sandbox.turn_end(&asked);
+    }
+    sandbox.finish();
+}
