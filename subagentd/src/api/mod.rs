@@ -56,7 +56,7 @@ pub struct Api {
 
 /// All routes, with the checks around them.
 pub fn router(api: Api) -> Router {
-    let control = api.control.clone();
+    let surroundings = layers::Surroundings { control: api.control.clone(), info: Arc::clone(&api.info) };
     let routes = Router::new()
         .route("/v1/daemon", get(daemon::show))
         .route("/v1/daemon/examination", get(daemon::examine))
@@ -109,7 +109,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/rules", get(inbox::rules))
         .route("/v1/rules/{rule}/remove", post(inbox::remove_rule))
         .with_state(api);
-    layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
+    layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TurnNotQueued
         | Code::TurnNotRetryable
         | Code::WorkerStopped
+        | Code::WorkerCopied
+        | Code::StateDirMismatch
         | Code::WorkerNotRunning
         | Code::WorkerNotWaitingApproval
         | Code::InvalidWorkerState

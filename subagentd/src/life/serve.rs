@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_config::RuntimeDir;
-use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::api::{DaemonInfo, StateFolder};
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
 /// What kept it from starting.
 pub(super) async fn serve(
     options: &RunOptions,
+    folder: StateFolder,
     claim: Claim,
     log: &Log,
     report: &mut Report,
@@ -55,6 +56,7 @@ pub(super) async fn serve(
         generation: supervisor.generation(),
         socket: path,
         state_dir: options.state_dir.clone(),
+        state_folder: Some(folder),
         mode: options.mode.as_str().to_owned(),
         started_at: payload::now(),
     });

@@ -107,6 +107,7 @@ impl Place {
             generation: 1,
             socket: socket.clone(),
             state_dir: self.dir.path().join("state"),
+            state_folder: None,
             mode: String::new(),
             started_at: Timestamp(0),
         });

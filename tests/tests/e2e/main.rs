@@ -15,6 +15,7 @@ mod circles;
 mod client_methods;
 mod client_rules;
 mod contract;
+mod copies;
 mod daemon;
 mod demo;
 mod demo_agent;
