@@ -44,7 +44,8 @@ pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
     }
 }
 
-fn replace_unless(
+/// As [`replace`], if nothing speaks against it right before the last step.
+pub(super) fn replace_unless(
     state_dir: &Path,
     name: &str,
     content: &[u8],

@@ -17,7 +17,7 @@ use subagent_protocol::api::StateFolder;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error;
-use super::files::{DAEMON_INFO, DAEMON_LOCK, STATUS_FILE, announced, replace};
+use super::files::{DAEMON_INFO, DAEMON_LOCK, STATUS_FILE, announced, replace_unless};
 use super::separate::separate;
 
 /// How long another process may take to make the folder its own; the files of a large one are copied.
@@ -90,7 +90,8 @@ fn renew(state_dir: &Path, folder: &File, boot_id: &str) -> io::Result<StateFold
         }
     };
     // After everything else: until then the next daemon begins anew.
-    replace(state_dir, STATE_ID, &serde_json::to_vec_pretty(&identity)?)?;
+    let content = serde_json::to_vec_pretty(&identity)?;
+    replace_unless(state_dir, STATE_ID, &content, || subagent_failpoint::check("state_id.before_rename"))?;
     subagent_failpoint::hit("state_id.after_rename");
     Ok(identity.folder)
 }
