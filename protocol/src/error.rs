@@ -181,6 +181,8 @@ words! {
         IdempotencyConflict = "IDEMPOTENCY_CONFLICT",
         /// No daemon runs and none may be started.
         DaemonNotRunning = "DAEMON_NOT_RUNNING",
+        /// The daemon reads as many large requests as it may.
+        DaemonBusy = "DAEMON_BUSY",
         /// The daemon accepts connections and does not answer.
         DaemonUnresponsive = "DAEMON_UNRESPONSIVE",
         /// The daemon does not understand this client any more.

@@ -4,12 +4,14 @@
 //! Must not hold business rules: a handler reads its request, asks the supervisor and awaits the answer. A client that
 //! goes away drops the handler, never the work.
 
+mod admission;
 mod approvals;
 mod backups;
 mod body;
 mod budgets;
 mod caller;
 mod checks;
+mod connection;
 mod control;
 mod controllers;
 mod daemon;
@@ -18,6 +20,7 @@ mod event_schema;
 mod events;
 mod handoffs;
 mod inbox;
+mod incoming;
 mod layers;
 mod queue;
 mod removal;
@@ -41,7 +44,7 @@ use subagent_protocol::api::DaemonInfo;
 use crate::supervisor::Supervisor;
 
 pub use control::{Control, Phase, StopRequest, control};
-pub use server::{Connections, Listening, serve};
+pub use server::{Connections, Guards, Listening, serve};
 
 /// What the handlers work with.
 #[derive(Clone)]

@@ -79,7 +79,7 @@ impl Server {
         let surroundings = layers::Surroundings { control, info };
         let router = layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES));
         let (end, ended) = oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listening, router, async move {
+        let serving = tokio::spawn(serve(listening, router, Arc::new(Vec::new), async move {
             let _ = ended.await;
         }));
         Self { dir, connections, replace, phases, stops, end, hanging, serving }

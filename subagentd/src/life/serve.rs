@@ -64,8 +64,10 @@ pub(super) async fn serve(
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api { supervisor: supervisor.clone(), info: info.clone(), control });
+    let of_workers = supervisor.clone();
+    let guards: api::Guards = Arc::new(move || of_workers.guards());
     let (stop_accepting, accepting) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(api::serve(listening, router, async move {
+    let mut serving = tokio::spawn(api::serve(listening, router, guards, async move {
         let _ = accepting.await;
     }));
     let announcement = Announcement::write(&options.state_dir, &info).map_err(|cause| {

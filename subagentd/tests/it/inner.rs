@@ -111,10 +111,12 @@ impl Place {
             mode: String::new(),
             started_at: Timestamp(0),
         });
+        let of_workers = supervisor.clone();
+        let guards: api::Guards = Arc::new(move || of_workers.guards());
         let router = api::router(Api { supervisor, info, control });
         tokio::spawn(async move {
             let _kept = (stops, phases, replace, connections);
-            api::serve(listening, router, std::future::pending()).await
+            api::serve(listening, router, guards, std::future::pending()).await
         });
         socket
     }
