@@ -24,6 +24,7 @@ mod events;
 mod examples;
 mod failpoints;
 mod fault_fs;
+mod floods;
 mod human_output;
 mod inbox;
 mod invariants;
