@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::regular;
+use crate::state_identity::StateIdentity;
 
 /// Most bytes that the path of a unix socket may have: the kernel's 108, one of them for the final NUL.
 pub const SOCKET_PATH_LIMIT: usize = 107;
@@ -57,7 +58,7 @@ impl RuntimeDir {
     fn in_use(xdg: Option<&Path>, tmp: &Path, uid: u32, state_dir: &Path) -> Option<Self> {
         let in_xdg = xdg.filter(|xdg| is_own_folder(xdg, uid)).map(|xdg| xdg.join("subagent"));
         let folders = [remembered(state_dir), in_xdg, Some(tmp.join(format!("subagent-{uid}")))];
-        let dirs = folders.into_iter().flatten().map(|folder| Self { folder, hash: hash(state_dir) });
+        let dirs = folders.into_iter().flatten().map(|folder| Self { folder, hash: names(state_dir) });
         let has_files = |dir: &Self| dir.worker_files().is_ok_and(|files| !files.is_empty());
         dirs.into_iter().find(|dir| {
             let usable = fits(&dir.folder) && dir.folder.to_str().is_some();
@@ -76,7 +77,7 @@ impl RuntimeDir {
             .map(|xdg| xdg.join("subagent"))
             .filter(|path| fits(path) && path.to_str().is_some());
         let folder = in_xdg.unwrap_or_else(|| tmp.join(format!("subagent-{uid}")));
-        let dir = Self { folder, hash: hash(state_dir) };
+        let dir = Self { folder, hash: names(state_dir) };
         if !fits(&dir.folder) {
             let path = dir.folder.join("x".repeat(LONGEST_NAME));
             return Err(ConfigError::SocketPathTooLong { path, limit: SOCKET_PATH_LIMIT });
@@ -91,7 +92,7 @@ impl RuntimeDir {
     pub fn existing(env: &Environment, announced: Option<&Path>, state_dir: &Path) -> Vec<Self> {
         let uid = nix::unistd::geteuid().as_raw();
         let in_xdg = in_xdg(env, uid);
-        let of = |folder| Self { folder, hash: hash(state_dir) };
+        let of = |folder| Self { folder, hash: names(state_dir) };
         let in_tmp = of(PathBuf::from(format!("/tmp/subagent-{uid}")));
         let uses_tmp = in_xdg.is_none()
             || in_tmp.daemon_socket().exists()
@@ -179,6 +180,15 @@ impl RuntimeDir {
 pub fn hash(state_dir: &Path) -> String {
     let digest = Sha256::digest(state_dir.as_os_str().as_bytes());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the names of the files of a state dir begin with. A copy never has the names of its original, also when it takes
+/// the original's path: that one's runtimes may still use them.
+fn names(state_dir: &Path) -> String {
+    match StateIdentity::read(state_dir).filter(|identity| identity.copy_of.is_some()) {
+        Some(copy) => hash(&state_dir.join(copy.folder.id)),
+        None => hash(state_dir),
+    }
 }
 
 /// The folder that the last daemon of this state dir has used, if that was written down.

@@ -71,6 +71,8 @@ words! {
         TurnNotRetryable = "TURN_NOT_RETRYABLE",
         /// The worker was stopped for good.
         WorkerStopped = "WORKER_STOPPED",
+        /// The worker is a copy of one in the state dir that this one was copied from, and cannot run.
+        WorkerCopied = "WORKER_COPIED",
         /// There is no turn to cancel.
         WorkerNotRunning = "WORKER_NOT_RUNNING",
         /// No approval is open.
@@ -161,6 +163,8 @@ words! {
         StateDirForeign = "STATE_DIR_FOREIGN",
         /// The state dir was written by a newer version.
         StateDirTooNew = "STATE_DIR_TOO_NEW",
+        /// The request is meant for another state dir, as one from a copy of this one.
+        StateDirMismatch = "STATE_DIR_MISMATCH",
         /// The state dir cannot be written.
         StateDirUnwritable = "STATE_DIR_UNWRITABLE",
         /// The directory of the sockets is not safe to use.
@@ -177,6 +181,8 @@ words! {
         IdempotencyConflict = "IDEMPOTENCY_CONFLICT",
         /// No daemon runs and none may be started.
         DaemonNotRunning = "DAEMON_NOT_RUNNING",
+        /// The daemon reads as many large requests as it may.
+        DaemonBusy = "DAEMON_BUSY",
         /// The daemon accepts connections and does not answer.
         DaemonUnresponsive = "DAEMON_UNRESPONSIVE",
         /// The daemon does not understand this client any more.

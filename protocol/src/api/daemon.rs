@@ -1,6 +1,8 @@
 //! The daemon itself.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,58 @@ pub struct DaemonShown {
     pub live_workers: usize,
 }
 
+/// The folder of a state dir: the same for every path that leads to it, another one for a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StateFolder {
+    /// The number of the device that the folder is on.
+    pub device: u64,
+    /// The inode of the folder.
+    pub inode: u64,
+    /// The random id in the folder; a daemon that finds that it serves a copy renews it. Empty: not known.
+    pub id: String,
+}
+
+impl StateFolder {
+    /// Whether these numbers are the folder's.
+    #[must_use]
+    pub const fn is(&self, device: u64, inode: u64) -> bool {
+        self.device == device && self.inode == inode
+    }
+
+    /// Whether both are the same folder; an id that one side does not know proves nothing.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        let ids = self.id.is_empty() || other.id.is_empty() || self.id == other.id;
+        ids && self.is(other.device, other.inode)
+    }
+}
+
+/// As the header of a request says it: `device:inode:id`.
+impl fmt::Display for StateFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.device, self.inode, self.id)
+    }
+}
+
+/// A text that is no folder of a state dir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected device:inode:id")]
+pub struct NoStateFolder;
+
+impl FromStr for StateFolder {
+    type Err = NoStateFolder;
+
+    fn from_str(text: &str) -> Result<Self, NoStateFolder> {
+        let mut parts = text.splitn(3, ':');
+        let (Some(device), Some(inode), Some(id)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(NoStateFolder);
+        };
+        let number = |part: &str| part.parse().map_err(|_| NoStateFolder);
+        Ok(Self { device: number(device)?, inode: number(inode)?, id: id.to_owned() })
+    }
+}
+
 /// What `daemon.json` holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -61,6 +115,10 @@ pub struct DaemonInfo {
     /// Its state dir.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub state_dir: PathBuf,
+    /// The folder that `state_dir` leads to, for clients that come by another path, and those in a copy. Absent: a daemon
+    /// of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_folder: Option<StateFolder>,
     /// `foreground` or `background`.
     pub mode: String,
     /// Since when.

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use subagent_config::state_identity::{announces, folder_at};
 use subagent_config::{proc, regular};
-use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::api::{DaemonInfo, StateFolder};
 use subagent_protocol::{Code, OLDEST_PROTOCOL, PROTOCOL};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
@@ -22,14 +23,28 @@ use crate::failure::{Failure, Result};
 pub(super) struct Link {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     pub(super) info: DaemonInfo,
+    /// The state dir that requests are meant for; `None` where the daemon was found without one.
+    pub(super) folder: Option<StateFolder>,
     pub(super) since: Instant,
 }
 
-/// What `daemon.json` says; `None` if it is missing or says nothing that can be used.
+/// What `daemon.json` says; `None` if it is missing, says nothing that can be used, or was copied from another state dir
+/// together with what it lies in.
 ///
 /// It is written atomically before the daemon is ready and removed at its end; after a crash it stays and is wrong.
 #[must_use]
 pub fn read_info(state_dir: &Path) -> Option<DaemonInfo> {
+    announced(state_dir).filter(|info| announces(info, state_dir))
+}
+
+/// What a copied `daemon.json` says of the daemon of the original; `None` unless this state dir is a copy that no daemon
+/// has served yet.
+#[must_use]
+pub fn foreign_info(state_dir: &Path) -> Option<DaemonInfo> {
+    announced(state_dir).filter(|info| !announces(info, state_dir))
+}
+
+fn announced(state_dir: &Path) -> Option<DaemonInfo> {
     let bytes = regular::read(&info_path(state_dir)).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
@@ -46,7 +61,8 @@ fn info_path(state_dir: &Path) -> PathBuf {
 pub(super) async fn attempt(state_dir: &Path, deadline: Instant) -> Result<Option<Link>> {
     let Some(info) = read_info(state_dir) else { return unreadable(state_dir) };
     understood(&info)?;
-    link(info, deadline).await
+    let folder = folder_at(state_dir).ok();
+    Ok(link(info, deadline).await?.map(|link| Link { folder, ..link }))
 }
 
 /// Connects to a daemon of which this is known; `None` if nobody listens on its socket.
@@ -60,7 +76,7 @@ pub(super) async fn link(info: DaemonInfo, deadline: Instant) -> Result<Option<L
         link.map_err(|error| Failure::internal(format!("cannot set up an HTTP connection: {error}")))?;
     // It ends when the sender is dropped or the daemon closes; the sender then reports how.
     tokio::spawn(connection);
-    Ok(Some(Link { sender, info, since: Instant::now() }))
+    Ok(Some(Link { sender, info, folder: None, since: Instant::now() }))
 }
 
 /// Nothing is announced. A folder in the place of the file no daemon can replace: waiting for it would be in vain.
@@ -201,6 +217,19 @@ mod tests {
         // Left behind by a crash: the file is there, nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         assert!(attempt(dir.path(), soon()).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_daemon_of_the_original_is_none_of_a_copy() {
+        let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let socket = write_info(dir.path(), PROTOCOL, OLDEST_PROTOCOL);
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::copy(info_path(dir.path()), info_path(copy.path())).unwrap();
+        assert!(attempt(copy.path(), soon()).await.unwrap().is_none());
+        assert_eq!(foreign_info(copy.path()).unwrap().state_dir, dir.path());
+        let link = attempt(dir.path(), soon()).await.unwrap().unwrap();
+        assert_eq!(link.folder, folder_at(dir.path()).ok());
+        assert!(foreign_info(dir.path()).is_none());
     }
 
     #[tokio::test]

@@ -75,6 +75,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
         generation: 0,
         socket,
         state_dir: PathBuf::new(),
+        state_folder: None,
         mode: String::new(),
         started_at: Timestamp(0),
     };

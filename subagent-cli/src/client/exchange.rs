@@ -94,13 +94,16 @@ impl Ask {
         self
     }
 
-    fn request(&self, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
+    fn request(&self, link: &Link, handle: Option<&Handle>) -> Result<Request<Full<Bytes>>> {
         // The daemon refuses other hosts: a browser that was lured here would name one.
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
             .header(hyper::header::HOST, "localhost")
             .header(header::PROTOCOL, PROTOCOL);
+        if let Some(folder) = &link.folder {
+            request = request.header(header::STATE_DIR, folder.to_string());
+        }
         if self.body.is_some() {
             request = request.header(hyper::header::CONTENT_TYPE, "application/json");
         }
@@ -140,7 +143,7 @@ pub(super) async fn send(
     ask: &Ask,
     handle: Option<&Handle>,
 ) -> Exchange<Response<Incoming>> {
-    let request = match ask.request(handle) {
+    let request = match ask.request(link, handle) {
         Ok(request) => request,
         Err(failure) => return Ok(Err(failure)),
     };

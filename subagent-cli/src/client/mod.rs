@@ -32,7 +32,7 @@ use subagent_protocol::api::{DaemonInfo, Handle};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-pub use connect::read_info;
+pub use connect::{foreign_info, read_info};
 pub use daemons::{Unreachable, daemons};
 pub use exchange::Ask;
 pub use query::{Query, segment};

@@ -94,6 +94,7 @@ mod tests {
             generation: 3,
             socket: "/run/s.sock".into(),
             state_dir: "/s".into(),
+            state_folder: None,
             mode: "background".to_owned(),
             started_at: Timestamp(1_795_292_982_000),
         }

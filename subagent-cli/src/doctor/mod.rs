@@ -4,6 +4,7 @@
 //! for, if it runs. Only with `--fix` the few things are mended that nobody has to judge. Must not open the database.
 
 mod config;
+mod copies;
 mod database;
 mod disk;
 mod facts;

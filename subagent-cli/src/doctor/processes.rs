@@ -9,6 +9,7 @@ use subagent_protocol::Code;
 use subagent_protocol::ids::WorkerId;
 use subagentd::supervisor::strays;
 
+use super::copies;
 use super::database::counted;
 use super::facts::{Daemon, Facts, State};
 use super::finding::{Finding, Group};
@@ -26,6 +27,7 @@ pub(super) fn look(facts: &Facts) -> Vec<Finding> {
         return elsewhere(facts);
     }
     let mut found = vec![daemon(facts)];
+    found.extend(copies::look(facts));
     found.extend(runtimes(facts));
     found.extend(strays(facts));
     found.extend(facts.hidden(GROUP, LOOK));

@@ -1,14 +1,13 @@
 //! Reading requests: JSON bodies, queries and names in paths, with our own errors instead of the framework's texts.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use subagent_protocol::{Code, Error, MAX_LINE_BYTES};
+use subagent_protocol::{Code, Error};
 
+use super::incoming;
 use super::reply::Failure;
 
 /// A JSON body; an empty one counts as `{}`. The content type is not looked at: there is only one.
@@ -17,20 +16,10 @@ pub(super) struct Body<T>(pub(super) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let announced =
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Failure> {
+        let announced: Option<u64> =
             request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        if announced.is_some_and(|length: u64| length > MAX_LINE_BYTES as u64) {
-            return Err(too_large());
-        }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
-            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                too_large()
-            } else {
-                let message = "the body of the request could not be read to its end";
-                Error::new(Code::InvalidInput, message).with("error", rejection.body_text()).into()
-            }
-        })?;
+        let bytes = incoming::read(request.into_body(), announced).await?;
         parse(&bytes).map(Self)
     }
 }
@@ -41,13 +30,6 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
             .with("error", error.to_string())
             .into()
     })
-}
-
-fn too_large() -> Failure {
-    Error::new(Code::PayloadTooLarge, format!("the body is larger than {MAX_LINE_BYTES} bytes"))
-        .with("limitBytes", MAX_LINE_BYTES)
-        .recommend("Send less at once, or name a file instead of its content.")
-        .into()
 }
 
 /// The parameters after the `?`.

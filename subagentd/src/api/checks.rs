@@ -2,7 +2,7 @@
 
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Uri};
-use subagent_protocol::api::header;
+use subagent_protocol::api::{DaemonInfo, StateFolder, header};
 use subagent_protocol::{Code, Error, OLDEST_PROTOCOL, PROTOCOL, Result};
 
 /// Headers that only browsers and proxies send. Whoever sends one is not a program of the user that knows this API.
@@ -12,10 +12,36 @@ const FOREIGN: &[&str] =
 /// Refuses what must not be carried out.
 ///
 /// # Errors
-/// `FORBIDDEN_ORIGIN`, `DAEMON_TOO_NEW`, `DAEMON_TOO_OLD`, and `INVALID_ARGUMENT` for a protocol that is no number.
-pub(super) fn check(uri: &Uri, headers: &HeaderMap) -> Result<()> {
+/// `FORBIDDEN_ORIGIN`, `DAEMON_TOO_NEW`, `DAEMON_TOO_OLD`, `STATE_DIR_MISMATCH`, and `INVALID_ARGUMENT` for a protocol that
+/// is no number.
+pub(super) fn check(uri: &Uri, headers: &HeaderMap, daemon: &DaemonInfo) -> Result<()> {
     origin(uri, headers)?;
-    protocol(headers)
+    protocol(headers)?;
+    state_dir(headers, daemon)
+}
+
+/// Refuses a request that is meant for another state dir: the client is in a copy of this one.
+fn state_dir(headers: &HeaderMap, daemon: &DaemonInfo) -> Result<()> {
+    // Without the header it is a client of an older version, or somebody with curl.
+    let (Some(value), Some(own)) = (headers.get(header::STATE_DIR), &daemon.state_folder) else {
+        return Ok(());
+    };
+    let meant: StateFolder = value.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
+        let name = header::STATE_DIR;
+        Error::new(Code::InvalidArgument, format!("the header {name} must be device:inode:id"))
+            .with("header", name)
+    })?;
+    if own.agrees(&meant) {
+        return Ok(());
+    }
+    let message = format!(
+        "this daemon serves {}, not the state dir of the request; nothing was done",
+        daemon.state_dir.display()
+    );
+    Err(Error::new(Code::StateDirMismatch, message)
+        .with("stateDir", daemon.state_dir.display().to_string())
+        .with("pid", daemon.process.pid)
+        .recommend("Try again: the next command starts a daemon for its own state dir. `subagent doctor` says which one that is."))
 }
 
 fn origin(uri: &Uri, headers: &HeaderMap) -> Result<()> {
@@ -82,17 +108,51 @@ fn protocol(headers: &HeaderMap) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use axum::http::{HeaderName, HeaderValue};
 
+    use subagent_protocol::process::ProcessId;
+    use subagent_protocol::time::Timestamp;
+
     use super::*;
+
+    pub(in crate::api) fn daemon() -> DaemonInfo {
+        DaemonInfo {
+            protocol: PROTOCOL,
+            oldest_protocol: OLDEST_PROTOCOL,
+            version: String::new(),
+            process: ProcessId { pid: 1, start_time: 1 },
+            generation: 1,
+            socket: "/s".into(),
+            state_dir: "/ws/.subagent/state".into(),
+            state_folder: Some(StateFolder { device: 8, inode: 42, id: "one".to_owned() }),
+            mode: String::new(),
+            started_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_request_for_another_state_dir_is_refused() {
+        for (value, expected) in [
+            ("8:42:one", None),
+            ("8:42:", None),
+            ("8:43:one", Some(Code::StateDirMismatch)),
+            ("9:42:one", Some(Code::StateDirMismatch)),
+            ("8:42:other", Some(Code::StateDirMismatch)),
+            ("8:42", Some(Code::InvalidArgument)),
+            ("x:42:one", Some(Code::InvalidArgument)),
+            ("", Some(Code::InvalidArgument)),
+        ] {
+            assert_eq!(code(&[("subagent-state-dir", value)]), expected, "{value:?}");
+        }
+    }
 
     fn code(pairs: &[(&str, &str)]) -> Option<Code> {
         let headers = pairs
             .iter()
             .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()))
             .collect();
-        check(&Uri::from_static("/v1/daemon"), &headers).err().map(|error| error.code)
+        check(&Uri::from_static("/v1/daemon"), &headers, &daemon()).err().map(|error| error.code)
     }
 
     #[test]
@@ -136,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_host_of_an_absolute_target_counts_too() {
-        let check = |uri| check(&Uri::from_static(uri), &HeaderMap::new());
+        let check = |uri| check(&Uri::from_static(uri), &HeaderMap::new(), &daemon());
         assert_eq!(check("http://evil.example/v1/daemon").unwrap_err().code, Code::ForbiddenOrigin);
         check("http://localhost/v1/daemon").unwrap();
     }

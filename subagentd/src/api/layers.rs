@@ -2,6 +2,7 @@
 //! after it. Nothing leaves without an envelope.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -9,7 +10,7 @@ use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use subagent_protocol::api::header;
+use subagent_protocol::api::{DaemonInfo, header};
 use subagent_protocol::{Code, Error, PROTOCOL};
 
 use super::checks;
@@ -19,18 +20,26 @@ use super::reply::Failure;
 /// The one request that is answered at the very end of the daemon.
 pub(super) const STOP_PATH: &str = "/v1/daemon/stop";
 
+/// What the layers need.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) control: Control,
+    pub(super) info: Arc<DaemonInfo>,
+}
+
 /// Puts everything around the routes.
-pub(super) fn around(routes: Router, control: Control) -> Router {
+pub(super) fn around(routes: Router, surroundings: Surroundings) -> Router {
     routes
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(control, outermost))
+        .layer(from_fn_with_state(surroundings, outermost))
 }
 
-async fn outermost(State(control): State<Control>, request: Request, next: Next) -> Response {
+async fn outermost(State(surroundings): State<Surroundings>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = match checks::check(request.uri(), request.headers()) {
-        Ok(()) => run(&control, request, next).await,
+    let Surroundings { control, info } = &surroundings;
+    let mut response = match checks::check(request.uri(), request.headers(), info) {
+        Ok(()) => run(control, request, next).await,
         Err(error) => Failure(error).into_response(),
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "answered");

@@ -4,12 +4,14 @@
 //! Must not hold business rules: a handler reads its request, asks the supervisor and awaits the answer. A client that
 //! goes away drops the handler, never the work.
 
+mod admission;
 mod approvals;
 mod backups;
 mod body;
 mod budgets;
 mod caller;
 mod checks;
+mod connection;
 mod control;
 mod controllers;
 mod daemon;
@@ -18,6 +20,7 @@ mod event_schema;
 mod events;
 mod handoffs;
 mod inbox;
+mod incoming;
 mod layers;
 mod queue;
 mod removal;
@@ -41,7 +44,7 @@ use subagent_protocol::api::DaemonInfo;
 use crate::supervisor::Supervisor;
 
 pub use control::{Control, Phase, StopRequest, control};
-pub use server::{Connections, Listening, serve};
+pub use server::{Connections, Guards, Listening, serve};
 
 /// What the handlers work with.
 #[derive(Clone)]
@@ -56,7 +59,7 @@ pub struct Api {
 
 /// All routes, with the checks around them.
 pub fn router(api: Api) -> Router {
-    let control = api.control.clone();
+    let surroundings = layers::Surroundings { control: api.control.clone(), info: Arc::clone(&api.info) };
     let routes = Router::new()
         .route("/v1/daemon", get(daemon::show))
         .route("/v1/daemon/examination", get(daemon::examine))
@@ -109,7 +112,7 @@ pub fn router(api: Api) -> Router {
         .route("/v1/rules", get(inbox::rules))
         .route("/v1/rules/{rule}/remove", post(inbox::remove_rule))
         .with_state(api);
-    layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
+    layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
 }
 
 #[cfg(test)]

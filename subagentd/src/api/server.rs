@@ -1,22 +1,43 @@
-//! Connections: accepting them, dropping those of strangers, counting them, and replacing a listener whose socket
-//! vanished.
+//! Connections: accepting them, dropping those of strangers and those for which there is no room, and replacing a listener
+//! whose socket vanished.
 
+use std::convert::Infallible;
 use std::future::Future;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::serve::Listener;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
-use crate::peer::Peer;
+use super::admission::{Admission, Limits, Party};
+use super::connection::{Attended, Counted};
+use crate::peer::{Origin, Peer};
+
+/// How long a client may take for the head of a request, from the accepted connection or the answer before.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// What is kept of an answer that a client does not read, besides what the kernel keeps. Also the longest head.
+const MAX_BUFFERED: usize = 64 * 1024;
 
 /// How many connections are open.
 pub type Connections = watch::Receiver<usize>;
+
+/// The guards of all live workers: to find out on whose behalf a connection was opened.
+pub type Guards = Arc<dyn Fn() -> Vec<(WorkerId, ProcessId)> + Send + Sync>;
 
 /// Where connections come from.
 #[derive(Debug)]
@@ -34,6 +55,19 @@ impl Listening {
         let (count, connections) = watch::channel(0);
         (Self { listener, replacements, count }, replace, connections)
     }
+
+    async fn accept(&mut self) -> (UnixStream, Peer) {
+        loop {
+            tokio::select! {
+                Some(listener) = self.replacements.recv() => self.listener = listener,
+                // Out of descriptors or memory is waited out in there, after a line in the log.
+                (stream, _) = Listener::accept(&mut self.listener) => match Peer::of(&stream) {
+                    Ok(peer) => return (stream, peer),
+                    Err(error) => tracing::warn!(%error, "a connection was dropped"),
+                },
+            }
+        }
+    }
 }
 
 /// Serves until `end` comes, then until every request that is being answered is done.
@@ -41,98 +75,74 @@ impl Listening {
 /// # Errors
 /// Never while it serves: what cannot be accepted is logged.
 pub async fn serve(
-    listening: Listening,
+    mut listening: Listening,
     router: Router,
+    guards: Guards,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(listening, service).with_graceful_shutdown(end).await
+    let admission = Admission::new(Limits::of_process());
+    let (ended, ending) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut end = pin!(end);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut end => break,
+            Some(_) = connections.join_next() => {}
+            (stream, peer) = listening.accept() => match admission.admit(party(&peer, &guards), peer.process()) {
+                Some(seat) => {
+                    let stream = Counted::new(stream, listening.count.clone(), Arc::new(seat));
+                    connections.spawn(answer(stream, peer, router.clone(), ending.clone()));
+                }
+                None => tracing::debug!(peer = ?peer.process(), "a connection was closed: there is no room"),
+            },
+        }
+    }
+    drop(listening);
+    ended.send_replace(true);
+    while connections.join_next().await.is_some() {}
+    Ok(())
 }
 
-impl Listener for Listening {
-    type Io = Counted;
-    type Addr = Peer;
-
-    async fn accept(&mut self) -> (Counted, Peer) {
-        loop {
-            tokio::select! {
-                Some(listener) = self.replacements.recv() => self.listener = listener,
-                // Out of descriptors or memory is waited out in there, after a line in the log.
-                (stream, _) = Listener::accept(&mut self.listener) => match Peer::of(&stream) {
-                    Ok(peer) => return (Counted::new(stream, self.count.clone()), peer),
-                    Err(error) => tracing::warn!(%error, "a connection was dropped"),
-                },
+/// Answers the requests of one connection.
+async fn answer(stream: Counted, peer: Peer, router: Router, mut ending: watch::Receiver<bool>) {
+    let seat = stream.seat();
+    let router = TowerToHyperService::new(router);
+    let attended = Arc::clone(&seat);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let attended = Attended::begin(&attended);
+        request.extensions_mut().insert(ConnectInfo(peer.clone()));
+        let response = router.call(request);
+        async move {
+            let response: Response<Body> = response.await?;
+            Ok::<_, Infallible>(response.map(|body| attended.until_given(body)))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(MAX_BUFFERED)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut told = false;
+    loop {
+        tokio::select! {
+            // How a connection ends is its client's business.
+            _ = connection.as_mut() => return,
+            () = seat.must_end() => return,
+            _ = ending.wait_for(|ending| *ending), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
             }
         }
     }
-
-    fn local_addr(&self) -> io::Result<Peer> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "a peer is known only of a connection"))
-    }
 }
 
-impl Connected<IncomingStream<'_, Listening>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, Listening>) -> Self {
-        stream.remote_addr().clone()
-    }
-}
-
-/// A connection that is counted while it exists.
-#[derive(Debug)]
-pub struct Counted {
-    stream: UnixStream,
-    count: watch::Sender<usize>,
-}
-
-impl Counted {
-    fn new(stream: UnixStream, count: watch::Sender<usize>) -> Self {
-        count.send_modify(|open| *open += 1);
-        Self { stream, count }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.count.send_modify(|open| *open -= 1);
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+/// On whose behalf a peer acts, as far as that can be told now.
+fn party(peer: &Peer, guards: &Guards) -> Party {
+    match peer.origin(&guards()) {
+        Ok(Origin::Owner) => Party::Owner,
+        Ok(Origin::BelowWorker(worker)) => Party::Below(worker),
+        Err(_) => Party::Unplaced,
     }
 }

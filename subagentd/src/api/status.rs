@@ -43,6 +43,8 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TurnNotQueued
         | Code::TurnNotRetryable
         | Code::WorkerStopped
+        | Code::WorkerCopied
+        | Code::StateDirMismatch
         | Code::WorkerNotRunning
         | Code::WorkerNotWaitingApproval
         | Code::InvalidWorkerState
@@ -77,7 +79,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentMethodUnsupported
         | Code::BackendRuntimeError
         | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
-        Code::DaemonNotRunning => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DaemonNotRunning | Code::DaemonBusy => StatusCode::SERVICE_UNAVAILABLE,
         // Not 408: HTTP clients repeat a request by themselves that was answered so.
         Code::WaitTimeout
         | Code::WaitNoProgress

@@ -75,9 +75,11 @@ impl Server {
                     stopping.stop(false).await.map(|()| Reply("stopped", "yes")).map_err(reply::Failure)
                 }),
             );
-        let router = layers::around(routes, control).layer(DefaultBodyLimit::max(MAX_LINE_BYTES));
+        let info = Arc::new(super::checks::tests::daemon());
+        let surroundings = layers::Surroundings { control, info };
+        let router = layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES));
         let (end, ended) = oneshot::channel::<()>();
-        let serving = tokio::spawn(serve(listening, router, async move {
+        let serving = tokio::spawn(serve(listening, router, Arc::new(Vec::new), async move {
             let _ = ended.await;
         }));
         Self { dir, connections, replace, phases, stops, end, hanging, serving }

@@ -34,7 +34,7 @@ pub(super) fn request(
         .enable_all()
         .build()
         .map_err(|cause| Error::new(Code::Internal, format!("no runtime for a request: {cause}")))?;
-    let exchange = exchange(&daemon.socket, method, path, body);
+    let exchange = exchange(daemon, method, path, body);
     runtime.block_on(async { tokio::time::timeout(time, exchange).await }).unwrap_or_else(|_| {
         let seconds = time.as_secs();
         let message =
@@ -56,7 +56,8 @@ pub(super) fn advice(pid: i32) -> String {
     }
 }
 
-async fn exchange(socket: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+async fn exchange(daemon: &DaemonInfo, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+    let socket: &Path = &daemon.socket;
     let not_running = |cause: &dyn std::fmt::Display| {
         Error::new(
             Code::DaemonNotRunning,
@@ -70,12 +71,17 @@ async fn exchange(socket: &Path, method: Method, path: &str, body: Option<&Value
         http1::handshake(TokioIo::new(stream)).await.map_err(|cause| not_running(&cause))?;
     // Ends with the runtime, which is this request's alone.
     tokio::spawn(connection);
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
-        .header(header::PROTOCOL, PROTOCOL)
+        .header(header::PROTOCOL, PROTOCOL);
+    // It was read from the folder that it names.
+    if let Some(folder) = &daemon.state_folder {
+        request = request.header(header::STATE_DIR, folder.to_string());
+    }
+    let request = request
         .body(body.map_or_else(Body::empty, |body| Body::from(body.to_string())))
         .map_err(|cause| Error::new(Code::Internal, format!("a request cannot be made: {cause}")))?;
     let response = sender.send_request(request).await.map_err(|cause| not_running(&cause))?;

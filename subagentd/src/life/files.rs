@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::O_NOFOLLOW;
 use subagent_config::regular;
 use subagent_config::runtime_dir::REMEMBERED;
+use subagent_config::state_identity::announces;
 use subagent_protocol::api::DaemonInfo;
 
 /// Held by the daemon for its whole life; the only proof that one runs.
@@ -43,7 +44,8 @@ pub(super) fn remember_sockets(state_dir: &Path, folder: &Path) {
     }
 }
 
-fn replace_unless(
+/// As [`replace`], if nothing speaks against it right before the last step.
+pub(super) fn replace_unless(
     state_dir: &Path,
     name: &str,
     content: &[u8],
@@ -105,8 +107,14 @@ impl Announcement {
     }
 }
 
-/// What the running (or last) daemon says of itself; `None` if there is nothing that can be read.
+/// What the running (or last) daemon says of itself; `None` if there is nothing that can be read, or it is about another
+/// state dir, of which this one is a copy.
 pub(super) fn daemon_info(state_dir: &Path) -> Option<DaemonInfo> {
+    announced(state_dir).filter(|info| announces(info, state_dir))
+}
+
+/// The content of `daemon.json`, whichever state dir it is about.
+pub(super) fn announced(state_dir: &Path) -> Option<DaemonInfo> {
     serde_json::from_slice(&regular::read(&state_dir.join(DAEMON_INFO)).ok()?).ok()
 }
 

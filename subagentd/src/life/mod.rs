@@ -7,6 +7,7 @@ mod client;
 mod error;
 mod files;
 mod heartbeat;
+mod identity;
 mod idle;
 mod inotify;
 mod lock;
@@ -19,6 +20,7 @@ mod payload;
 mod process;
 mod report;
 mod restore;
+mod separate;
 mod serve;
 mod signals;
 mod socket;
@@ -69,13 +71,14 @@ fn run_reporting(options: &RunOptions, report: &mut Report) -> Result<()> {
     memory::give_back_large_blocks();
     report.starter = process::prepare(options.mode)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    let folder = identity::settle(&options.state_dir)?;
     if options.once {
         return once::run(options, report);
     }
     let claim = takeover::claim(options)?;
     let log = log::init(options)?;
     let runtime = runtime()?;
-    let outcome = runtime.block_on(Box::pin(serve::serve(options, claim, &log, report)));
+    let outcome = runtime.block_on(Box::pin(serve::serve(options, folder, claim, &log, report)));
     // The lock goes last: whoever gets it must find nobody at work.
     let (lock, outcome) = match outcome {
         Ok((lock, outcome)) => (Some(lock), outcome),

@@ -17,7 +17,7 @@ use super::files::{DAEMON_LOCK, START_LOCK, daemon_info};
 use super::lock::{FileLock, Note};
 use super::options::Mode;
 use super::takeover::{already_running, ask_to_end, own_process, start_lock};
-use super::{client, error, payload, process, refuse_below_guard, runtime};
+use super::{client, error, identity, payload, process, refuse_below_guard, runtime};
 use crate::store::OwnerCheck;
 use crate::store::restore::{Known, Prepared, may_replace, settle_replaced};
 use crate::supervisor::remains::{self, Remains};
@@ -89,6 +89,7 @@ pub fn restore(options: &RestoreOptions) -> Result<Restored> {
     refuse_below_guard("restore")?;
     let _ = process::prepare(Mode::Foreground)?;
     state_dir::prepare(&options.state_dir).map_err(error::of_config)?;
+    identity::settle(&options.state_dir)?;
     let path = options.state_dir.join(START_LOCK);
     let starting = start_lock(&path)?;
     let note = Note { process: own_process()?, mode: RESTORE.to_owned() };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use subagent_config::RuntimeDir;
-use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::api::{DaemonInfo, StateFolder};
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(15);
 /// What kept it from starting.
 pub(super) async fn serve(
     options: &RunOptions,
+    folder: StateFolder,
     claim: Claim,
     log: &Log,
     report: &mut Report,
@@ -55,6 +56,7 @@ pub(super) async fn serve(
         generation: supervisor.generation(),
         socket: path,
         state_dir: options.state_dir.clone(),
+        state_folder: Some(folder),
         mode: options.mode.as_str().to_owned(),
         started_at: payload::now(),
     });
@@ -62,8 +64,10 @@ pub(super) async fn serve(
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
     let router = api::router(Api { supervisor: supervisor.clone(), info: info.clone(), control });
+    let of_workers = supervisor.clone();
+    let guards: api::Guards = Arc::new(move || of_workers.guards());
     let (stop_accepting, accepting) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(api::serve(listening, router, async move {
+    let mut serving = tokio::spawn(api::serve(listening, router, guards, async move {
         let _ = accepting.await;
     }));
     let announcement = Announcement::write(&options.state_dir, &info).map_err(|cause| {

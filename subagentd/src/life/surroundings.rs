@@ -206,6 +206,7 @@ mod tests {
                 generation: 1,
                 socket: socket.clone(),
                 state_dir: dir.path().to_owned(),
+                state_folder: None,
                 mode: String::new(),
                 started_at: Timestamp(0),
             };

@@ -19,7 +19,7 @@ use super::words;
 /// At most so many events are in a page ...
 pub const PAGE_EVENTS: usize = 256;
 /// ... and about so many bytes (one event may be larger).
-pub const PAGE_BYTES: usize = 1024 * 1024;
+pub const PAGE_BYTES: usize = 256 * 1024;
 
 /// Which events.
 #[derive(Debug, Clone, Copy)]

@@ -60,7 +60,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use subagent_config::proc;
+use subagent_config::{StateIdentity, proc};
 use subagent_protocol::api::Handle;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
@@ -85,9 +85,9 @@ pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{Aside, input};
 
-use crate::store::{Durability, OwnerCheck, Store};
+use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
-use shared::Shared;
+use shared::{Copies, Shared};
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -112,10 +112,20 @@ impl Supervisor {
     /// `STATE_DIR_FOREIGN`, `STATE_DIR_TOO_NEW`, `STORAGE_ERROR`, `INTERNAL_ERROR`.
     pub async fn open(setup: Setup) -> Result<Self> {
         let store = Store::open(&setup.state_dir.join("state.db"))?;
-        let generation = store.write(Durability::Full, 1, |tx| tx.raise_generation(0)).await?;
+        let identity = StateIdentity::read(&setup.state_dir);
+        let named = identity.clone();
+        let begin = move |tx: &mut Tx<'_>| {
+            let copied = match &named {
+                Some(identity) => tx.belong_to(&identity.folder.id, identity.copy_of.as_deref())?,
+                None => RowId(0),
+            };
+            Ok((tx.raise_generation(0)?, copied))
+        };
+        let (generation, newest_copy) = store.write(Durability::Full, 1, begin).await?;
         let boot_id = proc::boot_id()
             .map_err(|error| Error::new(Code::Internal, format!("this boot's id cannot be read: {error}")))?;
-        let shared = Arc::new(Shared::new(setup, store, generation, boot_id));
+        let copies = Copies { newest: newest_copy, from: identity.and_then(|identity| identity.copied_from) };
+        let shared = Arc::new(Shared::new(setup, store, generation, boot_id, copies));
         environment::remove_strays(&shared).await;
         handoffs::remove_strays(&shared).await;
         let roster = Arc::new(Roster::adopt(&shared).await?);

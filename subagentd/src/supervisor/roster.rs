@@ -72,7 +72,7 @@ impl Roster {
             label: String::new(),
             workspace_key: String::new(),
         };
-        if row.may_live {
+        if row.may_live && !shared.is_copy(row.id) {
             // Known from the first request on, so that what runs below it is never taken for the owner.
             shared.set_processes(&row.worker_id, row.runtime, row.guard);
         }

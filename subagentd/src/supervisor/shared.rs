@@ -12,7 +12,7 @@ use subagent_protocol::process::ProcessId;
 use tokio::sync::{Notify, watch};
 
 use super::tasks::Bells;
-use crate::store::{Durability, Store};
+use crate::store::{Durability, RowId, Store};
 
 /// Where the daemon keeps things.
 #[derive(Debug, Clone)]
@@ -30,8 +30,18 @@ pub struct Setup {
     pub retention: Option<Duration>,
 }
 
+/// The workers that came with the files of another state dir.
+#[derive(Debug)]
+pub(super) struct Copies {
+    /// All up to this one; 0: none.
+    pub(super) newest: RowId,
+    /// Where the original was, if that is known.
+    pub(super) from: Option<PathBuf>,
+}
+
 pub(super) struct Shared {
     pub(super) setup: Setup,
+    pub(super) copies: Copies,
     pub(super) store: Store,
     generation: AtomicU64,
     pub(super) boot_id: String,
@@ -59,9 +69,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(setup: Setup, store: Store, generation: u64, boot_id: String) -> Self {
+    pub(super) fn new(setup: Setup, store: Store, generation: u64, boot_id: String, copies: Copies) -> Self {
         Self {
             setup,
+            copies,
             store,
             generation: AtomicU64::new(generation),
             boot_id,
@@ -78,6 +89,11 @@ impl Shared {
             guards: Mutex::default(),
             runtimes: Mutex::default(),
         }
+    }
+
+    /// Whether a worker is a copy: everything that its rows and files say of processes is about the original's.
+    pub(super) fn is_copy(&self, worker: RowId) -> bool {
+        worker.0 <= self.copies.newest.0
     }
 
     /// The number of this daemon, higher than that of every daemon before it.

@@ -107,13 +107,16 @@ impl Place {
             generation: 1,
             socket: socket.clone(),
             state_dir: self.dir.path().join("state"),
+            state_folder: None,
             mode: String::new(),
             started_at: Timestamp(0),
         });
+        let of_workers = supervisor.clone();
+        let guards: api::Guards = Arc::new(move || of_workers.guards());
         let router = api::router(Api { supervisor, info, control });
         tokio::spawn(async move {
             let _kept = (stops, phases, replace, connections);
-            api::serve(listening, router, std::future::pending()).await
+            api::serve(listening, router, guards, std::future::pending()).await
         });
         socket
     }

@@ -3,6 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "its output is what the test reads")]
 
+#[path = "stranger/crowd.rs"]
+mod crowd;
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
@@ -25,6 +28,9 @@ fn main() -> ExitCode {
         ["connect", path] => UnixStream::connect(path).map(|_| Vec::new()),
         ["ask", path, text] => ask(path, text),
         ["task", socket, body] => task(socket, body),
+        ["crowd", socket, count, head, body, opened, gate] => {
+            crowd::hold(socket, count, (head, body), (opened, gate))
+        }
         ["read", path] => fs::read(path),
         ["list", path] => fs::read_dir(path).map(|entries| {
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -65,6 +65,13 @@ impl Command {
         self
     }
 
+    /// What it acknowledges is about another state dir than the sandbox's, and is noted here.
+    #[must_use]
+    pub fn recorded_by(mut self, recorder: &Recorder) -> Self {
+        self.recorder = recorder.clone();
+        self
+    }
+
     /// Runs it in another folder than the workspace.
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.cwd = cwd.into();

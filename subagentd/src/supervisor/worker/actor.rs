@@ -498,16 +498,21 @@ impl Actor {
             data: json!({"request": what}),
             turn: self.worker.turn().map(|turn| turn.no),
         };
-        let (id, now) = (self.id, entropy::now());
+        self.note(vec![event]).await;
+    }
+
+    /// Stores facts that change nothing about what the worker does.
+    pub(super) async fn note(&mut self, facts: Vec<Fact>) {
+        let (id, now, stored) = (self.id, entropy::now(), facts.clone());
         let result = self
             .shared
             .store
-            .write(Durability::Full, 1, move |tx| tx.store_facts(id, &[event], None, now))
+            .write(Durability::Full, 1, move |tx| tx.store_facts(id, &stored, None, now))
             .await;
         match result {
-            Ok(added) => self.adopt(self.worker.clone(), &[], added.last().map(|(_, seq)| *seq)),
+            Ok(added) => self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq)),
             Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "a refused request could not be journaled")
+                tracing::error!(worker = %self.worker_id, %error, "an event could not be journaled")
             }
         }
     }

@@ -9,6 +9,7 @@ mod blocked;
 mod budget;
 mod child_cancel;
 mod client_rules;
+mod copied;
 mod elicitation;
 mod gone;
 mod hibernation;

@@ -22,6 +22,9 @@ const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Finds out how things stand when the daemon starts.
     pub(super) async fn recover(&mut self) {
+        if self.shared.is_copy(self.id) {
+            return self.retire_copy().await;
+        }
         self.recall_task_limits().await;
         // A new worker, or one whose daemon died before it could start a runtime.
         let is_new = self.incarnation == 0 && self.worker.state == State::Starting && !self.may_live;

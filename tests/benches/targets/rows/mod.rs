@@ -10,6 +10,7 @@ mod latency;
 mod line;
 mod restart;
 mod send;
+mod silence;
 mod start;
 mod streaming;
 
@@ -20,8 +21,9 @@ use crate::Bench;
 type Run = fn(&Bench) -> Row;
 
 /// All of them, by the name that runs one alone.
-pub(crate) const ROWS: [(&str, Run); 12] = [
+pub(crate) const ROWS: [(&str, Run); 13] = [
     ("list", commands::run),
+    ("silence", silence::run),
     ("start", start::run),
     ("send", send::run),
     ("events", events::run),

@@ -50,6 +50,8 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("socket.before_unlink", Hit, Work),
     ("socket_folder.before_rename", Check, Work),
     ("socket_folder.after_rename", Hit, Work),
+    ("state_id.before_rename", Check, Work),
+    ("state_id.after_rename", Hit, Work),
     ("announcement.before_write", Check, Work),
     ("announcement.before_rename", Check, Work),
     ("announcement.after_rename", Hit, Work),

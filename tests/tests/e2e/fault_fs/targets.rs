@@ -74,6 +74,9 @@ pub(crate) const TARGETS: &[Target] = &[
     target("*/state.db-shm", "open", &["EACCES", "EIO"], 1),
     target("*/state.db-shm", "truncate", &["EIO", "ENOSPC"], 1),
     // The small files.
+    target("*/.state-id.new", "open", &["EACCES", "ENOSPC"], 1),
+    target("*/.state-id.new", "write", &["EIO", SHORT], 1),
+    target("*/state-id", "rename", &["EIO"], 1),
     target("*/.daemon.json.new", "open", &["EACCES", "ENOSPC"], 1),
     target("*/.daemon.json.new", "write", &["EIO", SHORT], 1),
     target("*/daemon.json", "rename", &["EIO"], 1),

@@ -1,0 +1,30 @@
+//! Whether this state dir is a copy, and what that means for what is in it.
+
+use subagent_config::StateIdentity;
+
+use super::facts::Facts;
+use super::finding::{Finding, Group};
+use crate::client::foreign_info;
+
+const COPY: &str = "processes.copy";
+
+pub(super) fn look(facts: &Facts) -> Option<Finding> {
+    if let Some(info) = foreign_info(&facts.state_dir) {
+        let seen = format!(
+            "this state dir was copied from {}, whose daemon (pid {}) its `daemon.json` names; commands here leave that daemon alone",
+            info.state_dir.display(),
+            info.process.pid
+        );
+        return Some(Finding::warning(Group::Processes, COPY, seen).advise(
+            "go on: the next command that needs a daemon starts one for this folder, and its workers are shown as stopped copies",
+        ));
+    }
+    let identity = StateIdentity::read(&facts.state_dir)?;
+    identity.copy_of.as_ref()?;
+    let from =
+        identity.copied_from.map_or_else(|| "another one".to_owned(), |from| from.display().to_string());
+    let seen = format!(
+        "this state dir is a copy of {from}; workers that were copied are stopped here (`WORKER_COPIED`), and the original has its own daemon"
+    );
+    Some(Finding::ok(Group::Processes, COPY, seen))
+}

@@ -1,0 +1,320 @@
+//! Which connections are kept. What runs below a worker may have few, nobody may have many that say nothing, and the owner
+//! always finds room: the connection that has been silent for the longest is closed first.
+//!
+//! Decides nothing about requests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::resource::{Resource, getrlimit};
+use subagent_protocol::ids::WorkerId;
+use subagent_protocol::process::ProcessId;
+use tokio::sync::Notify;
+
+/// Descriptors that are kept for everything but connections, at least.
+const MIN_RESERVE: u64 = 128;
+/// A connection needs two: its socket, and the process behind it.
+const DESCRIPTORS: u64 = 2;
+/// More connections than this help nobody.
+const MAX_TOTAL: u64 = 4096;
+/// Connections from below one worker.
+const MAX_BELOW_WORKER: usize = 64;
+/// Silent connections of one process.
+const MAX_SILENT: usize = 256;
+/// Connections whose answer is not read, in all. Each holds a page of events and what waits to be written.
+const MAX_STALLED: usize = 64;
+
+/// On whose behalf a connection was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Party {
+    /// The owner of the workers.
+    Owner,
+    /// The agent of this worker, or something below it.
+    Below(WorkerId),
+    /// A process that could not be placed.
+    Unplaced,
+}
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limits {
+    total: usize,
+    /// From below all workers together, and from processes that could not be placed.
+    below: usize,
+    below_worker: usize,
+    silent: usize,
+    stalled: usize,
+}
+
+impl Limits {
+    /// Those that fit into the descriptors of this process.
+    pub(super) fn of_process() -> Self {
+        Self::within(getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft))
+    }
+
+    fn within(descriptors: u64) -> Self {
+        let reserve = MIN_RESERVE.max(descriptors / 4);
+        let total = (descriptors.saturating_sub(reserve) / DESCRIPTORS).clamp(16, MAX_TOTAL);
+        let total = usize::try_from(total).unwrap_or(16);
+        let below = (total / 4).max(8);
+        Self {
+            total,
+            below,
+            below_worker: MAX_BELOW_WORKER.min(below / 2),
+            silent: MAX_SILENT.min(total / 2),
+            stalled: MAX_STALLED.min(total / 2),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    party: Party,
+    process: ProcessId,
+    /// A request is being answered.
+    serving: bool,
+    /// The client does not read its answer.
+    stalled: bool,
+    /// It was told to end.
+    ending: bool,
+    /// Grows with each change of any connection.
+    since: u64,
+    end: Arc<Notify>,
+}
+
+impl Entry {
+    fn is_silent(&self) -> bool {
+        !self.serving && !self.stalled && !self.ending
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.stalled && !self.ending
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    limits: Limits,
+    clock: u64,
+    open: BTreeMap<u64, Entry>,
+}
+
+/// All connections. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Admission(Arc<Mutex<Table>>);
+
+/// The place of one connection, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    admission: Admission,
+    id: u64,
+    end: Arc<Notify>,
+}
+
+impl Admission {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self(Arc::new(Mutex::new(Table { limits, clock: 0, open: BTreeMap::new() })))
+    }
+
+    /// A place for a new connection, perhaps that of a silent one, which is told to end. `None`: it must be closed.
+    pub(super) fn admit(&self, party: Party, process: ProcessId) -> Option<Seat> {
+        let mut table = self.table();
+        if !table.make_room(&party, process) {
+            return None;
+        }
+        let end = Arc::new(Notify::new());
+        let (id, since) = (table.tick(), table.clock);
+        let (serving, stalled, ending) = (false, false, false);
+        let entry = Entry { party, process, serving, stalled, ending, since, end: Arc::clone(&end) };
+        table.open.insert(id, entry);
+        drop(table);
+        Some(Seat { admission: self.clone(), id, end })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Whether there is room for one more, after a silent one was told to end.
+    fn make_room(&mut self, party: &Party, process: ProcessId) -> bool {
+        let limits = self.limits;
+        let is_owner = *party == Party::Owner;
+        let same = |entry: &Entry| entry.party == *party;
+        let below = |entry: &Entry| entry.party != Party::Owner;
+        let own = |entry: &Entry| entry.party == Party::Owner && entry.process == process;
+        if is_owner {
+            self.fits(limits.silent, |entry| own(entry) && entry.is_silent(), own);
+            // The owner is never turned away: what lies beyond is a matter of descriptors.
+            let _ = self.fits(limits.total, |_| true, below) || self.fits(limits.total, |_| true, |_| true);
+            return true;
+        }
+        self.fits(limits.below_worker, same, same)
+            && self.fits(limits.below, below, below)
+            && self.fits(limits.total, |_| true, below)
+    }
+
+    /// Whether one more than are counted stays within the limit, after the oldest silent one of those that may go was told to
+    /// end.
+    fn fits(
+        &mut self,
+        limit: usize,
+        counts: impl Fn(&Entry) -> bool,
+        may_go: impl Fn(&Entry) -> bool,
+    ) -> bool {
+        let lives = |entry: &&Entry| !entry.ending;
+        if self.open.values().filter(lives).filter(|entry| counts(entry)).count() < limit {
+            return true;
+        }
+        self.end_oldest(|entry| entry.is_silent() && may_go(entry))
+    }
+
+    /// Tells the oldest of these to end; says whether there was one.
+    fn end_oldest(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
+        let oldest = self.open.values_mut().filter(|entry| which(entry)).min_by_key(|entry| entry.since);
+        if let Some(entry) = oldest {
+            entry.ending = true;
+            entry.end.notify_one();
+            return true;
+        }
+        false
+    }
+
+    fn change(&mut self, id: u64, change: impl Fn(&mut Entry)) {
+        let since = self.tick();
+        if let Some(entry) = self.open.get_mut(&id) {
+            change(entry);
+            entry.since = since;
+        }
+    }
+
+    /// Gives up the oldest answer that is not read if there are too many.
+    fn bound_stalled(&mut self) {
+        if self.open.values().filter(|entry| entry.is_stalled()).count() > self.limits.stalled {
+            let _ = self.end_oldest(|entry| entry.is_stalled() && entry.party != Party::Owner)
+                || self.end_oldest(Entry::is_stalled);
+        }
+    }
+}
+
+impl Seat {
+    /// Ends when the connection must end.
+    pub(super) async fn must_end(&self) {
+        self.end.notified().await;
+    }
+
+    /// Whether a request is being answered.
+    pub(super) fn serves(&self, serving: bool) {
+        self.admission.table().change(self.id, |entry| entry.serving = serving);
+    }
+
+    /// Whether the client does not read what is written.
+    pub(super) fn stalls(&self, stalled: bool) {
+        let mut table = self.admission.table();
+        table.change(self.id, |entry| entry.stalled = stalled);
+        if stalled {
+            table.bound_stalled();
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.admission.table().open.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { total: 10, below: 5, below_worker: 3, silent: 6, stalled: 2 };
+
+    fn process(pid: i32) -> ProcessId {
+        ProcessId { pid, start_time: 1 }
+    }
+
+    fn below(number: u8) -> Party {
+        Party::Below(WorkerId::from_random([number; 5]))
+    }
+
+    fn ends(seat: &Seat) -> bool {
+        seat.must_end().now_or_never().is_some()
+    }
+
+    #[test]
+    fn below_a_worker_the_oldest_silent_connection_makes_room() {
+        let admission = Admission::new(LIMITS);
+        let admit = || admission.admit(below(1), process(7)).unwrap();
+        let seats = [admit(), admit(), admit()];
+        seats[0].serves(true);
+        let fourth = admit();
+        assert_eq!(seats.each_ref().map(ends), [false, true, false]);
+        seats[2].serves(true);
+        fourth.serves(true);
+        assert!(admission.admit(below(1), process(8)).is_none(), "nobody is silent");
+        // Others have their own.
+        let other = admission.admit(below(2), process(9)).unwrap();
+        drop(seats);
+        assert!(!ends(&other) && admission.admit(below(1), process(8)).is_some());
+    }
+
+    #[test]
+    fn all_workers_together_leave_room_for_the_owner() {
+        let admission = Admission::new(LIMITS);
+        let seats: Vec<Seat> = (0..20).filter_map(|n| admission.admit(below(n), process(7))).collect();
+        let live = seats.iter().filter(|seat| !ends(seat)).count();
+        assert_eq!((seats.len(), live), (20, 5));
+        let owner: Vec<Seat> = (0..6).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
+        assert!(owner.iter().all(|seat| !ends(seat)));
+    }
+
+    #[test]
+    fn an_owner_is_never_turned_away() {
+        let admission = Admission::new(LIMITS);
+        let seats: Vec<Seat> = (0..30)
+            .filter_map(|_| admission.admit(Party::Owner, process(7)).inspect(|seat| seat.serves(true)))
+            .collect();
+        assert_eq!(seats.len(), 30);
+        assert!(admission.admit(below(1), process(8)).is_none());
+        drop(seats);
+        let silent: Vec<Seat> = (0..30).filter_map(|_| admission.admit(Party::Owner, process(7))).collect();
+        assert_eq!(silent.iter().filter(|seat| !ends(seat)).count(), 6);
+        assert!(!ends(silent.last().unwrap()));
+    }
+
+    #[test]
+    fn of_answers_that_are_not_read_the_oldest_is_given_up() {
+        let admission = Admission::new(LIMITS);
+        let seats: Vec<Seat> = (0..4).filter_map(|n| admission.admit(Party::Owner, process(n))).collect();
+        for seat in &seats[..3] {
+            seat.serves(true);
+            seat.stalls(true);
+        }
+        assert_eq!(seats.iter().map(ends).collect::<Vec<_>>(), [true, false, false, false]);
+        // One that is read again is as good as any.
+        seats[1].stalls(false);
+        seats[3].stalls(true);
+        assert!(!ends(&seats[1]) && !ends(&seats[2]));
+        let agent = admission.admit(below(1), process(9)).unwrap();
+        agent.stalls(true);
+        assert!(ends(&agent) && !ends(&seats[2]));
+    }
+
+    #[test]
+    fn limits_follow_the_descriptors() {
+        let few = Limits::within(1024);
+        assert_eq!((few.total, few.below, few.below_worker), (384, 96, 48));
+        let many = Limits::within(20_000);
+        assert_eq!((many.total, many.below, many.below_worker), (4096, 1024, 64));
+        assert_eq!(Limits::within(40).total, 16);
+    }
+}

@@ -1,0 +1,141 @@
+//! One connection: counted while it exists, and watched for whether its client reads.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use super::admission::Seat;
+
+/// A connection that is counted while it exists.
+#[derive(Debug)]
+pub(super) struct Counted {
+    stream: UnixStream,
+    count: watch::Sender<usize>,
+    seat: Arc<Seat>,
+    /// Whether the client was found not to read.
+    stalls: bool,
+}
+
+impl Counted {
+    pub(super) fn new(stream: UnixStream, count: watch::Sender<usize>, seat: Arc<Seat>) -> Self {
+        count.send_modify(|open| *open += 1);
+        Self { stream, count, seat, stalls: false }
+    }
+
+    pub(super) fn seat(&self) -> Arc<Seat> {
+        Arc::clone(&self.seat)
+    }
+
+    /// Notes whether the client reads.
+    fn watched<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let stalls = written.is_pending();
+        if stalls != self.stalls {
+            self.stalls = stalls;
+            self.seat.stalls(stalls);
+        }
+        written
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.count.send_modify(|open| *open -= 1);
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watched(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watched(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// A request that is being answered; when it is dropped, its connection is silent again.
+#[derive(Debug)]
+pub(super) struct Attended(Arc<Seat>);
+
+impl Attended {
+    pub(super) fn begin(seat: &Arc<Seat>) -> Self {
+        seat.serves(true);
+        Self(Arc::clone(seat))
+    }
+
+    /// Lasts until the whole answer was taken.
+    pub(super) fn until_given(self, body: Body) -> Body {
+        Body::new(AttendedBody { body, _attended: self })
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.0.serves(false);
+    }
+}
+
+/// An answer during which the connection is not silent.
+struct AttendedBody {
+    body: Body,
+    _attended: Attended,
+}
+
+impl HttpBody for AttendedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

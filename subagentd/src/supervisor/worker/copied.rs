@@ -1,0 +1,52 @@
+//! A worker that came with a copied state dir: it is stopped, without a look at any process. Its runtime, its agent, its
+//! session and its working folder are the original's.
+
+use serde_json::json;
+use subagent_protocol::event::EventType;
+use subagent_protocol::{Code, Error};
+
+use super::actor::Actor;
+use super::ingest::Goal;
+use crate::core::worker::{Link, State};
+use crate::core::{Fact, Input};
+
+impl Actor {
+    /// Takes in what the copied journal says, and stops the worker. Interrupted, it is done again by the next daemon.
+    pub(super) async fn retire_copy(&mut self) {
+        // Nothing that carries the worker's marker is this daemon's to end.
+        self.swept = true;
+        if !self.ingest_or_retry(Goal::End).await {
+            return;
+        }
+        self.may_live = false;
+        self.apply(Input::RuntimeGone { clean: true, rebooted: true }).await;
+        let error = self.copied();
+        let reason = error.message.clone();
+        let lost =
+            Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
+        self.note(vec![lost, Fact::LastError(Some(error))]).await;
+        self.apply(Input::Stop).await;
+        // What the rules wanted done was for a runtime that is not this daemon's.
+        self.todo.clear();
+        self.worker.link = Link::None;
+        if matches!(self.worker.state, State::Stopping(_)) {
+            self.apply(Input::NothingLeft).await;
+        }
+        self.settled = true;
+        tracing::info!(worker = %self.worker_id, "a copied worker is stopped");
+    }
+
+    fn copied(&self) -> Error {
+        let from = self.shared.copies.from.as_ref().map(|path| path.display().to_string());
+        let of = from.as_ref().map_or_else(|| "another one".to_owned(), Clone::clone);
+        let message =
+            format!("the worker is a copy: this state dir was copied from {of}, where the worker itself is");
+        let error = Error::new(Code::WorkerCopied, message).recommend(
+            "use the worker in the original workspace; here, start another one, or remove this one with `subagent worker rm`",
+        );
+        match from {
+            Some(from) => error.with("copiedFrom", from),
+            None => error,
+        }
+    }
+}
