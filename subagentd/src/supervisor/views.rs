@@ -155,13 +155,13 @@ impl Supervisor {
             Err(_) => None,
         };
         let state = match (&snapshot, row.state.as_str()) {
-            (Some(snapshot), _) => snapshot.worker.public_state(),
+            (Some(snapshot), _) => snapshot.public_state(),
             (None, "stopped") => WorkerState::Stopped,
             // Set aside: its rows contradict each other.
             (None, _) => WorkerState::Error,
         };
         let last_error = match &snapshot {
-            Some(snapshot) => snapshot.last_error.clone(),
+            Some(snapshot) => snapshot.obstacle.clone().or_else(|| snapshot.last_error.clone()),
             None => row.last_error.clone(),
         };
         let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);

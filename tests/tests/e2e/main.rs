@@ -23,6 +23,7 @@ mod events;
 mod examples;
 mod failpoints;
 mod fault_fs;
+mod full_disk;
 mod human_output;
 mod inbox;
 mod invariants;
