@@ -293,10 +293,12 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
     }
 }
 
-/// The snapshot of a worker once it is known how things stand; bounded.
+/// The snapshot of a worker once its actor knows how things stand, or why it cannot; bounded.
 pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
-    match tokio::time::timeout(SETTLE, handle.settled()).await {
-        Ok(Some(snapshot)) => snapshot,
+    let mut snapshots = handle.follow();
+    let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
+    match tokio::time::timeout(SETTLE, known).await {
+        Ok(Ok(snapshot)) => Arc::clone(&snapshot),
         _ => Arc::clone(&handle.snapshot.borrow()),
     }
 }

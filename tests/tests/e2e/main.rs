@@ -23,6 +23,7 @@ mod events;
 mod examples;
 mod failpoints;
 mod fault_fs;
+mod few_descriptors;
 mod full_disk;
 mod human_output;
 mod inbox;

@@ -34,10 +34,10 @@ impl Actor {
         self.blocked = Some(Blocked { since, error });
     }
 
-    /// Why the end of the runtime cannot be stored; `None` while it lives or can be stored.
+    /// Why a worker without a connected runtime cannot go on: its runtime cannot be reached, or its end not stored.
     pub(super) fn obstacle(&self) -> Option<Error> {
         let gone = self.runtime.as_ref().is_none_or(|runtime| runtime.ended);
-        let blocked = self.blocked.as_ref().filter(|_| gone && self.settled)?;
+        let blocked = self.blocked.as_ref().filter(|_| gone)?;
         Some(blocked.error.clone())
     }
 

@@ -70,6 +70,24 @@ pub(super) enum Asked {
 }
 
 impl Runtime {
+    pub(super) fn new(live: LiveToken, exit: Option<ExitWatch>, child: Option<Child>) -> Self {
+        Self {
+            link: None,
+            exit,
+            ended: false,
+            unresponsive: false,
+            child,
+            greeted: false,
+            version: None,
+            capabilities: Vec::new(),
+            unanswered: HashMap::new(),
+            answer_by: None,
+            reconnect_at: None,
+            kill_at: None,
+            _live: live,
+        }
+    }
+
     /// Whether it has answered our hello.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeted
@@ -90,24 +108,6 @@ impl Actor {
     pub(super) fn runtime_process(&self) -> Option<ProcessId> {
         let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
         running.and_then(|runtime| runtime.exit.as_ref()).map(ExitWatch::process)
-    }
-
-    pub(super) fn new_runtime(&self, exit: Option<ExitWatch>, child: Option<Child>) -> Runtime {
-        Runtime {
-            link: None,
-            exit,
-            ended: false,
-            unresponsive: false,
-            child,
-            greeted: false,
-            version: None,
-            capabilities: Vec::new(),
-            unanswered: HashMap::new(),
-            answer_by: None,
-            reconnect_at: None,
-            kill_at: None,
-            _live: LiveToken::new(&self.shared),
-        }
     }
 
     fn desired(&self) -> Desired {

@@ -18,7 +18,7 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) last_seq: i64,
     /// The error to show.
     pub(in crate::supervisor) last_error: Option<Error>,
-    /// Why the end of the runtime, which is gone, cannot be stored.
+    /// Why a worker without a connected runtime cannot go on. If it is settled, the runtime is gone.
     pub(in crate::supervisor) obstacle: Option<Error>,
     /// The runtime's process.
     pub(in crate::supervisor) runtime: Option<ProcessId>,
@@ -48,6 +48,7 @@ impl Snapshot {
     /// The state to show: never one that needs a runtime when the runtime is known to be gone.
     pub(in crate::supervisor) fn public_state(&self) -> WorkerState {
         match (&self.obstacle, &self.worker.state) {
+            (Some(_), _) if !self.settled => self.worker.public_state(),
             (Some(_), State::Starting | State::Turn(_) | State::Stopping(Some(_))) => WorkerState::Error,
             _ => self.worker.public_state(),
         }
