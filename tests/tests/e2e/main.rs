@@ -34,6 +34,7 @@ mod manager_died;
 mod many;
 mod many_workers;
 mod mcp;
+mod openapi;
 mod other_shell;
 mod other_user;
 mod pipes;
