@@ -90,11 +90,15 @@ impl World {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        self.handle = vec![
-            format!("subagent-controller-id: {}", text("controllerId")),
-            format!("subagent-controller-epoch: {}", text("epoch")),
-            format!("subagent-controller-token: {}", text("token")),
-        ];
+        self.handle.clear();
+        for (field, header, variable) in [
+            ("controllerId", "subagent-controller-id", "SUBAGENT_CTL_ID"),
+            ("epoch", "subagent-controller-epoch", "SUBAGENT_CTL_EPOCH"),
+            ("token", "subagent-controller-token", "SUBAGENT_CTL_TOKEN"),
+        ] {
+            self.handle.push(format!("{header}: {}", text(field)));
+            self.sandbox.set_env(variable, text(field));
+        }
         let listed = self.sandbox.run(&["worker", "list"]).data();
         let lives = |worker: &&Value| worker["state"] != "stopped" && worker["launcher"] == "demo";
         let live = listed["items"].as_array().unwrap().iter().filter(lives).count();
@@ -113,7 +117,7 @@ impl World {
         let mut launcher = json!({"name": "demo", "backendKind": "acp-stdio", "args": []});
         launcher["program"] = self.sandbox.executable("subagent").into();
         launcher["args"] = json!(["demo-agent"]);
-        let short = || vec![json!(1), json!(0.2), json!(20)];
+        let short = || vec![json!(1), json!(0.2), json!(-1), json!("x")];
         BTreeMap::from([
             ("worker", of("workerId")),
             ("workerId", of("workerId")),
@@ -129,7 +133,7 @@ impl World {
             ("follow", vec![json!("false")]),
             ("umask", vec![json!(0o22), json!(u32::MAX)]),
             ("timeoutSeconds", short()),
-            ("timeoutMs", vec![json!(1), json!(200)]),
+            ("timeoutMs", vec![json!(1), json!(200), json!(-1), json!("x")]),
         ])
     }
 }
@@ -175,8 +179,11 @@ fn body(values: &mut Values<'_>, operation: &Operation) -> String {
     if schema.is_null() {
         return String::new();
     }
-    let mut body = values.value("", schema, 0).to_string();
     if values.chance(30) {
+        return (*values.random.pick(&["[]", "[1]", "null", "1", "\"x\"", "{]", "{", "\u{0}"])).to_owned();
+    }
+    let mut body = values.value("", schema, 0).to_string();
+    if body.len() > 10 && values.chance(30) {
         let half = body.floor_char_boundary(body.len() / 2);
         body.truncate(half);
     }
