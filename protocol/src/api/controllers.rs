@@ -221,7 +221,7 @@ pub struct ControllerReleased {
     pub ended: Option<OwnershipEnded>,
 }
 
-/// The fields of [`OwnershipEnded`] beside others: without one there are none of them.
+/// An ownership that has ended; no field if there was none.
 #[cfg(feature = "openapi")]
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -42,6 +42,8 @@ const NUMBERS: &[i64] =
 pub(super) struct Values<'a> {
     pub(super) random: Random,
     pub(super) document: &'a Value,
+    /// One optional field in this many is given.
+    pub(super) optional: u64,
     /// Values of this world by the name of their field.
     pub(super) known: BTreeMap<&'static str, Vec<Value>>,
 }
@@ -127,7 +129,7 @@ impl Values<'_> {
             let given = match is_required(name) {
                 true => !self.chance(WRONG),
                 // What limits how long is waited is always given.
-                false => name.starts_with("timeout") || (depth <= MAX_DEPTH && self.chance(3)),
+                false => name.starts_with("timeout") || (depth <= MAX_DEPTH && self.chance(self.optional)),
             };
             if given {
                 fields.insert(name.clone(), self.value(name, schema, depth + 1));
