@@ -175,6 +175,8 @@ words! {
         SocketPathTooLong = "SOCKET_PATH_TOO_LONG",
         /// The stored environment is gone: it must be sent again.
         EnvRequired = "ENV_REQUIRED",
+        /// The daemon cannot open another file.
+        TooManyOpenFiles = "TOO_MANY_OPEN_FILES",
         /// A request is larger than what is taken.
         PayloadTooLarge = "PAYLOAD_TOO_LARGE",
         /// The idempotency key was used for something else.

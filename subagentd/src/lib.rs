@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod core;
+mod descriptors;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod handoff;
@@ -9,5 +10,6 @@ pub mod life;
 pub mod peer;
 #[cfg(test)]
 mod sim;
+mod steady;
 pub mod store;
 pub mod supervisor;

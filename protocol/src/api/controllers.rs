@@ -217,7 +217,25 @@ pub struct ControllerReleased {
     pub reason: Option<String>,
     /// The ownership that has ended.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = EndedIfAny))]
     pub ended: Option<OwnershipEnded>,
+}
+
+/// An ownership that has ended; no field if there was none.
+#[cfg(feature = "openapi")]
+#[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "only its schema is used")]
+struct EndedIfAny {
+    /// When it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    released_at: Option<Timestamp>,
+    /// Which one it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instance_id: Option<InstanceId>,
+    /// Its epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
 }
 
 /// An ownership that has ended.

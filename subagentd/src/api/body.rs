@@ -25,6 +25,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    // The deserializer also takes an array of the fields.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        let error = "expected an object, not an array";
+        let message = format!("the body is not the JSON that this request takes: {error}");
+        return Err(Error::new(Code::InvalidInput, message).with("error", error).into());
+    }
     serde_json::from_slice(if bytes.is_empty() { b"{}" } else { bytes }).map_err(|error| {
         Error::new(Code::InvalidInput, format!("the body is not the JSON that this request takes: {error}"))
             .with("error", error.to_string())

@@ -12,6 +12,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::Api;
 use super::reply::Failure;
+use crate::descriptors;
 use crate::peer::{Origin, Peer, PeerError};
 use crate::supervisor::{Caller, TaskCaller};
 
@@ -101,6 +102,11 @@ fn origin(parts: &Parts, api: &Api) -> Result<Origin, Failure> {
     };
     peer.origin(&api.supervisor.guards()).map_err(|error| {
         tracing::warn!(peer = ?peer.process(), %error, "a request was refused");
+        if let PeerError::Unknown(cause) | PeerError::Ancestors(cause) = &error
+            && descriptors::is_reached(cause)
+        {
+            return descriptors::too_many("cannot tell which process sent the request").into();
+        }
         let (code, advice) = match error {
             PeerError::BelowUnknown => (
                 Code::ForbiddenFromWorker,

@@ -79,7 +79,7 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::AgentMethodUnsupported
         | Code::BackendRuntimeError
         | Code::RuntimeLost => StatusCode::BAD_GATEWAY,
-        Code::DaemonNotRunning | Code::DaemonBusy => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DaemonNotRunning | Code::DaemonBusy | Code::TooManyOpenFiles => StatusCode::SERVICE_UNAVAILABLE,
         // Not 408: HTTP clients repeat a request by themselves that was answered so.
         Code::WaitTimeout
         | Code::WaitNoProgress
@@ -121,6 +121,7 @@ mod tests {
             (Code::DaemonTooNew, 412),
             (Code::Internal, 500),
             (Code::DaemonNotRunning, 503),
+            (Code::TooManyOpenFiles, 503),
             (Code::WaitTimeout, 504),
         ] {
             assert_eq!(status(code).as_u16(), expected, "{code}");

@@ -164,6 +164,7 @@ async fn results_and_errors_are_envelopes() {
     assert!(server.post("/v1/echo", "{").await.fails(400, Code::InvalidInput).is_string());
     assert!(server.post("/v1/echo", "").await.fails(400, Code::InvalidInput).is_string());
     assert!(server.post("/v1/echo", r#"{"text":1}"#).await.fails(400, Code::InvalidInput).is_string());
+    assert!(server.post("/v1/echo", r#"["text"]"#).await.fails(400, Code::InvalidInput).is_string());
     server.get("/v1/number?n=x", "").await.fails(400, Code::InvalidArgument);
     server.get("/v1/name/x", "").await.fails(400, Code::InvalidArgument);
     server.get("/v1/nothing", "").await.fails(400, Code::InvalidArgument);

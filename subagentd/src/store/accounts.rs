@@ -14,6 +14,7 @@ use super::rows::{self, NewEvent, RowId};
 use super::tx::Tx;
 use crate::core::accounts::{self, Above, Accounts};
 use crate::core::budget::{Account, Spent};
+use crate::steady::steady;
 
 impl Tx<'_> {
     /// Makes the account of a new worker, which may be that of a task of another one.
@@ -65,9 +66,16 @@ impl Tx<'_> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
         if *spent == Spent::Opened {
-            self.begin_prompt(worker, &accounts.worker, now.0)?;
+            self.begin_prompt(worker, &accounts.worker, steady(now))?;
         }
-        let news = accounts.spend(spent, now.0);
+        let spent = match spent {
+            // What a record says: its runtime has the same clock.
+            Spent::Clock { runs, at: Some(at) } => {
+                Spent::Clock { runs: *runs, at: Some(steady(Timestamp(*at))) }
+            }
+            other => other.clone(),
+        };
+        let news = accounts.spend(&spent, steady(now));
         self.keep(worker, controller, &before, &accounts)?;
         self.tell(worker, news, now, added)
     }
@@ -115,7 +123,7 @@ impl Tx<'_> {
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
     pub fn may_open_turn(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        accounts::may_open(&self::accounts(self.connection, worker)?, now.0)
+        accounts::may_open(&self::accounts(self.connection, worker)?, steady(now))
     }
 
     /// Whether this worker may have others work for it: as for another turn, but that the present one may be its last.
@@ -123,7 +131,7 @@ impl Tx<'_> {
     /// # Errors
     /// `BUDGET_EXCEEDED`, `BUDGET_UNKNOWN`.
     pub(crate) fn may_give_work(&self, worker: RowId, now: Timestamp) -> Result<()> {
-        accounts::may_give_work(&self::accounts(self.connection, worker)?, now.0)
+        accounts::may_give_work(&self::accounts(self.connection, worker)?, steady(now))
     }
 
     /// Adds the events about what has become so without anybody's doing: that time is used up, or that the controller's
@@ -139,7 +147,7 @@ impl Tx<'_> {
             accounts.worker.revision = accounts.controller.revision;
             news.push(changed(Scope::Controller, &accounts.controller.limits));
         }
-        news.extend(accounts.news(false, now.0));
+        news.extend(accounts.news(false, steady(now)));
         self.keep(worker, controller, &before, &accounts)?;
         let mut added = Vec::new();
         self.tell(worker, news, now, &mut added)?;
@@ -158,9 +166,9 @@ impl Tx<'_> {
     ) -> Result<(Accounts, Vec<(EventType, i64)>)> {
         let (controller, mut accounts) = with_key(self.connection, worker)?;
         let before = accounts.clone();
-        accounts.worker.change(change, now.0)?;
+        accounts.worker.change(change, steady(now))?;
         let mut news = vec![changed(Scope::Worker, &accounts.worker.limits)];
-        news.extend(accounts.news(false, now.0));
+        news.extend(accounts.news(false, steady(now)));
         self.keep(worker, controller, &before, &accounts)?;
         let mut added = Vec::new();
         self.tell(worker, news, now, &mut added)?;
@@ -178,7 +186,7 @@ impl Tx<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let mut account = account(self.connection, Scope::Controller, controller)?;
-        account.change(change, now.0)?;
+        account.change(change, steady(now))?;
         account.revision += 1;
         self.keep_account(Scope::Controller, controller, &account)
     }
@@ -257,8 +265,9 @@ pub(crate) fn of_workers(
         })
         .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
         .map_err(StoreError::from)?;
-    let shown =
-        |(worker_id, label, text)| Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(now.0) });
+    let shown = |(worker_id, label, text)| {
+        Ok(WorkerBudget { worker_id, label, budget: read(text)?.view(steady(now)) })
+    };
     found.into_iter().map(shown).collect()
 }
 

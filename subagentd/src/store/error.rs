@@ -2,6 +2,8 @@
 
 use subagent_protocol::{Code, Error};
 
+use crate::descriptors;
+
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -28,7 +30,15 @@ impl From<StoreError> for Error {
             &error,
             StoreError::Sqlite(rusqlite::Error::SqliteFailure(e, _)) if e.code == rusqlite::ErrorCode::DiskFull
         );
+        let cannot_open = matches!(
+            &error,
+            StoreError::Sqlite(rusqlite::Error::SqliteFailure(e, _)) if e.code == rusqlite::ErrorCode::CannotOpen
+        );
         match &error {
+            // SQLite does not say why it cannot open a file.
+            _ if cannot_open && descriptors::are_used_up() => {
+                descriptors::too_many("cannot open the database")
+            }
             StoreError::Closed => {
                 Self::new(Code::DaemonNotRunning, "the daemon is ending; ask again").retryable()
             }

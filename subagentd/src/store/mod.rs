@@ -56,6 +56,8 @@ use rusqlite::OpenFlags;
 use subagent_protocol::{Code, Result};
 use tokio::sync::{Semaphore, watch};
 
+use crate::descriptors;
+
 pub use backup::{Backup, Copied};
 pub use controllers::{ControllerRow, NewOwner, OwnerCheck, OwnerRow, Worth};
 pub use error::StoreError;
@@ -103,7 +105,7 @@ impl Store {
             path: Arc::new(path.to_owned()),
             writer: Arc::new(writer),
             readers: Arc::default(),
-            reading: Arc::new(Semaphore::new(READERS)),
+            reading: Arc::new(Semaphore::new(descriptors::max_readers(descriptors::limit(), READERS))),
             examining: Arc::default(),
         })
     }

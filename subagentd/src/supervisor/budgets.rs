@@ -12,6 +12,7 @@ use super::orders::{Reached, read_response};
 use super::worker::{LimitOrder, Message};
 use super::{Caller, Supervisor, entropy};
 use crate::core::worker::{State, stopped_for_good};
+use crate::steady::steady;
 use crate::store::{Connection, ControllerRow, Durability, accounts};
 
 impl Supervisor {
@@ -35,7 +36,7 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let id = row.id;
         let accounts = self.shared.store.read(move |connection| accounts::accounts(connection, id)).await?;
-        let budget = accounts.worker.view(entropy::now().0);
+        let budget = accounts.worker.view(steady(entropy::now()));
         Ok(WorkerBudget { worker_id: row.worker_id, label: row.label, budget })
     }
 
@@ -123,7 +124,7 @@ fn shown(connection: &Connection, controller: &ControllerRow) -> Result<BudgetsS
     let now = entropy::now();
     Ok(BudgetsShown {
         controller_id: controller.controller_id.clone(),
-        controller: accounts::account(connection, Scope::Controller, controller.id)?.view(now.0),
+        controller: accounts::account(connection, Scope::Controller, controller.id)?.view(steady(now)),
         workers: accounts::of_workers(connection, controller.id, now)?,
     })
 }

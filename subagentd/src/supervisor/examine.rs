@@ -68,7 +68,7 @@ impl Supervisor {
             worker_id: id.to_owned(),
             state: live
                 .as_ref()
-                .map_or_else(|| row.state.clone(), |live| live.worker.public_state().as_str().to_owned()),
+                .map_or_else(|| row.state.clone(), |live| live.public_state().as_str().to_owned()),
             set_aside: set_aside.or(unsettled),
             runtime: live.as_ref().and_then(|live| live.runtime),
             runtime_version: live.as_ref().and_then(|live| live.runtime_version.clone()),

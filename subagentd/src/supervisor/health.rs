@@ -83,7 +83,7 @@ impl Supervisor {
             before.revival.as_ref().filter(|revival| revival.begun >= look.since).map(|last| last.begun);
         if found.ping.is_ok() && attempt.is_none() {
             let item = json!({
-                "workerId": handle.worker_id, "state": before.worker.public_state(), "healthy": true,
+                "workerId": handle.worker_id, "state": before.public_state(), "healthy": true,
             });
             return Some(Item { json: item, verdict: Verdict::Healthy });
         }
@@ -132,7 +132,7 @@ impl Supervisor {
             })
         };
         let mut item = json!({
-            "workerId": handle.worker_id, "state": now.worker.public_state(), "healthy": false,
+            "workerId": handle.worker_id, "state": now.public_state(), "healthy": false,
             "restarted": restarted, "reason": reason,
         });
         if too_early {

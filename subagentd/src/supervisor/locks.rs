@@ -11,6 +11,8 @@ use nix::libc::O_NOFOLLOW;
 use subagent_config::regular;
 use subagent_protocol::{Code, Error, Result};
 
+use crate::descriptors;
+
 /// The file whose lock lives as long as the runtime.
 pub(super) const RUNTIME: &str = "lock";
 /// The file whose lock lives as long as the guard.
@@ -106,6 +108,9 @@ pub(super) fn directory_exists(directory: &Path) -> bool {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Error {
+    if descriptors::is_reached(error) {
+        return descriptors::too_many(&format!("cannot open {}", path.display()));
+    }
     Error::new(Code::StorageError, format!("cannot use {}: {error}", path.display()))
         .with("path", path.display().to_string())
         .recommend(

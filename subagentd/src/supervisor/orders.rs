@@ -123,14 +123,23 @@ impl Supervisor {
                 _ => self.abandoned(),
             });
         }
-        // Its actor has returned. The rules refuse whatever is asked of it; only a repetition has a result.
+        // Its actor has returned. Nothing can be done with it any more; only a repetition has a result.
         match self.recall(&key).await? {
             Some(response) => Ok(response),
             None => {
                 if let Some(owner) = owner {
                     self.check_owner_of(&owner, &self.row(handle.worker_id.as_str()).await?).await?;
                 }
-                last.step(input).and(Ok(serde_json::Value::Null))
+                let stops = matches!(input, Input::Stop);
+                match last.step(input) {
+                    Ok(_) if stops => Ok(serde_json::Value::Null),
+                    // Nothing of it was open: the rules have nothing to refuse.
+                    Ok(_) => {
+                        let error = stopped_for_good(WorkerState::Stopped);
+                        Err(error.with("workerId", handle.worker_id.as_str()))
+                    }
+                    Err(error) => Err(error),
+                }
             }
         }
     }

@@ -34,6 +34,20 @@ pub(super) fn find(launcher: &LauncherSpec, cwd: &Path, variables: &Variables) -
     }
 }
 
+/// Whether a launcher of a request says what to start.
+///
+/// # Errors
+/// `INVALID_ARGUMENT{field}`.
+pub(super) fn check(launcher: &LauncherSpec) -> Result<()> {
+    let LauncherSpec { name, backend_kind, program, .. } = launcher;
+    let fields =
+        [("launcher.name", name), ("launcher.backendKind", backend_kind), ("launcher.program", program)];
+    let Some((field, _)) = fields.iter().find(|(_, text)| text.trim().is_empty()) else { return Ok(()) };
+    Err(Error::new(Code::InvalidArgument, format!("{field} is empty"))
+        .with("field", *field)
+        .recommend("give the launcher's name, the kind `acp-stdio` and the path of its program"))
+}
+
 /// Whether we can speak to what the launcher starts.
 ///
 /// # Errors

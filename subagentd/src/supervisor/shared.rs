@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use subagent_config::RuntimeDir;
+use subagent_protocol::Result;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
 use tokio::sync::{Notify, watch};
 
 use super::tasks::Bells;
+use crate::descriptors;
 use crate::store::{Durability, RowId, Store};
 
 /// Where the daemon keeps things.
@@ -64,6 +66,8 @@ pub(super) struct Shared {
     /// Held while the files of definitions are read for somebody: of one at a time.
     pub(super) composing: Arc<tokio::sync::Mutex<()>>,
     live: watch::Sender<usize>,
+    /// The maximum of `live`.
+    max_runtimes: usize,
     guards: Mutex<HashMap<WorkerId, ProcessId>>,
     runtimes: Mutex<HashMap<WorkerId, ProcessId>>,
 }
@@ -86,6 +90,7 @@ impl Shared {
             pruning: tokio::sync::Mutex::default(),
             composing: Arc::default(),
             live: watch::Sender::new(0),
+            max_runtimes: descriptors::max_runtimes(descriptors::limit()),
             guards: Mutex::default(),
             runtimes: Mutex::default(),
         }
@@ -164,9 +169,20 @@ pub(super) async fn is_ending(ending: &mut watch::Receiver<bool>) {
 pub(super) struct LiveToken(Arc<Shared>);
 
 impl LiveToken {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        shared.live.send_modify(|live| *live += 1);
-        Self(Arc::clone(shared))
+    /// # Errors
+    /// `TOO_MANY_OPEN_FILES`: the descriptors that are left are for requests.
+    pub(super) fn take(shared: &Arc<Shared>) -> Result<Self> {
+        let has_room = |live: &usize| *live < shared.max_runtimes;
+        let taken = shared.live.send_if_modified(|live| {
+            let taken = has_room(live);
+            *live += usize::from(taken);
+            taken
+        });
+        if taken {
+            Ok(Self(Arc::clone(shared)))
+        } else {
+            Err(descriptors::too_many("cannot reach the worker"))
+        }
     }
 }
 

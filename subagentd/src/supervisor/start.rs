@@ -231,6 +231,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     inbox::check(request.answer_time)?;
     definition::check(request)?;
     delegation::check(request)?;
+    program::check(&request.launcher)?;
     if !request.debug_mode {
         // In debug mode it counts when an agent is started.
         program::check_backend(&request.launcher)?;
@@ -329,6 +330,25 @@ pub(super) mod tests {
         let supervisor = Supervisor::open(setup(dir)).await.unwrap();
         init(&supervisor, dir, own_process(), None).await.unwrap();
         supervisor
+    }
+
+    #[tokio::test]
+    async fn a_launcher_without_a_program_is_wrong_input() {
+        let dir = folder();
+        let supervisor = supervisor(dir.path()).await;
+        let changes: [(&str, fn(&mut LauncherSpec)); 3] = [
+            ("launcher.name", |launcher| launcher.name.clear()),
+            ("launcher.backendKind", |launcher| launcher.backend_kind.clear()),
+            ("launcher.program", |launcher| launcher.program = " ".into()),
+        ];
+        for (field, change) in changes {
+            for debug_mode in [false, true] {
+                let mut start = StartWorker { debug_mode, ..request(dir.path()) };
+                change(&mut start.launcher);
+                let error = supervisor.start_worker(caller(None), start).await.unwrap_err();
+                assert_eq!((error.code, &error.details["field"]), (Code::InvalidArgument, &field.into()));
+            }
+        }
     }
 
     #[tokio::test]

@@ -155,13 +155,13 @@ impl Supervisor {
             Err(_) => None,
         };
         let state = match (&snapshot, row.state.as_str()) {
-            (Some(snapshot), _) => snapshot.worker.public_state(),
+            (Some(snapshot), _) => snapshot.public_state(),
             (None, "stopped") => WorkerState::Stopped,
             // Set aside: its rows contradict each other.
             (None, _) => WorkerState::Error,
         };
         let last_error = match &snapshot {
-            Some(snapshot) => snapshot.last_error.clone(),
+            Some(snapshot) => snapshot.obstacle.clone().or_else(|| snapshot.last_error.clone()),
             None => row.last_error.clone(),
         };
         let runtime = snapshot.as_ref().and_then(|snapshot| snapshot.runtime);
@@ -293,10 +293,12 @@ fn pending_permission(approval: ApprovalRow) -> PendingApproval {
     }
 }
 
-/// The snapshot of a worker once it is known how things stand; bounded.
+/// The snapshot of a worker once its actor knows how things stand, or why it cannot; bounded.
 pub(super) async fn settled(handle: &Handle) -> Arc<Snapshot> {
-    match tokio::time::timeout(SETTLE, handle.settled()).await {
-        Ok(Some(snapshot)) => snapshot,
+    let mut snapshots = handle.follow();
+    let known = snapshots.wait_for(|snapshot| snapshot.settled || snapshot.obstacle.is_some());
+    match tokio::time::timeout(SETTLE, known).await {
+        Ok(Ok(snapshot)) => Arc::clone(&snapshot),
         _ => Arc::clone(&handle.snapshot.borrow()),
     }
 }

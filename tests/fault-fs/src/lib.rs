@@ -15,6 +15,8 @@
 //! `FAULT_FS_COUNTERS` names a file with 16 zero bytes for each rule, where all processes count: calls that matched, and
 //! faults.
 //!
+//! `FAULT_CLOCK` names a file: while it is there, the time of day is an hour earlier than it is.
+//!
 //! Must never be part of the product, and never change a call that no rule means. Calls go to the kernel directly, so
 //! nothing here depends on the order of libraries. It sees what goes through the C library: the standard library, nix and
 //! SQLite do, `rustix` (with which tempfile renames) does not.
@@ -26,4 +28,5 @@
 )]
 
 mod calls;
+mod clock;
 mod rules;

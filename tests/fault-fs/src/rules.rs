@@ -58,6 +58,7 @@ static LOAD: extern "C" fn() = load;
 
 extern "C" fn load() {
     let _ = RULES.set(read().unwrap_or_default());
+    super::clock::load();
 }
 
 fn read() -> Option<Vec<Rule>> {

@@ -45,12 +45,17 @@ pub fn request(socket: &Path, head: &[&str], body: &str) -> Response {
     parse(&text).unwrap_or_else(|| panic!("no HTTP: {text}"))
 }
 
+/// As [`request`]; `None` if no whole answer came in time.
+#[must_use]
+pub fn answer(socket: &Path, head: &[&str], body: &str) -> Option<Response> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    parse(&exchange(&mut stream, head, body))
+}
+
 /// As [`request`] of a daemon that may be killed meanwhile: `None` if there was none, or no whole answer came.
 #[must_use]
 pub fn try_request(socket: &Path, head: &[&str], body: &str) -> Option<Response> {
-    let mut stream = UnixStream::connect(socket).ok()?;
-    let text = exchange(&mut stream, head, body);
-    let response = parse(&text)?;
+    let response = answer(socket, head, body)?;
     serde_json::from_str::<Value>(&response.body).is_ok().then_some(response)
 }
 

@@ -1,7 +1,7 @@
 //! Budgets from the outside: what is counted, what is refused or canceled when it is used up, and what is told of it.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use subagent_tests::harness::{Gate, Sandbox, assert_shape, wait_until};
@@ -429,5 +429,28 @@ fn what_is_no_limit_is_refused() {
     sandbox.run(&["budget", "show", "--worker-id", "w_0000000000"]).error("WORKER_NOT_FOUND");
     sandbox.run(&["worker", "stop", &worker]).data_of("worker.stopped");
     sandbox.run(&["worker", "set", "--worker-id", &worker, "--max-turns", "5"]).error("WORKER_STOPPED");
+    sandbox.finish();
+}
+
+#[test]
+fn a_clock_that_is_set_back_in_a_turn_does_not_lengthen_its_time() {
+    let mut sandbox = Sandbox::new();
+    let earlier = sandbox.file("an-hour-earlier");
+    sandbox.set_env("LD_PRELOAD", sandbox.executable("libsubagent_fault_fs.so"));
+    sandbox.set_env("FAULT_CLOCK", &earlier);
+    sandbox.init();
+    let worker = start(&sandbox, &["--max-wall-time", "5s", "--on-budget", "cancel"]);
+    let begun = Instant::now();
+    let prompt = format!("!say begun\n{}", sandbox.gate("never").directive());
+    let accepted = sandbox.send_no_wait(&worker, &prompt);
+    let _ = sandbox.wait_after(&worker, &accepted["acceptedEventId"], "progress.message");
+    fs::write(&earlier, "").unwrap();
+    let end = sandbox.turn_end(&accepted);
+    let took = begun.elapsed();
+    assert_eq!(end["type"], "turn.canceled", "{end}");
+    assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(30), "{took:?}");
+    let sent = sandbox.events(&worker).into_iter().find(|event| event["type"] == "message.sent").unwrap();
+    assert!(end["ts"].as_str().unwrap() < sent["ts"].as_str().unwrap(), "the clock was not set back: {end}");
+    fs::remove_file(&earlier).unwrap();
     sandbox.finish();
 }

@@ -94,12 +94,7 @@ impl Journal {
         subagent_failpoint::check("journal.before_append")?;
         self.make_next()?;
         if let Err(error) = self.file.append(self.batch.bytes(), self.batch.is_critical()) {
-            if self.file.is_broken() {
-                // Its tail could not be removed: a reader stops there and goes on in the next segment.
-                let first_record = self.batch.first();
-                self.batch.renumber(first_record + 1);
-                self.next = Some(NextSegment { segment: self.file.number() + 1, first_record });
-            }
+            self.leave_broken();
             return Err(error);
         }
         self.last = self.batch.next() - 1;
@@ -112,6 +107,15 @@ impl Journal {
         Ok(())
     }
 
+    /// Goes on in the next segment if the tail of a failed write could not be removed: a reader stops there.
+    fn leave_broken(&mut self) {
+        if self.file.is_broken() {
+            let first_record = self.batch.first();
+            self.batch.renumber(first_record + 1);
+            self.next = Some(NextSegment { segment: self.file.number() + 1, first_record });
+        }
+    }
+
     /// Ends the segment and tries to begin the next one. What fails is tried again at the next [`Self::commit`].
     fn seal(&mut self) {
         if subagent_failpoint::check("journal.before_seal").is_err() {
@@ -122,6 +126,7 @@ impl Journal {
         if self.file.append(self.batch.bytes(), true).is_err() {
             // It stays open, longer than it should be.
             self.batch.take_back();
+            self.leave_broken();
             return;
         }
         self.last = self.batch.next() - 1;

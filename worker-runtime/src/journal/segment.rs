@@ -69,6 +69,12 @@ impl SegmentFile {
         self.broken
     }
 
+    /// Writes through another descriptor from now on.
+    #[cfg(test)]
+    pub(super) fn write_to(&mut self, file: File) {
+        self.file = file;
+    }
+
     /// Appends all of `bytes`. What is `critical` may use the reserve when there is no room beyond it.
     ///
     /// # Errors

@@ -156,3 +156,29 @@ fn a_full_disk_leaves_whole_records_only() {
     let last = read(&directory, 3).pop().unwrap();
     assert_eq!((last.t, last.n), (RecordType::TurnEnd, journal.end().number));
 }
+
+#[test]
+fn nothing_is_written_behind_what_a_failed_seal_has_left() {
+    let directory = TempDir::new().unwrap();
+    let mut journal = Journal::begin(place(&directory, 1 << 20), identity()).unwrap();
+    push_update(&mut journal, 100);
+    journal.commit().unwrap();
+    let whole = journal.end();
+    let first = segment::path(directory.path(), 3);
+    // Half of the record, and it can neither be finished nor be cut off.
+    journal.file.write_to(fs::File::open(&first).unwrap());
+    journal.seal();
+    let mut torn = fs::OpenOptions::new().append(true).open(&first).unwrap();
+    io::Write::write_all(&mut torn, b"half a rec").unwrap();
+    journal.file.write_to(torn);
+    for _ in 0..2 {
+        push_update(&mut journal, 100);
+        journal.commit().unwrap();
+    }
+    assert_eq!(fs::metadata(&first).unwrap().len(), whole.offset + 10, "it was written to");
+    let next = read(&directory, 4);
+    let numbers: Vec<u64> = next.iter().map(|record| record.n).collect();
+    assert_eq!(numbers, [whole.number + 1, whole.number + 2, whole.number + 3]);
+    assert_eq!(next[0].t, RecordType::Segment);
+    assert_eq!(journal.end().number, whole.number + 3);
+}

@@ -16,7 +16,7 @@ use crate::core::task::TaskEnding;
 use crate::core::worker::CANCELED_BY_MANAGER;
 use crate::core::{Input, Worker};
 use crate::store::tasks::{self, TaskRow};
-use crate::store::{RowId, Tx};
+use crate::store::{Durability, RowId, Tx};
 
 impl Supervisor {
     /// Says something to a task.
@@ -57,7 +57,7 @@ impl Supervisor {
                 Err(error) if error.code == Code::TurnNotQueued => {}
                 appended => return appended,
             },
-            (status, true) if status.is_end() => return Ok(TaskMessage::AlreadyEnded),
+            (status, true) if status.is_end() => return self.already_ended(row, guarded).await,
             (status, false) if status.is_end() => self.may_resume(row, request)?,
             // An agent that is asked nothing says nothing: that would be the result.
             (_, true) if request.message.trim().is_empty() => {
@@ -145,10 +145,26 @@ impl Supervisor {
     pub async fn cancel_task(&self, caller: TaskCaller, task: &str, request: CancelTask) -> Result<TaskView> {
         let row = self.task(&caller, task).await?;
         let guarded = self.guarded_task(caller, &format!("cancel {}", row.task_id), &request)?;
-        if !row.status().is_end() && self.recall(&guarded.1).await?.is_none() {
-            self.end_task(&row, &guarded, request.reason).await?;
+        if self.recall(&guarded.1).await?.is_none() {
+            match row.status().is_end() {
+                true => drop(self.already_ended(&row, &guarded).await?),
+                false => self.end_task(&row, &guarded, request.reason).await?,
+            }
         }
         Ok(shown::view(&self.task_row(row.task_id.as_str()).await?, false))
+    }
+
+    /// The result of a cancel of a task that has ended. It is kept under the key: a repetition must not cancel a run that
+    /// was begun meanwhile.
+    async fn already_ended(&self, row: &TaskRow, (owner, key): &Guarded) -> Result<TaskMessage> {
+        if let Some(owner) = owner {
+            self.check_owner_of(owner, &self.row(row.task_id.as_str()).await?).await?;
+        }
+        let (key, now) = (key.clone(), entropy::now());
+        let kept = self.shared.store.write(Durability::Full, 1, move |tx| {
+            tx.once(key.as_ref(), now, |_| Ok(TaskMessage::AlreadyEnded))
+        });
+        Ok(kept.await?.0)
     }
 
     async fn end_task(&self, row: &TaskRow, guarded: &Guarded, reason: Option<String>) -> Result<()> {

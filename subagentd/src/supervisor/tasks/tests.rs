@@ -274,3 +274,31 @@ async fn m7_without_a_place_a_task_is_queued_takes_more_to_do_and_can_be_cancele
     assert_eq!(world.end("waits").await, TaskStatus::Cancelled, "its worker was stopped");
     drop(world.dir);
 }
+
+#[tokio::test]
+async fn a_repeated_cancel_of_an_ended_task_does_not_end_its_next_run() {
+    let world = world(TaskLimits { max_active: 1, ..TaskLimits::default() }).await;
+    for task in ["blocks", "works"] {
+        world.run(given(task, TaskMode::Foreground)).await.unwrap();
+        assert_eq!(world.end(task).await, TaskStatus::Failed);
+    }
+    let cancel = || world.supervisor.cancel_task(world.caller(Some("once")), "works", CancelTask::default());
+    let message = |key, text: &str, cancel| {
+        let message = MessageTask { message: text.to_owned(), cancel, allow_fresh: true, mode: None };
+        world.supervisor.message_task(world.caller(key), "works", message)
+    };
+    assert_eq!(cancel().await.unwrap().status, TaskStatus::Failed);
+    let said = message(Some("last"), "x", true).await.unwrap();
+    assert_eq!(said.message, TaskMessage::AlreadyEnded);
+    // The first one is open again, as its row says: the next run waits for its place.
+    world.supervisor.shared.store.write(Durability::Full, 1, |tx| tx.pretend_active()).await.unwrap();
+    let resumed = message(None, "again", false).await.unwrap();
+    assert_eq!((resumed.message, resumed.task.status), (TaskMessage::Resumed, TaskStatus::Queued));
+    assert_eq!(cancel().await.unwrap().status, TaskStatus::Queued, "the repetition canceled another run");
+    let said = message(Some("last"), "x", true).await.unwrap();
+    assert_eq!((said.message, said.task.status), (TaskMessage::AlreadyEnded, TaskStatus::Queued));
+    let canceled =
+        world.supervisor.cancel_task(world.caller(Some("another")), "works", CancelTask::default());
+    assert_eq!(canceled.await.unwrap().status, TaskStatus::Cancelled);
+    drop(world.dir);
+}

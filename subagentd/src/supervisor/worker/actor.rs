@@ -11,7 +11,6 @@ use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
-use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -24,10 +23,10 @@ use super::runtime::Runtime;
 use super::setting::{SetOrder, Setting};
 use super::task::Tasks;
 use super::task_limits::TaskLimits;
-use super::{Demand, Message, Revival, Snapshot};
+use super::{Message, Revival, Snapshot};
 use crate::core::worker::{State, Worker};
 use crate::core::{Action, Fact, Input};
-use crate::store::{ControllerRow, Cursor, Durability, RowId, Tx, WorkerRow, workers};
+use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
 use crate::supervisor::journal::JournalReader;
@@ -37,8 +36,8 @@ use crate::supervisor::spec::Spec;
 
 /// What the journal of a runtime says that ends because its worker was idle.
 const HIBERNATED: &str = "the worker was idle for as long as its idle timeout";
-/// After a failure of the store the journal is taken in again so much later.
-const STORE_RETRY: Duration = Duration::from_secs(1);
+/// From a failure of the store until the actor tries again.
+pub(super) const STORE_RETRY: Duration = Duration::from_secs(1);
 
 pub(in crate::supervisor) struct Actor {
     pub(super) shared: Arc<Shared>,
@@ -114,7 +113,7 @@ pub(in crate::supervisor) struct Actor {
     pub(super) revive_at: Option<Instant>,
 
     wanted: Arc<Notify>,
-    mailbox: mpsc::Receiver<Message>,
+    pub(super) mailbox: mpsc::Receiver<Message>,
     snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
@@ -146,6 +145,7 @@ impl Actor {
             worker: worker.clone(),
             last_seq,
             last_error: row.last_error.clone(),
+            obstacle: None,
             runtime: None,
             last_runtime: row.runtime,
             had_runtime: row.incarnation > 0,
@@ -271,13 +271,7 @@ impl Actor {
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
                 message = self.mailbox.recv(), if serve || refuse => match message {
-                    Some(Message::Order(order)) if refuse => self.refuse(order.reply),
-                    Some(Message::Set(order)) if refuse => self.refuse(order.reply),
-                    Some(Message::Limits(order)) if refuse => self.refuse(order.reply),
-                    Some(Message::Revive { reply, .. }) if refuse => {
-                        let _ = reply.send(Demand::Needless);
-                    }
-                    Some(Message::CancelChild(order)) if refuse => self.refuse(order.reply),
+                    Some(message) if refuse => self.refuse_message(message),
                     Some(Message::Order(order)) => self.carry_out(*order).await,
                     Some(Message::Set(order)) => self.set(*order).await,
                     Some(Message::Limits(order)) => self.set_limits(*order).await,
@@ -327,6 +321,7 @@ impl Actor {
             worker: self.worker.clone(),
             last_seq: self.last_seq,
             last_error: self.last_error.clone(),
+            obstacle: self.obstacle(),
             runtime: self.runtime_process(),
             last_runtime: self.runtime_process().or(self.stored_runtime),
             had_runtime: self.incarnation > 0,
@@ -346,70 +341,6 @@ impl Actor {
             *newest = last.max(*newest);
             is_news
         });
-    }
-
-    /// Lets the rules decide about something that nobody asked for, and stores it.
-    pub(super) async fn apply(&mut self, input: Input) {
-        // Nothing speaks against what has happened.
-        let _ = self.apply_if(input, |_, _, _| Ok(())).await;
-    }
-
-    /// The same, if nothing that is stored by then speaks against it.
-    pub(super) async fn apply_if(
-        &mut self,
-        input: Input,
-        check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
-    ) -> Result<()> {
-        self.worker.queue.gated |= self.budgets.has_news();
-        let mut step = match self.worker.step(input) {
-            Ok(step) => step,
-            Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
-                return Ok(());
-            }
-        };
-        if subagent_failpoint::sabotaged("approval.keep_open") {
-            step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
-        }
-        let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
-        let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
-        loop {
-            let (step, check) = (step.clone(), check.clone());
-            let result = self
-                .shared
-                .store
-                .write(Durability::Full, 4, move |tx| {
-                    if let Err(refused) = check(tx, id, now) {
-                        return Ok(Err(refused));
-                    }
-                    let mut added = tx.store_facts(id, &step.facts, None, now)?;
-                    tx.update_worker(id, &step.worker, cursor, now)?;
-                    if !may_live {
-                        tx.end_incarnation(id)?;
-                    }
-                    tx.settle_task(id, &step.worker, now, &mut added)?;
-                    Ok(Ok(added))
-                })
-                .await;
-            match result {
-                Ok(Err(refused)) => return Err(refused),
-                Ok(Ok(added)) => {
-                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
-                    self.todo.extend(actions);
-                    return Ok(());
-                }
-                Err(_) if *self.shared.ending.borrow() => return Ok(()),
-                // What has happened has happened: it is stored as soon as there is room.
-                Err(error) => {
-                    tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
-                    let mut ending = self.shared.ending.subscribe();
-                    tokio::select! {
-                        () = is_ending(&mut ending) => return Ok(()),
-                        () = tokio::time::sleep(STORE_RETRY) => {}
-                    }
-                }
-            }
-        }
     }
 
     async fn perform(&mut self, action: Action) {
@@ -537,7 +468,7 @@ async fn next_frame(
     }
 }
 
-async fn ended(exit: Option<&crate::supervisor::process::ExitWatch>) {
+pub(super) async fn ended(exit: Option<&crate::supervisor::process::ExitWatch>) {
     match exit {
         Some(exit) => exit.ended().await,
         None => std::future::pending().await,

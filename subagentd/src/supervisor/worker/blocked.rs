@@ -1,5 +1,5 @@
-//! A worker whose files cannot be used: it is tried again and again, and whoever asks for something is told why nothing
-//! is done, instead of waiting without end.
+//! A worker whose files cannot be used. The actor tries again every second and refuses requests with the reason, so
+//! that no request waits without end.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::actor::Actor;
+use super::{Demand, Message};
 
-/// What has failed for so long is told; what is shorter is waited for.
+/// Requests wait for a shorter failure and are refused after a longer one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What keeps an actor from serving.
+/// The failure that keeps an actor from serving.
 #[derive(Debug)]
 pub(super) struct Blocked {
     since: Instant,
@@ -20,7 +21,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// Whether it has lasted so long that orders are refused.
+    /// Whether it has lasted so long that requests are refused.
     pub(super) fn is_told(&self) -> bool {
         self.since.elapsed() >= PATIENCE
     }
@@ -33,14 +34,38 @@ impl Actor {
         self.blocked = Some(Blocked { since, error });
     }
 
-    /// Says why nothing was done.
-    pub(super) fn refuse<T>(&self, reply: oneshot::Sender<Result<T>>) {
+    /// Why a worker without a connected runtime cannot go on: its runtime cannot be reached, or its end not stored.
+    pub(super) fn obstacle(&self) -> Option<Error> {
+        let gone = self.runtime.as_ref().is_none_or(|runtime| runtime.ended);
+        let blocked = self.blocked.as_ref().filter(|_| gone)?;
+        Some(blocked.error.clone())
+    }
+
+    /// Answers a message with the reason why nothing is done.
+    pub(super) fn refuse_message(&self, message: Message) {
+        match message {
+            Message::Order(order) => self.refuse(order.reply),
+            Message::Set(order) => self.refuse(order.reply),
+            Message::Limits(order) => self.refuse(order.reply),
+            Message::CancelChild(order) => self.refuse(order.reply),
+            Message::Revive { reply, .. } => {
+                // The client may have gone.
+                let _ = reply.send(Demand::Needless);
+            }
+            Message::Forbidden { what } => {
+                tracing::error!(worker = %self.worker_id, what, "a refused request could not be journaled");
+            }
+        }
+    }
+
+    /// Answers a request with the reason why nothing is done.
+    fn refuse<T>(&self, reply: oneshot::Sender<Result<T>>) {
         let Some(Blocked { error, .. }) = &self.blocked else { return };
         let mut error = error.clone().with("workerId", self.worker_id.as_str()).retryable();
         if !error.details.contains_key("recommendedAction") {
             error = error.recommend("look at `subagent doctor`; the daemon tries again every second");
         }
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _ = reply.send(Err(error));
     }
 }

@@ -17,6 +17,7 @@ use crate::core::accounts::Accounts;
 use crate::core::budget::runs;
 use crate::core::worker::{State, stopped_for_good};
 use crate::core::{Fact, Input};
+use crate::steady::steady;
 use crate::store::{Durability, Once, OwnerCheck, Tx, accounts};
 use crate::supervisor::entropy;
 
@@ -107,7 +108,7 @@ impl Actor {
         let now = entropy::now();
         let mut told = known.clone();
         let heard = known.worker.revision == known.controller.revision;
-        if heard && told.news(false, now.0).is_empty() {
+        if heard && told.news(false, steady(now)).is_empty() {
             return Ok(known);
         }
         let write = self.shared.store.write(Durability::Full, 1, move |tx| {
@@ -120,7 +121,7 @@ impl Actor {
     }
 
     async fn follow_budgets(&mut self, accounts: &Accounts) -> bool {
-        let now = entropy::now().0;
+        let now = steady(entropy::now());
         self.budgets.limited = !accounts.is_boundless();
         self.worker.queue.gated = self.budgets.limited || self.tasks.is_task();
         let over = accounts.cancels_others(now);
@@ -194,7 +195,7 @@ impl Actor {
                 }
                 let (accounts, events) = tx.change_worker_limits(id, &change, now)?;
                 added = events;
-                let shown = WorkerBudget { worker_id, label, budget: accounts.worker.view(now.0) };
+                let shown = WorkerBudget { worker_id, label, budget: accounts.worker.view(steady(now)) };
                 Ok(serde_json::json!(shown))
             })?;
             Ok((response, added, once))

@@ -14,6 +14,7 @@ use crate::supervisor::{locks, process, strays};
 impl Actor {
     /// The runtime's process has ended.
     pub(super) async fn on_exit(&mut self) {
+        self.see_end();
         if let Some(mut child) = self.runtime.as_mut().and_then(|runtime| runtime.child.take()) {
             // It has ended, so this does not wait.
             if let Err(error) = child.wait() {
@@ -33,6 +34,7 @@ impl Actor {
             Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
+                self.is_blocked(error);
                 self.look_again();
             }
         }
@@ -127,6 +129,7 @@ impl Actor {
             Err(_) if !locks::directory_exists(&self.directory) => self.gone().await,
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a runtime's lock cannot be looked at");
+                self.is_blocked(error);
                 self.look_again();
             }
         }

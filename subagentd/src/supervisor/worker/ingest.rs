@@ -23,6 +23,7 @@ use crate::core::budget::Spent;
 use crate::core::decision::Choice;
 use crate::core::recovered::missing_end;
 use crate::core::{Fact, Input};
+use crate::descriptors;
 use crate::store::{Durability, NewEvent};
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
@@ -118,6 +119,9 @@ impl Actor {
     fn read(&mut self, basis: Basis, goal: Goal) -> Result<Understood> {
         let from = basis.cursor;
         let batch = self.journal.read(from, goal == Goal::End).map_err(|error| {
+            if descriptors::is_reached(&error) {
+                return descriptors::too_many("cannot open the journal of the worker");
+            }
             Error::new(
                 Code::StorageError,
                 format!("the journal of {} cannot be read: {error}", self.worker_id),

@@ -4,6 +4,7 @@
 //! [`Order`] and waits; if its client goes away, the order is carried out all the same.
 
 mod actor;
+mod apply;
 mod batch;
 mod blocked;
 mod budget;

@@ -42,6 +42,8 @@ pub(super) struct Runtime {
     pub(super) link: Option<Link>,
     /// `None` while it is not known which process it is.
     pub(super) exit: Option<ExitWatch>,
+    /// Whether its process is known to have ended. The actor handles the end later.
+    pub(super) ended: bool,
     pub(super) unresponsive: bool,
     pub(super) child: Option<Child>,
     greeted: bool,
@@ -68,6 +70,24 @@ pub(super) enum Asked {
 }
 
 impl Runtime {
+    pub(super) fn new(live: LiveToken, exit: Option<ExitWatch>, child: Option<Child>) -> Self {
+        Self {
+            link: None,
+            exit,
+            ended: false,
+            unresponsive: false,
+            child,
+            greeted: false,
+            version: None,
+            capabilities: Vec::new(),
+            unanswered: HashMap::new(),
+            answer_by: None,
+            reconnect_at: None,
+            kill_at: None,
+            _live: live,
+        }
+    }
+
     /// Whether it has answered our hello.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeted
@@ -86,24 +106,8 @@ impl Runtime {
 
 impl Actor {
     pub(super) fn runtime_process(&self) -> Option<ProcessId> {
-        self.runtime.as_ref().and_then(|runtime| runtime.exit.as_ref()).map(ExitWatch::process)
-    }
-
-    pub(super) fn new_runtime(&self, exit: Option<ExitWatch>, child: Option<Child>) -> Runtime {
-        Runtime {
-            link: None,
-            exit,
-            unresponsive: false,
-            child,
-            greeted: false,
-            version: None,
-            capabilities: Vec::new(),
-            unanswered: HashMap::new(),
-            answer_by: None,
-            reconnect_at: None,
-            kill_at: None,
-            _live: LiveToken::new(&self.shared),
-        }
+        let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
+        running.and_then(|runtime| runtime.exit.as_ref()).map(ExitWatch::process)
     }
 
     fn desired(&self) -> Desired {
@@ -238,6 +242,7 @@ impl Actor {
         let exit = ExitWatch::of(hello.process).ok().flatten();
         if let Some(runtime) = &mut self.runtime {
             runtime.greeted = true;
+            runtime.ended = false;
             runtime.version = Some(hello.version.clone());
             runtime.capabilities.clone_from(&hello.capabilities);
             if runtime.exit.is_none() {

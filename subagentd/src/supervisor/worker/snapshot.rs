@@ -2,9 +2,11 @@
 
 use subagent_protocol::Error;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::state::WorkerState;
 
 use super::Revival;
 use crate::core::Worker;
+use crate::core::worker::State;
 use crate::store::Cursor;
 
 /// The committed state of a worker. A new one is published after each commit.
@@ -16,6 +18,8 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) last_seq: i64,
     /// The error to show.
     pub(in crate::supervisor) last_error: Option<Error>,
+    /// Why a worker without a connected runtime cannot go on. If it is settled, the runtime is gone.
+    pub(in crate::supervisor) obstacle: Option<Error>,
     /// The runtime's process.
     pub(in crate::supervisor) runtime: Option<ProcessId>,
     /// The last runtime that is known, whether it lives or not; `None` also for a worker that never had one.
@@ -38,4 +42,15 @@ pub(in crate::supervisor) struct Snapshot {
     pub(in crate::supervisor) hibernation_obstacle: Option<&'static str>,
     /// Whether the actor of an adopted worker knows how things stand.
     pub(in crate::supervisor) settled: bool,
+}
+
+impl Snapshot {
+    /// The state to show: never one that needs a runtime when the runtime is known to be gone.
+    pub(in crate::supervisor) fn public_state(&self) -> WorkerState {
+        match (&self.obstacle, &self.worker.state) {
+            (Some(_), _) if !self.settled => self.worker.public_state(),
+            (Some(_), State::Starting | State::Turn(_) | State::Stopping(Some(_))) => WorkerState::Error,
+            _ => self.worker.public_state(),
+        }
+    }
 }

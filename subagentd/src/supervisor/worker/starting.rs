@@ -6,12 +6,15 @@ use subagent_protocol::start::{AgentCommand, Limits, Login, RuntimeStart};
 use subagent_protocol::{Code, Error, PROTOCOL, Result};
 use tokio::time::Instant;
 
-use super::actor::Actor;
+use super::actor::{Actor, STORE_RETRY};
 use super::ingest::Goal;
+use super::runtime::Runtime;
 use crate::core::worker::{Link as LinkState, Restart, State};
 use crate::core::{Action, Input};
+use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
+use crate::supervisor::shared::LiveToken;
 use crate::supervisor::{definition, delegation, environment, journal, locks, program, strays};
 
 /// From a runtime's start until it listens.
@@ -36,18 +39,20 @@ impl Actor {
         }
         self.recall_calls().await;
         let lock = locks::try_lock(&self.directory, locks::RUNTIME);
-        if lock.is_ok() {
+        if matches!(lock, Ok(Some(_))) {
             self.blocked = None;
+        }
+        if matches!(lock, Ok(None)) {
+            // What is below these is the agent's, also while there is no connection.
+            self.shared.set_processes(&self.worker_id, self.stored_runtime, self.stored_guard);
         }
         match lock {
             Ok(None) if subagent_failpoint::sabotaged("gone.invent") => self.gone().await,
-            Ok(None) => {
-                self.worker.link = LinkState::Adopted;
-                let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
-                self.runtime = Some(self.new_runtime(exit, None));
-                self.shared.set_processes(&self.worker_id, self.stored_runtime, self.stored_guard);
-                self.connect().await;
-            }
+            Ok(None) => match LiveToken::take(&self.shared) {
+                Ok(live) => self.adopt_runtime(live).await,
+                // It lives on; its turn comes when another runtime has ended.
+                Err(error) => self.recover_later(error),
+            },
             Ok(Some(lock)) => {
                 drop(lock);
                 self.settled = true;
@@ -67,10 +72,22 @@ impl Actor {
             }
             Err(error) => {
                 tracing::error!(worker = %self.worker_id, %error, "a worker cannot be adopted; trying again");
-                self.retry = Some(Instant::now() + Duration::from_secs(1));
-                self.is_blocked(error);
+                self.recover_later(error);
             }
         }
+    }
+
+    async fn adopt_runtime(&mut self, live: LiveToken) {
+        self.blocked = None;
+        self.worker.link = LinkState::Adopted;
+        let exit = self.stored_runtime.and_then(|process| ExitWatch::of(process).ok().flatten());
+        self.runtime = Some(Runtime::new(live, exit, None));
+        self.connect().await;
+    }
+
+    fn recover_later(&mut self, error: Error) {
+        self.retry = Some(Instant::now() + STORE_RETRY);
+        self.is_blocked(error);
     }
 
     /// Has the rules know what the agent has told of its calls in the open turn.
@@ -201,6 +218,7 @@ impl Actor {
     }
 
     async fn try_start_runtime(&mut self) -> Result<()> {
+        let live = LiveToken::take(&self.shared)?;
         locks::make_directory(&self.directory)?;
         let held = |what: &str| {
             Error::new(
@@ -218,6 +236,9 @@ impl Actor {
         let program = program::find(&self.spec.launcher, &self.cwd, &kept.variables)?;
         let start = self.begin_incarnation(program, kept).await?;
         let failed = |error: std::io::Error| {
+            if descriptors::is_reached(&error) {
+                return descriptors::too_many("cannot start the worker's runtime");
+            }
             Error::new(Code::BackendRuntimeError, format!("the worker's runtime cannot be started: {error}"))
                 .with("reasonCategory", "worker")
                 .with("command", self.shared.setup.runtime_program.display().to_string())
@@ -248,7 +269,7 @@ impl Actor {
                 )));
             }
         };
-        self.runtime = Some(self.new_runtime(exit, Some(child)));
+        self.runtime = Some(Runtime::new(live, exit, Some(child)));
         subagent_failpoint::hit("listening.after_heard");
         let id = self.id;
         let stored = self

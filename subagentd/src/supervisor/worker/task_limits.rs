@@ -20,6 +20,7 @@ use crate::core::task::TaskEnding;
 use crate::core::task_limits::{Meter, Ran};
 use crate::core::worker::State;
 use crate::core::{Fact, Input, Worker};
+use crate::steady::steady;
 use crate::store::{accounts, task_limits};
 use crate::supervisor::entropy;
 
@@ -213,7 +214,7 @@ impl Actor {
         let id = self.id;
         let read = self.shared.store.read(move |connection| {
             let before = task_limits::ran_before(connection, id)?;
-            Ok(Ran::of(&accounts::account(connection, Scope::Worker, id)?, before, entropy::now().0))
+            Ok(Ran::of(&accounts::account(connection, Scope::Worker, id)?, before, steady(entropy::now())))
         });
         read.await
     }

@@ -1,0 +1,78 @@
+//! The limit of open files: what it leaves for workers and queries, and the error when it is reached.
+//!
+//! Must not open anything that stays open.
+
+use std::fs::File;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+use subagent_protocol::{Code, Error};
+
+/// What the daemon itself and the requests that it answers need.
+const RESERVED: u64 = 44;
+/// What a live runtime costs: its connection, its process, its journal.
+const PER_RUNTIME: u64 = 3;
+/// The share of one query: its files, and those of the request behind it.
+const PER_READER: u64 = 16;
+
+/// The limit of this process. The daemon raises it as far as it may when it starts.
+pub(crate) fn limit() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
+}
+
+/// The maximum number of runtimes that the daemon is connected to.
+pub(crate) fn max_runtimes(limit: u64) -> usize {
+    usize::try_from(limit.saturating_sub(RESERVED) / PER_RUNTIME).unwrap_or(usize::MAX)
+}
+
+/// The number of queries that run at the same time, at most `max`.
+pub(crate) fn max_readers(limit: u64, max: usize) -> usize {
+    usize::try_from(limit / PER_READER).unwrap_or(max).clamp(2, max)
+}
+
+/// Whether a call failed because too many files are open.
+pub(crate) fn is_reached(error: &io::Error) -> bool {
+    [Errno::EMFILE, Errno::ENFILE].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))
+}
+
+/// Whether no file can be opened now. For libraries that do not say why they could not.
+pub(crate) fn are_used_up() -> bool {
+    File::open("/dev/null").is_err_and(|error| is_reached(&error))
+}
+
+/// The error of a call that failed so.
+pub(crate) fn too_many(what: &str) -> Error {
+    Error::new(Code::TooManyOpenFiles, format!("{what}: the daemon has too many open files"))
+        .retryable()
+        .with("limit", limit())
+        .recommend(
+            "stop workers, or raise the hard limit of open files (ulimit -Hn, LimitNOFILE) and run `subagentd stop`: \
+             the next command starts a daemon with the new limit",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_kept_for_requests() {
+        for (limit, runtimes, readers) in [(0, 0, 2), (32, 0, 2), (52, 2, 3), (256, 70, 16), (1024, 326, 32)]
+        {
+            assert_eq!(max_readers(limit, 32), readers, "{limit}");
+            assert_eq!(max_runtimes(limit), runtimes, "{limit}");
+        }
+        assert!(max_runtimes(u64::MAX) > 1_000_000);
+    }
+
+    #[test]
+    fn only_a_limit_is_a_limit() {
+        for (errno, expected) in [(Errno::EMFILE, true), (Errno::ENFILE, true), (Errno::EACCES, false)] {
+            assert_eq!(is_reached(&errno.into()), expected, "{errno}");
+        }
+        let error = too_many("cannot look");
+        assert_eq!((error.code, error.retryable), (Code::TooManyOpenFiles, true));
+        assert!(error.details.contains_key("recommendedAction"), "{error:?}");
+    }
+}

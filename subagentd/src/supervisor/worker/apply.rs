@@ -1,0 +1,110 @@
+//! Storing what has happened to a worker. It cannot be refused, so a full disk only delays it.
+
+use subagent_protocol::Result;
+use subagent_protocol::time::Timestamp;
+use tokio::time::Instant;
+
+use super::actor::{Actor, STORE_RETRY, ended};
+use super::blocked::Blocked;
+use crate::core::{Fact, Input};
+use crate::store::{Durability, RowId, Tx};
+use crate::supervisor::entropy;
+use crate::supervisor::shared::is_ending;
+
+impl Actor {
+    /// Lets the rules decide about an event that no request asked for, and stores the outcome.
+    pub(super) async fn apply(&mut self, input: Input) {
+        // Nothing speaks against what has happened.
+        let _ = self.apply_if(input, |_, _, _| Ok(())).await;
+    }
+
+    /// The same, unless `check` refuses it in the transaction that stores it.
+    pub(super) async fn apply_if(
+        &mut self,
+        input: Input,
+        check: impl Fn(&Tx<'_>, RowId, Timestamp) -> Result<()> + Clone + Send + 'static,
+    ) -> Result<()> {
+        self.worker.queue.gated |= self.budgets.has_news();
+        let mut step = match self.worker.step(input) {
+            Ok(step) => step,
+            Err(error) => {
+                tracing::error!(worker = %self.worker_id, %error, "the rules refuse what has happened");
+                return Ok(());
+            }
+        };
+        if subagent_failpoint::sabotaged("approval.keep_open") {
+            step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
+        }
+        let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
+        let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
+        loop {
+            let (step, check) = (step.clone(), check.clone());
+            let result = self
+                .shared
+                .store
+                .write(Durability::Full, 4, move |tx| {
+                    if let Err(refused) = check(tx, id, now) {
+                        return Ok(Err(refused));
+                    }
+                    let mut added = tx.store_facts(id, &step.facts, None, now)?;
+                    tx.update_worker(id, &step.worker, cursor, now)?;
+                    if !may_live {
+                        tx.end_incarnation(id)?;
+                    }
+                    tx.settle_task(id, &step.worker, now, &mut added)?;
+                    Ok(Ok(added))
+                })
+                .await;
+            match result {
+                Ok(Err(refused)) => return Err(refused),
+                Ok(Ok(added)) => {
+                    if self.retry.is_none() {
+                        self.blocked = None;
+                    }
+                    self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
+                    self.todo.extend(actions);
+                    return Ok(());
+                }
+                Err(_) if *self.shared.ending.borrow() => return Ok(()),
+                // The change is a fact: it is stored as soon as there is room.
+                Err(error) => {
+                    tracing::error!(worker = %self.worker_id, %error, "a change cannot be stored; trying again");
+                    self.is_blocked(error);
+                    self.publish();
+                    if !self.pause().await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until a change that could not be stored is tried again. Meanwhile the actor refuses requests and notices
+    /// the end of its runtime. Returns `false` when the daemon ends.
+    async fn pause(&mut self) -> bool {
+        let mut ending = self.shared.ending.subscribe();
+        let until = Instant::now() + STORE_RETRY;
+        loop {
+            let refuse = self.blocked.as_ref().is_some_and(Blocked::is_told);
+            let running = self.runtime.as_ref().filter(|runtime| !runtime.ended);
+            tokio::select! {
+                biased;
+                () = is_ending(&mut ending) => return false,
+                () = tokio::time::sleep_until(until) => return true,
+                () = ended(running.and_then(|runtime| runtime.exit.as_ref())) => self.see_end(),
+                message = self.mailbox.recv(), if refuse => match message {
+                    Some(message) => self.refuse_message(message),
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    /// Shows that the process of the runtime has ended. What follows from it is decided later.
+    pub(super) fn see_end(&mut self) {
+        if let Some(runtime) = &mut self.runtime {
+            runtime.ended = true;
+        }
+        self.publish();
+    }
+}

@@ -1,0 +1,75 @@
+//! A daemon that may open few files answers every request, says why it cannot reach a worker, and reaches the next one
+//! when another has ended.
+
+use std::time::{Duration, Instant};
+
+use subagent_tests::harness::{Sandbox, wait_until};
+
+const WORKERS: usize = 8;
+/// For each request.
+const ANSWERED: Duration = Duration::from_secs(15);
+
+/// Starts workers, and a daemon after them that may have `limit` files open.
+fn adopted_with(limit: u32) -> (Sandbox, Vec<String>) {
+    let sandbox = Sandbox::new();
+    sandbox.init();
+    let workers: Vec<String> = (0..WORKERS).map(|_| sandbox.start("demo")).collect();
+    sandbox.kill_daemon();
+    let script = format!("ulimit -n {limit}; exec \"$0\" worker list --json");
+    let listed = sandbox.command("sh").args(["-c", &script, &sandbox.executable("subagent")]).run().data();
+    assert_eq!(listed["count"], WORKERS, "{listed}");
+    (sandbox, workers)
+}
+
+/// Whether a message to this worker is answered by its agent; otherwise the daemon says that it cannot reach it.
+fn is_reached(sandbox: &Sandbox, worker: &str) -> bool {
+    let asked = Instant::now();
+    let output = sandbox.sending(worker, "well").deadline(ANSWERED * 4).run();
+    assert!(asked.elapsed() < ANSWERED, "{output}");
+    if output.status.success() {
+        assert_eq!(output.data()["assistantText"], "well");
+        return true;
+    }
+    let error = output.error("TOO_MANY_OPEN_FILES");
+    assert_eq!(error["retryable"], true, "{error}");
+    assert!(error["details"]["recommendedAction"].is_string(), "{error}");
+    let shown = sandbox.show(worker);
+    assert!(shown["lastError"].as_str().unwrap().starts_with("TOO_MANY_OPEN_FILES"), "{shown}");
+    false
+}
+
+#[test]
+fn a_daemon_with_few_descriptors_adopts_workers_in_turns() {
+    let (sandbox, workers) = adopted_with(52);
+    let daemon = sandbox.daemon();
+    let reached: Vec<&String> = workers.iter().filter(|worker| is_reached(&sandbox, worker)).collect();
+    assert!(!reached.is_empty() && reached.len() < WORKERS, "{reached:?}");
+    let missed = workers.iter().find(|worker| !reached.contains(worker)).unwrap();
+    // An order for a worker that cannot be reached changes nothing.
+    sandbox.run(&["worker", "stop", missed]).error("TOO_MANY_OPEN_FILES");
+    for worker in &reached {
+        assert_eq!(sandbox.run(&["worker", "stop", worker]).data()["state"], "stopped");
+    }
+    wait_until("the next workers to be adopted", ANSWERED * 4, || {
+        let next = workers.iter().filter(|worker| !reached.contains(worker));
+        (next.filter(|worker| is_reached(&sandbox, worker)).count() >= reached.len()).then_some(())
+    });
+    assert!(daemon.lives());
+    // A daemon with more of them reaches all.
+    sandbox.kill_daemon();
+    for worker in workers.iter().filter(|worker| !reached.contains(worker)) {
+        assert!(is_reached(&sandbox, worker), "{worker}");
+    }
+    sandbox.finish();
+}
+
+#[test]
+fn a_daemon_with_hardly_any_descriptors_says_so() {
+    let (sandbox, workers) = adopted_with(36);
+    for worker in &workers {
+        let _ = is_reached(&sandbox, worker);
+    }
+    sandbox.kill_daemon();
+    assert!(is_reached(&sandbox, &workers[0]));
+    sandbox.finish();
+}

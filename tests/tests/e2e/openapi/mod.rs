@@ -1,0 +1,299 @@
+//! Generated requests for each operation of `docs/openapi.json`: every one is answered in time, with a response that the
+//! description knows, and never with an error that is the fault of the daemon.
+
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use subagent_tests::harness::{Random, Response, Sandbox, answer, say, times};
+use values::Values;
+
+/// For each request of each operation.
+const ANSWERED: Duration = Duration::from_secs(30);
+/// Requests of each operation.
+const REQUESTS: usize = 20;
+/// Operations that end what is tested.
+const LEFT_OUT: &[&str] = &["POST /v1/daemon/stop"];
+
+struct Operation {
+    method: String,
+    path: String,
+    description: Value,
+    responses: BTreeMap<String, Validator>,
+}
+
+impl Operation {
+    fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+fn document() -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+fn operations(document: &Value) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, description) in methods.as_object().unwrap() {
+            let responses = description["responses"].as_object().unwrap().iter().map(|(status, response)| {
+                let content = response["content"].as_object().unwrap().values().next().unwrap();
+                let mut schema = content["schema"].clone();
+                schema["components"] = document["components"].clone();
+                (status.clone(), jsonschema::validator_for(&schema).unwrap())
+            });
+            operations.push(Operation {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                responses: responses.collect(),
+                description: description.clone(),
+            });
+        }
+    }
+    operations.retain(|operation| !LEFT_OUT.contains(&operation.name().as_str()));
+    operations
+}
+
+/// A controller with workers, and what requests can name of them.
+struct World {
+    sandbox: Sandbox,
+    socket: PathBuf,
+    handle: Vec<String>,
+    workers: Vec<Value>,
+    turns: Vec<Value>,
+    requests: Vec<Value>,
+}
+
+impl World {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        sandbox.init();
+        let socket = sandbox.daemon_info().unwrap().socket;
+        let lists = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (handle, workers, turns, requests) = lists;
+        let mut world = Self { sandbox, socket, handle, workers, turns, requests };
+        world.refresh();
+        world
+    }
+
+    /// Takes what the last requests may have changed: the owner, and workers that were stopped or removed.
+    fn refresh(&mut self) {
+        let attached = self.sandbox.run(&["controller", "attach", "--takeover"]).data();
+        let owner = &attached["owner"];
+        let text = |key: &str| match &owner[key] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        self.handle.clear();
+        for (field, header, variable) in [
+            ("controllerId", "subagent-controller-id", "SUBAGENT_CTL_ID"),
+            ("epoch", "subagent-controller-epoch", "SUBAGENT_CTL_EPOCH"),
+            ("token", "subagent-controller-token", "SUBAGENT_CTL_TOKEN"),
+        ] {
+            self.handle.push(format!("{header}: {}", text(field)));
+            self.sandbox.set_env(variable, text(field));
+        }
+        let listed = self.sandbox.run(&["worker", "list"]).data();
+        let lives = |worker: &&Value| worker["state"] != "stopped" && worker["launcher"] == "demo";
+        let live = listed["items"].as_array().unwrap().iter().filter(lives).count();
+        for _ in live..2 {
+            let _ = self.sandbox.start("demo");
+        }
+        let listed = self.sandbox.run(&["worker", "list"]).data();
+        let mut items = listed["items"].as_array().unwrap().clone();
+        for worker in &items {
+            // Any request may be the one that removes it.
+            let wish = ["worker", "rm", &as_text(&worker["workerId"])].map(str::to_owned);
+            self.sandbox.recorder().attempt(&wish);
+        }
+        items.truncate(4);
+        self.workers = items;
+        self.ask();
+    }
+
+    /// Has a worker ask something, unless earlier requests have taken its budget or filled its queue.
+    fn ask(&mut self) {
+        let worker = as_text(&self.workers[0]["workerId"]);
+        let sent = self.sandbox.sending(&worker, "!ask make it").args(["--queue", "--no-wait"]).run();
+        if sent.status.success() {
+            self.turns.push(sent.data()["turnId"].clone());
+        }
+        let asked = self.sandbox.run(&["approval", "list"]).data();
+        self.requests
+            .extend(asked["items"].as_array().unwrap().iter().map(|asked| asked["requestId"].clone()));
+    }
+
+    fn known(&self) -> BTreeMap<&'static str, Vec<Value>> {
+        let of = |key: &str| self.workers.iter().map(|worker| worker[key].clone()).collect::<Vec<_>>();
+        let (workspace, file) = (self.sandbox.workspace(), self.sandbox.file("made-by-a-request"));
+        let mut launcher = json!({"name": "demo", "backendKind": "acp-stdio", "args": []});
+        launcher["program"] = self.sandbox.executable("subagent").into();
+        launcher["args"] = json!(["demo-agent"]);
+        let short = || vec![json!(1), json!(0.2), json!(-1), json!("x")];
+        let newest = |of: &[Value]| of.iter().rev().take(5).cloned().collect::<Vec<_>>();
+        let mut known = BTreeMap::from([
+            ("turn", newest(&self.turns)),
+            ("request", newest(&self.requests)),
+            ("decision", vec![json!("allow"), json!("deny"), json!("cancel")]),
+            ("worker", of("workerId")),
+            ("workerId", of("workerId")),
+            ("controllerId", of("controllerId")),
+            ("hintedControllerId", of("controllerId")),
+            ("workspaceKey", vec![json!(workspace)]),
+            ("workspace", vec![json!(workspace)]),
+            ("cwd", vec![json!(workspace)]),
+            ("additionalDirectories", vec![json!([]), json!([workspace])]),
+            ("path", vec![json!(file)]),
+            ("handoffsDir", vec![json!(self.sandbox.file("handoffs"))]),
+            ("launcher", vec![launcher]),
+            ("follow", vec![json!("false")]),
+            ("umask", vec![json!(0o22), json!(u32::MAX)]),
+            ("timeoutSeconds", short()),
+            ("timeoutMs", vec![json!(1), json!(200), json!(-1), json!("x")]),
+        ]);
+        known.retain(|_, values| !values.is_empty());
+        known
+    }
+}
+
+/// A text as part of an address.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn as_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The address of a request, with its parameters.
+fn address(values: &mut Values<'_>, operation: &Operation) -> String {
+    let mut path = operation.path.clone();
+    let mut query = Vec::new();
+    for parameter in operation.description["parameters"].as_array().into_iter().flatten() {
+        let name = parameter["name"].as_str().unwrap();
+        let in_path = parameter["in"] == "path";
+        if !in_path && name != "follow" && values.chance(2) {
+            continue;
+        }
+        let mut text = as_text(&values.value(name, &parameter["schema"], 0));
+        text.truncate(text.floor_char_boundary(2_000));
+        if in_path {
+            let text = if text.is_empty() { "x".to_owned() } else { text };
+            path = path.replace(&format!("{{{name}}}"), &encoded(&text));
+        } else if name == "follow" && text == "true" {
+            // A follower has no end.
+        } else {
+            query.push(format!("{name}={}", encoded(&text)));
+        }
+    }
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+}
+
+fn body(values: &mut Values<'_>, operation: &Operation) -> String {
+    let schema = &operation.description["requestBody"]["content"]["application/json"]["schema"];
+    if schema.is_null() {
+        return String::new();
+    }
+    if values.chance(30) {
+        return (*values.random.pick(&["[]", "[1]", "null", "1", "\"x\"", "{]", "{", "\u{0}"])).to_owned();
+    }
+    let mut body = values.value("", schema, 0).to_string();
+    if body.len() > 10 && values.chance(30) {
+        let half = body.floor_char_boundary(body.len() / 2);
+        body.truncate(half);
+    }
+    body
+}
+
+/// What is wrong with a response.
+fn wrong(operation: &Operation, response: &Response, took: Duration) -> Option<String> {
+    if took >= ANSWERED {
+        return Some(format!("it took {took:?}"));
+    }
+    let described = if response.status == 200 { "200" } else { "default" };
+    let validator = &operation.responses[described];
+    let is_stream = response.status == 200 && operation.path.ends_with("/events");
+    let documents: Vec<&str> = if is_stream { response.body.lines().collect() } else { vec![&response.body] };
+    for text in documents {
+        let Ok(document) = serde_json::from_str::<Value>(text) else {
+            return Some(format!("not JSON: {text:?}"));
+        };
+        // An error that comes later is the last line of a stream.
+        if is_stream && document["ok"] == false {
+            continue;
+        }
+        if let Err(error) = validator.validate(&document) {
+            return Some(format!("{} at {}", error, error.instance_path()));
+        }
+    }
+    let code =
+        if response.status == 200 { String::new() } else { as_text(&response.json()["error"]["code"]) };
+    let fault = match response.status {
+        200..500 => false,
+        502 => !(code.starts_with("BACKEND_") || ["RUNTIME_LOST", "AUTH_REQUIRED"].contains(&code.as_str())),
+        504 => !["WAIT_TIMEOUT", "WAIT_NO_PROGRESS", "BACKEND_TIMEOUT"].contains(&code.as_str()),
+        _ => true,
+    };
+    fault.then(|| "it is the fault of the daemon".to_owned())
+}
+
+#[test]
+fn no_generated_request_finds_a_fault() {
+    let document = document();
+    let operations = operations(&document);
+    let mut world = World::new();
+    let mut values =
+        Values { random: Random::announced(), document: &document, known: world.known(), optional: 2 };
+    let (mut faults, mut seen) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<u16>>::new());
+    for _ in 0..times(REQUESTS) {
+        for operation in &operations {
+            values.optional = *values.random.pick(&[2, 4, 20]);
+            let head = format!("{} {} HTTP/1.1", operation.method, address(&mut values, operation));
+            let body = body(&mut values, operation);
+            let mut lines = vec![head.clone(), "subagent-protocol: 1".to_owned()];
+            if !values.chance(20) {
+                lines.push("Content-Type: application/json".to_owned());
+            }
+            if !values.chance(10) {
+                lines.extend(world.handle.clone());
+            }
+            if values.chance(3) {
+                lines.push(format!("idempotency-key: key-{}", values.random.below(30)));
+            }
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            let asked = Instant::now();
+            let Some(response) = answer(&world.socket, &lines, &body) else {
+                faults.insert(format!("no answer after {:?}\n  {head}\n  {body}", asked.elapsed()));
+                continue;
+            };
+            seen.entry(operation.name()).or_default().insert(response.status);
+            if let Some(why) = wrong(operation, &response, asked.elapsed()) {
+                let text: String = response.body.chars().take(600).collect();
+                faults.insert(format!("{why}\n  {head}\n  {body}\n  {} {text}", response.status));
+            }
+        }
+        world.refresh();
+        values.known = world.known();
+    }
+    assert!(
+        faults.is_empty(),
+        "{} faults:\n{}",
+        faults.len(),
+        faults.into_iter().collect::<Vec<_>>().join("\n")
+    );
+    let never: Vec<_> =
+        seen.iter().filter(|(_, statuses)| !statuses.contains(&200)).map(|(name, _)| name).collect();
+    say(&format!("operations without a success: {never:?}"));
+    assert!(never.len() < operations.len() / 3, "most requests were refused: {never:?}");
+    world.sandbox.run(&["worker", "list"]).data();
+    world.sandbox.finish();
+}
