@@ -210,6 +210,13 @@ impl Call {
         }
     }
 
+    /// Whether anything is known of it beside its title.
+    #[must_use]
+    pub fn tells_something(&self) -> bool {
+        let files = !self.paths.is_empty() || !self.changed.is_empty() || !self.urls.is_empty();
+        self.kind.is_some() || self.name.is_some() || self.command.is_some() || files
+    }
+
     /// The same without the name of its tool.
     pub(super) fn unnamed(&self) -> Self {
         Self { name: None, labels: Vec::new(), ..self.clone() }

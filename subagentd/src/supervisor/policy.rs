@@ -32,8 +32,8 @@ use crate::store::{Connection, RowId, WorkerRow, decided};
 
 pub(super) use self::chain::check;
 
-/// So many calls of a turn are remembered; those that come later are not looked at when they are over.
-const MOST_CALLS: usize = 1000;
+/// Calls of a turn that are remembered. With more, calls that are over are forgotten first, the oldest before the others.
+const MAX_CALLS: usize = 1000;
 /// A longer id is none that an agent would choose.
 const MOST_ID_BYTES: usize = 1024;
 /// So much is told of what was judged.
@@ -80,12 +80,30 @@ pub(super) fn call_of(asked: &ApprovalRequested) -> (Call, Value) {
 /// What an agent has told of a call in this turn.
 #[derive(Debug, Clone, Default)]
 struct Seen {
+    /// Calls of the turn have ascending numbers.
+    number: u64,
     call: Call,
+    /// What the update said that the call began with.
+    begun: Option<Call>,
+    /// Whether it was reported as completed or failed.
+    over: bool,
     /// Whether it was asked for: then somebody has decided.
     asked: bool,
     /// Whether an update speaks of it, or of the call that its request is for.
     told: bool,
     judged: bool,
+}
+
+impl Seen {
+    /// Whether an update begins another call under the id of one that is over.
+    fn is_reused_by(&self, update: &Value, over: bool) -> bool {
+        let begins = update["sessionUpdate"] == "tool_call";
+        self.over && begins && (!over || self.begun.as_ref() != Some(&Call::of(update)))
+    }
+
+    fn next(&self) -> Self {
+        Self { number: self.number, ..Self::default() }
+    }
 }
 
 /// The rules of a worker, and what they have to know of the open turn. A clone costs nothing.
@@ -94,6 +112,10 @@ pub(super) struct Watch {
     policy: Arc<Policy>,
     /// By session, if it is not the worker's own, and id.
     calls: Arc<HashMap<(Option<String>, String), Seen>>,
+    /// The number of the call that was seen first last.
+    last_number: u64,
+    /// Whether a call was forgotten that somebody was asked for and that is not over.
+    forgot_asked: bool,
     /// For which rule the last request is asked, if it is.
     asked_for: Option<InboxFact>,
 }
@@ -117,7 +139,13 @@ impl Watch {
                 return None;
             }
         };
-        Some(Self { policy: Arc::new(policy), calls: Arc::default(), asked_for: None })
+        Some(Self {
+            policy: Arc::new(policy),
+            calls: Arc::default(),
+            last_number: 0,
+            forgot_asked: false,
+            asked_for: None,
+        })
     }
 
     /// The same calls under these rules.
@@ -177,6 +205,7 @@ impl Watch {
             }
             RecordType::TurnEnd if !self.calls.is_empty() => {
                 self.calls = Arc::default();
+                self.forgot_asked = false;
                 None
             }
             _ => None,
@@ -198,9 +227,12 @@ impl Watch {
         // No agent knows the id of what the client asks for.
         let told = asked.client_call.is_some() || request.ids().count() > 1;
         for id in request.ids() {
-            if let Some(seen) = self.seen((asked.child.session_id.clone(), id)) {
-                (seen.asked, seen.told) = (true, seen.told || told);
+            let seen = self.seen((asked.child.session_id.clone(), id));
+            if seen.over {
+                // The id of a call that is over stands for the next one.
+                *seen = seen.next();
             }
+            (seen.asked, seen.told) = (true, seen.told || told);
         }
     }
 
@@ -224,19 +256,26 @@ impl Watch {
         let id = call_id(update)?;
         let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
-        let seen = self.seen((session.map(str::to_owned), id.clone()))?;
+        let completed = update["status"] == "completed";
+        let over = completed || update["status"] == "failed";
+        let seen = self.seen((session.map(str::to_owned), id.clone()));
+        if seen.is_reused_by(update, over) {
+            *seen = seen.next();
+        }
+        if seen.begun.is_none() {
+            seen.begun = Some(Call::of(update));
+        }
         seen.told = true;
+        seen.over |= over;
         seen.call.learn(update);
         // Not before: many agents call a call `in_progress` and ask then.
-        let over = update["status"] == "completed";
-        let known = seen.call.kind.is_some() || seen.call.name.is_some();
-        if !over || !known || seen.asked || seen.judged {
+        if !completed || !seen.call.tells_something() || seen.asked || seen.judged {
             return None;
         }
         seen.judged = true;
         let call = seen.call.clone();
         // A request of an id that no update speaks of may have been for this call.
-        let maybe_asked = self.calls.values().any(|seen| seen.asked && !seen.told);
+        let maybe_asked = self.forgot_asked || self.calls.values().any(|seen| seen.asked && !seen.told);
         let evidence = evidence::of(update, maybe_asked)?;
         let verdict = policy.decide(&call.as_told(), &real_path);
         // What was only not approved beforehand is denied to who asks; of who does not ask it is no violation.
@@ -248,12 +287,18 @@ impl Watch {
         Some(Input::Violation { turn, call })
     }
 
-    fn seen(&mut self, key: (Option<String>, String)) -> Option<&mut Seen> {
+    fn seen(&mut self, key: (Option<String>, String)) -> &mut Seen {
         let calls = Arc::make_mut(&mut self.calls);
-        if calls.len() >= MOST_CALLS && !calls.contains_key(&key) {
-            return None;
+        if calls.len() >= MAX_CALLS && !calls.contains_key(&key) {
+            let oldest = calls.iter().min_by_key(|(_, seen)| (!seen.over, seen.number));
+            if let Some(forgotten) = oldest.map(|(key, _)| key.clone()).and_then(|key| calls.remove(&key)) {
+                self.forgot_asked |= forgotten.asked && !forgotten.over;
+            }
         }
-        Some(calls.entry(key).or_default())
+        calls.entry(key).or_insert_with(|| {
+            self.last_number += 1;
+            Seen { number: self.last_number, ..Seen::default() }
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use super::*;
 
 mod chain;
 mod other_ids;
+mod unasked;
 
 fn spec(rules: &[(&str, &str)]) -> PolicySpec {
     let rules = rules
@@ -139,11 +140,11 @@ fn a_call_that_was_asked_for_is_none() {
 #[test]
 fn what_is_hostile_is_bounded() {
     let mut watch = watch(RULES);
-    for id in 0..2 * MOST_CALLS {
+    for id in 0..2 * MAX_CALLS {
         see(&mut watch, &tells(&id.to_string(), "rm x", "pending"));
     }
     see(&mut watch, &tells(&"x".repeat(2 * MOST_ID_BYTES), "rm x", "completed"));
-    assert_eq!(watch.calls.len(), MOST_CALLS);
+    assert_eq!(watch.calls.len(), MAX_CALLS);
     let long = format!("rm {}", "x".repeat(100_000));
     assert!(see(&mut watch, &asks("1", &long, ALL)).is_some(), "its text alone is denied");
     let long = format!("ls {}", "x".repeat(100_000));
