@@ -215,10 +215,7 @@ impl<'a> Reader<'a> {
                 self.next()?;
             }
             self.pipelines()?;
-            let more = match self.peek()? {
-                Token::Operator(";" | "&") | Token::Newline => true,
-                _ => false,
-            };
+            let more = matches!(self.peek()?, Token::Operator(";" | "&") | Token::Newline);
             if more {
                 self.next()?;
                 while *self.peek()? == Token::Newline {
