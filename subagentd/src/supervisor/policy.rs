@@ -18,7 +18,7 @@ use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEv
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
 use subagent_protocol::start::ClientRules;
-use subagent_protocol::tool_calls::KINDS;
+use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
@@ -32,7 +32,7 @@ use crate::store::{Connection, RowId, WorkerRow, decided};
 
 pub(super) use self::chain::check;
 
-/// So many calls of a turn are remembered; those that come later are not looked at when they are over.
+/// So many calls of a turn are remembered; while all of them are open, those that come later are not looked at.
 const MOST_CALLS: usize = 1000;
 /// A longer id is none that an agent would choose.
 const MOST_ID_BYTES: usize = 1024;
@@ -86,6 +86,28 @@ struct Seen {
     /// Whether an update speaks of it, or of the call that its request is for.
     told: bool,
     judged: bool,
+    /// Whether the agent said that it ended.
+    over: bool,
+}
+
+impl Seen {
+    /// Takes an update; one that begins a call of an id that was used before, and says anything new, is of another call.
+    fn learn(&mut self, update: &Value) {
+        let over = update["status"].as_str().is_some_and(is_over);
+        let before = self.call.clone();
+        self.call.learn(update);
+        if self.over && update["sessionUpdate"] == KINDS[0] && (!over || self.call != before) {
+            *self = Self { call: Call::of(update), ..Self::default() };
+        }
+        self.told = true;
+        self.over |= over;
+    }
+
+    /// Whether it tells of anything that a rule may deny.
+    fn is_known(&self) -> bool {
+        let Call { kind, name, command, changed, .. } = &self.call;
+        kind.is_some() || name.is_some() || command.is_some() || !changed.is_empty()
+    }
 }
 
 /// The rules of a worker, and what they have to know of the open turn. A clone costs nothing.
@@ -225,12 +247,10 @@ impl Watch {
         let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
         let seen = self.seen((session.map(str::to_owned), id.clone()))?;
-        seen.told = true;
-        seen.call.learn(update);
+        seen.learn(update);
         // Not before: many agents call a call `in_progress` and ask then.
         let over = update["status"] == "completed";
-        let known = seen.call.kind.is_some() || seen.call.name.is_some();
-        if !over || !known || seen.asked || seen.judged {
+        if !over || !seen.is_known() || seen.asked || seen.judged {
             return None;
         }
         seen.judged = true;
@@ -251,7 +271,11 @@ impl Watch {
     fn seen(&mut self, key: (Option<String>, String)) -> Option<&mut Seen> {
         let calls = Arc::make_mut(&mut self.calls);
         if calls.len() >= MOST_CALLS && !calls.contains_key(&key) {
-            return None;
+            // Those that ended make room.
+            calls.retain(|_, seen| !seen.over);
+            if calls.len() >= MOST_CALLS {
+                return None;
+            }
         }
         Some(calls.entry(key).or_default())
     }
