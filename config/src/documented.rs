@@ -27,6 +27,7 @@ const KEYS: &[&str] = &[
     "launchers.*.timeouts.cancelGraceSeconds",
     "launchers.*.idleTimeout",
     "launchers.*.queueLimit",
+    "launchers.*.prefixTools",
     "mcpServers",
     "launchers.*.mcpServers",
     "launchers.*.authMethod",

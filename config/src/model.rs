@@ -78,6 +78,8 @@ pub struct Launcher {
     pub timeouts: Timeouts,
     /// The way to log in that is taken where nobody chooses one.
     pub auth_method: Option<String>,
+    /// Whether the tools with which its agent gives tasks have a prefix, for one that gives them none.
+    pub prefix_tools: bool,
     /// What is chosen of its sessions.
     pub options: SessionOptions,
     /// MCP servers for its agent, by name; they win over those of the whole config.
@@ -100,6 +102,7 @@ impl Launcher {
             env: BTreeMap::new(),
             timeouts: Timeouts::default(),
             auth_method: None,
+            prefix_tools: false,
             options: SessionOptions::default(),
             mcp_servers: BTreeMap::new(),
             idle_timeout: None,
@@ -119,6 +122,7 @@ impl fmt::Debug for Launcher {
             .field("env", &names)
             .field("timeouts", &self.timeouts)
             .field("auth_method", &self.auth_method)
+            .field("prefix_tools", &self.prefix_tools)
             .field("options", &self.options)
             .field("mcp_servers", &self.mcp_servers)
             .field("idle_timeout", &self.idle_timeout)

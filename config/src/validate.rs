@@ -47,6 +47,7 @@ fn launcher(name: &str, value: &Value) -> Checked<Launcher> {
         env: env(launcher, &format!("{field}.env"))?,
         timeouts: timeouts(launcher, &format!("{field}.timeouts"))?,
         auth_method: trimmed(launcher.get("authMethod"), || Place::Field(format!("{field}.authMethod")))?,
+        prefix_tools: prefix_tools(launcher, &field)?,
         options: session::options(launcher, &field)?,
         mcp_servers: mcp::servers(launcher, &field)?,
         idle_timeout: idle::of_launcher(launcher, &field)?,
@@ -100,6 +101,15 @@ fn timeouts(launcher: &Map<String, Value>, field: &str) -> Checked<Timeouts> {
     timeouts.turn = get("turnSeconds", 0.0)?;
     timeouts.cancel_grace = get("cancelGraceSeconds", 0.0)?.unwrap_or(timeouts.cancel_grace);
     Ok(timeouts)
+}
+
+/// The key `prefixTools`: true or false.
+fn prefix_tools(launcher: &Map<String, Value>, field: &str) -> Checked<bool> {
+    match launcher.get("prefixTools") {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(prefix)) => Ok(*prefix),
+        Some(value) => mismatch(Place::Field(format!("{field}.prefixTools")), "true or false", value),
+    }
 }
 
 /// The key `queueLimit`: a whole number.

@@ -158,7 +158,9 @@ pub(super) fn names_task_server(word: &str) -> bool {
 }
 
 fn after_task_server(name: &str) -> Option<&str> {
-    name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__")
+    let tool = name.strip_prefix("mcp__")?.strip_prefix(TASK_SERVER)?.strip_prefix("__")?;
+    // `subagent mcp --prefix` names them `subagent_task` and so on.
+    Some(tool.strip_prefix(TASK_SERVER).and_then(|tool| tool.strip_prefix('_')).unwrap_or(tool))
 }
 
 /// Whether a tool of this name does nothing to be judged by but to have tasks at all.

@@ -104,6 +104,7 @@ pub fn spec(launcher: &model::Launcher, resolved: ResolvedLauncher) -> Result<La
         args: resolved.effective_args,
         timeouts,
         auth_method: launcher.auth_method.clone(),
+        prefix_tools: launcher.prefix_tools,
     })
 }
 

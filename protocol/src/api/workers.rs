@@ -46,6 +46,10 @@ pub struct LauncherSpec {
     /// The way to log in that the agent is asked to go by itself when it wants a login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_method: Option<String>,
+    /// Whether the tools of the server for tasks are named `subagent_task` and so on: the agent gives the tools of MCP
+    /// servers no prefix, and may have a `task` of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prefix_tools: bool,
 }
 
 /// `POST /v1/workers`: starts a worker.

@@ -319,6 +319,9 @@ pub struct Tree {
 Example:
   claude mcp add subagent -- subagent mcp")]
 pub struct Mcp {
+    /// Name the tools subagent_task and so on, for clients that give the tools of servers no prefix
+    #[arg(long)]
+    pub prefix: bool,
     /// The workspace in which tasks are run [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,

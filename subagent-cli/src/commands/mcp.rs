@@ -9,5 +9,5 @@ use crate::tasks::Wish;
 
 pub(super) fn run(args: Mcp, context: &Context) -> Result<Outcome> {
     let wish = Wish { cwd: args.cwd, config: args.config.config, ..Wish::default() };
-    mcp::run(wish, context)
+    mcp::run(wish, args.prefix, context)
 }

@@ -121,7 +121,8 @@ impl Caller {
         match ended {
             Ok(shown) => answers::ended(&shown),
             Err(failure) => {
-                let advice = format!("the task may go on: ask for it with get_subagents and name_or_id {id}");
+                let tool = self.shared.name("get_subagents");
+                let advice = format!("the task may go on: ask for it with {tool} and name_or_id {id}");
                 answers::failed(answers::about(&task), &failure.recommend(advice))
             }
         }

@@ -7,6 +7,7 @@ mod answers;
 mod arguments;
 mod calls;
 mod changes;
+mod prefix;
 mod server;
 mod tools;
 
@@ -40,7 +41,7 @@ const CALLS_LIMIT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// `INVALID_INPUT` if what comes first is not how MCP begins.
-pub(crate) fn run(wish: Wish, context: &Context) -> Result<Outcome> {
+pub(crate) fn run(wish: Wish, prefix: bool, context: &Context) -> Result<Outcome> {
     let giver = Giver::new(context, wish);
     block_on(async move {
         let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
@@ -54,20 +55,25 @@ pub(crate) fn run(wish: Wish, context: &Context) -> Result<Outcome> {
             }
         });
         let (read, write) = stdio_pipes();
-        Box::pin(serve(giver, read, write, asked)).await?;
+        Box::pin(serve((giver, prefix), read, write, asked)).await?;
         Ok(Outcome::Printed(ExitCode::SUCCESS))
     })
 }
 
 /// Serves on these two until the first one ends, or the end is asked for.
-async fn serve<R, W>(giver: Giver, read: R, write: W, asked: impl Future<Output = ()>) -> Result<()>
+async fn serve<R, W>(
+    (giver, prefix): (Giver, bool),
+    read: R,
+    write: W,
+    asked: impl Future<Output = ()>,
+) -> Result<()>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let (closing, closed) = watch::channel(false);
     let busy = Arc::new(watch::Sender::new(()));
-    let server = Server::new(giver, closed, busy.clone());
+    let server = Server::new(giver, prefix, closed, busy.clone());
     let read = Watched { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::arguments::Call;
 use super::calls::Caller;
 use super::changes::Changes;
+use super::prefix;
 use super::tools::{INSTRUCTIONS, tools};
 use crate::tasks::Giver;
 
@@ -36,12 +37,26 @@ pub(super) struct Shared {
     pub(super) busy: Arc<watch::Sender<()>>,
     /// The tools as they were listed last.
     listed: Mutex<Vec<Tool>>,
+    /// Whether the names of the tools have a prefix.
+    prefix: bool,
+}
+
+impl Shared {
+    /// The name by which the client calls a tool.
+    pub(super) fn name(&self, tool: &str) -> String {
+        if self.prefix { prefix::with_prefix(tool) } else { tool.to_owned() }
+    }
 }
 
 impl Server {
-    pub(super) fn new(giver: Giver, closed: watch::Receiver<bool>, busy: Arc<watch::Sender<()>>) -> Self {
+    pub(super) fn new(
+        giver: Giver,
+        prefix: bool,
+        closed: watch::Receiver<bool>,
+        busy: Arc<watch::Sender<()>>,
+    ) -> Self {
         let listed = Mutex::default();
-        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed }))
+        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed, prefix }))
     }
 
     /// The tools of now; those that were listed last where that is not known.
@@ -50,15 +65,19 @@ impl Server {
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
-            *listed() = tools(&agents, is_told);
+            *listed() = self.named(tools(&agents, is_told));
         } else {
             self.0.changes.missed(&self.0, &context.peer);
             if listed().is_empty() {
                 // An answer with an error would be the end of this server for most clients.
-                *listed() = tools(&[], is_told);
+                *listed() = self.named(tools(&[], is_told));
             }
         }
         listed().clone()
+    }
+
+    fn named(&self, tools: Vec<Tool>) -> Vec<Tool> {
+        if self.0.prefix { tools.into_iter().map(prefix::tool).collect() } else { tools }
     }
 }
 
@@ -67,7 +86,11 @@ impl ServerHandler for Server {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(if self.0.prefix {
+                prefix::text(INSTRUCTIONS)
+            } else {
+                INSTRUCTIONS.to_owned()
+            })
     }
 
     async fn list_tools(
@@ -85,7 +108,8 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         self.0.changes.called(&self.0, &context.peer).await;
         let arguments = request.arguments.unwrap_or_default();
-        match Call::parse(&request.name, arguments) {
+        let own = if self.0.prefix { prefix::own(&request.name) } else { Some(&*request.name) };
+        match own.and_then(|name| Call::parse(name, arguments)) {
             None => {
                 let message =
                     format!("there is no tool {:?}; tools/list has those that there are", request.name);

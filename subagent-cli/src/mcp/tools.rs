@@ -4,6 +4,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use subagent_protocol::api::{CallableAgent, MOST_TASK_NAME_CHARS};
 
+/// The names of all tools.
+pub(super) const NAMES: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
 /// Kinds of tools, which `allowed_capabilities` may name.
 pub(super) const KINDS: [&str; 8] = ["read", "edit", "delete", "move", "search", "execute", "think", "fetch"];
 /// How the files of a task may be kept apart from its parent's.

@@ -98,8 +98,9 @@ fn issued(mut spec: Spec, variables: Variables, mcp_servers: McpServers) -> Resu
     Ok((spec, kept))
 }
 
-/// The servers for a session of the worker's agent.
-pub(super) fn servers(kept: &Kept, setup: &Setup) -> McpServers {
+/// The servers for a session of the worker's agent, the tools for tasks with a prefix if its launcher wants that.
+pub(super) fn servers(kept: &Kept, prefix: bool, setup: &Setup) -> McpServers {
+    let args = if prefix { json!(["mcp", "--prefix"]) } else { json!(["mcp"]) };
     let mut servers = kept.mcp_servers.clone();
     servers.0.extend(kept.task_token.as_ref().map(|TaskToken(token)| {
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -107,7 +108,7 @@ pub(super) fn servers(kept: &Kept, setup: &Setup) -> McpServers {
         json!({
             "name": TASK_SERVER,
             "command": text(&setup.runtime_program.with_file_name(PROGRAM)),
-            "args": ["mcp"],
+            "args": args,
             "env": [{"name": TASK_TOKEN, "value": token}, {"name": "SUBAGENT_STATE_DIR", "value": state_dir}],
         })
     }));

@@ -18,7 +18,7 @@ use subagent_protocol::event::{ApprovalOption, ApprovalView, EventType, StoredEv
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::record::{ApprovalRequested, Record, RecordType};
 use subagent_protocol::start::ClientRules;
-use subagent_protocol::tool_calls::KINDS;
+use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;

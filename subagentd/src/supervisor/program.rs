@@ -107,6 +107,7 @@ mod tests {
             args: vec!["--acp".into()],
             timeouts: Timeouts::default(),
             auth_method: None,
+            prefix_tools: false,
         }
     }
 

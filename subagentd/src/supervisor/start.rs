@@ -302,6 +302,7 @@ pub(super) mod tests {
                 args: vec![],
                 timeouts: subagent_protocol::start::Timeouts::default(),
                 auth_method: None,
+                prefix_tools: false,
             },
             role: "default".into(),
             cwd: dir.into(),

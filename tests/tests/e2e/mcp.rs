@@ -40,7 +40,11 @@ struct Client {
 
 impl Client {
     fn new(sandbox: &Sandbox) -> Self {
-        let mut command = sandbox.command("subagent").args(["mcp"]).process();
+        Self::with(sandbox, &["mcp"])
+    }
+
+    fn with(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let mut command = sandbox.command("subagent").args(args).process();
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -164,6 +168,23 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     let (error, is_error) =
         client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
     assert!(is_error && inside(&error).starts_with("AGENT_NOT_FOUND: "), "{error}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_client_that_gives_tools_no_prefix_finds_them_with_one() {
+    let sandbox = sandbox();
+    let mut client = Client::with(&sandbox, &["mcp", "--prefix"]);
+    let listed = client.ask("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let expected = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
+    assert_eq!(names, expected.map(|name| format!("subagent_{name}")));
+    let (text, failed) = client.called("subagent_task", scout("found"));
+    assert!(!failed && text.contains("found"), "{text}");
+    let unknown = client.ask("tools/call", json!({"name": "task", "arguments": scout("found")}));
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("there is no tool"), "{unknown}");
     client.end();
     sandbox.finish();
 }

@@ -188,3 +188,14 @@ fn a_task_is_listed_by_its_kind_or_by_its_tool() {
         assert_eq!(action(tools), Action::Allow, "{tools:?}");
     }
 }
+
+#[test]
+fn tools_with_a_prefix_are_tasks_as_well() {
+    let rules = "{'*': allow, task: {'*': deny, reviewer: allow}}";
+    for title in ["mcp__subagent__subagent_task", "subagent_task"] {
+        for (agent, action) in [("reviewer", Action::Allow), ("writer", Action::Deny)] {
+            let told = json!({"kind": "other", "title": title, "rawInput": {"agent": agent, "prompt": "x"}});
+            assert_eq!(judged(rules, &[told]).action, action, "{title} {agent}");
+        }
+    }
+}

@@ -117,6 +117,7 @@ impl Transcript {
         let mut policy = data.clone();
         if let Some(policy) = policy.as_object_mut() {
             policy.remove("toolCallId");
+            policy.remove("evidence");
         }
         let what = data["subject"].as_str().or_else(|| data["kind"].as_str()).unwrap_or("a tool call");
         self.deny(json!({

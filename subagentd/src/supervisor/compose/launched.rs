@@ -117,6 +117,7 @@ mod tests {
             args: Vec::new(),
             timeouts: subagent_protocol::start::Timeouts::default(),
             auth_method: None,
+            prefix_tools: false,
         };
         let env = environment(&variables, "/".as_ref());
         let launched = Launched::named("two", (&spec, &variables), &config, &env).unwrap();

@@ -328,7 +328,9 @@ async fn a_managers_task_is_a_worker_that_he_starts() {
 async fn a_token_is_kept_with_the_environment_and_its_hash_is_stored() {
     let world = World::new().await;
     let parent = world.parent(&[], |_| ()).await;
-    let given = issued::servers(&parent.kept, &world.supervisor.shared.setup);
+    let given = issued::servers(&parent.kept, true, &world.supervisor.shared.setup);
+    assert_eq!(given.0.last().unwrap()["args"], json!(["mcp", "--prefix"]));
+    let given = issued::servers(&parent.kept, false, &world.supervisor.shared.setup);
     let server = given.0.last().unwrap();
     assert_eq!((&server["name"], &server["args"]), (&json!(TASK_SERVER), &json!(["mcp"])));
     let token = server["env"][0]["value"].as_str().unwrap();

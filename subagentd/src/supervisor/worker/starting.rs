@@ -309,7 +309,7 @@ impl Actor {
         self.swept = false;
         self.damaged = false;
         let launcher = &self.spec.launcher;
-        let mcp_servers = delegation::servers(&kept, &self.shared.setup);
+        let mcp_servers = delegation::servers(&kept, launcher.prefix_tools, &self.shared.setup);
         Ok(RuntimeStart {
             protocol: PROTOCOL,
             worker_id: self.worker_id.clone(),

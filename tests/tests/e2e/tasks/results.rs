@@ -282,7 +282,8 @@ fn an_archived_task_is_removed_when_somebody_asks_for_it_and_nothing_that_goes_o
     wait_until("the archive", SOON, || (archived() == ["plain"]).then_some(()));
     stored(&sandbox, "UPDATE tasks SET archived_at = created_at WHERE name = 'open'");
     let list = sandbox.command("subagent").args(["task", "list", "--archived"]).run();
-    assert!(list.stdout.contains("`subagent task prune`"), "{list}");
+    assert!(list.stderr.contains("`subagent task prune`"), "{list}");
+    assert!(list.stdout.lines().all(|line| line.contains('\t')), "{list}");
     assert_eq!(prune(&["--older-than", "1h"])["count"], 0, "not so long ago");
     let shown = prune(&["--dry-run"]);
     assert_shape(

@@ -113,3 +113,24 @@ fn a_violation_says_what_was_seen() {
     };
     assert_eq!(call["evidence"], "it was reported as completed, and no request was for it");
 }
+
+#[test]
+fn a_call_without_a_kind_or_with_a_reused_id_is_looked_at() {
+    let mut watch = watch(RULES);
+    let run = |kind: &str, line: &str| {
+        updates(&json!({"sessionUpdate": kind, "toolCallId": "1", "title": "x", "status": "completed",
+                        "rawInput": {"command": line}}))
+    };
+    assert_eq!(see(&mut watch, &run("tool_call", "ls")), None);
+    assert!(see(&mut watch, &run("tool_call", "rm x")).is_some(), "another call of the same id");
+    assert_eq!(see(&mut watch, &run("tool_call_update", "rm x")), None, "the same one");
+    see(&mut watch, &asks("2", "rm x", ALL));
+    see(&mut watch, &tells("2", "rm x", "completed"));
+    let mut again = tells("2", "rm y", "completed");
+    again["b"]["update"]["sessionUpdate"] = "tool_call".into();
+    assert!(see(&mut watch, &again).is_some(), "that one was not asked for");
+    see(&mut watch, &asks("3", "rm x", ALL));
+    let mut twice = tells("3", "rm x", "completed");
+    twice["b"]["update"]["sessionUpdate"] = "tool_call".into();
+    assert_eq!((see(&mut watch, &twice), see(&mut watch, &twice)), (None, None), "it is said twice");
+}

@@ -1,0 +1,50 @@
+//! Names of the tools with a prefix: some clients give the tools of servers none, and have a `task` of their own. Pure.
+
+use rmcp::model::Tool;
+use subagent_protocol::api::TASK_SERVER;
+
+use super::tools::NAMES;
+
+/// The tool with its other name, also in its text.
+pub(super) fn tool(mut tool: Tool) -> Tool {
+    tool.name = with_prefix(&tool.name).into();
+    tool.description = tool.description.map(|description| text(&description).into());
+    tool
+}
+
+/// The name without the prefix; none if it has none.
+pub(super) fn own(name: &str) -> Option<&str> {
+    name.strip_prefix(TASK_SERVER)?.strip_prefix('_')
+}
+
+/// The text with the names as they are called. `task` is also a word, so it is a name only in quotes.
+pub(super) fn text(text: &str) -> String {
+    let named = |text: String, name: &&str| match *name {
+        "task" => text.replace("`task`", &format!("`{}`", with_prefix(name))),
+        name => text.replace(name, &with_prefix(name)),
+    };
+    NAMES.iter().fold(text.to_owned(), named)
+}
+
+/// The name of a tool with the prefix.
+pub(super) fn with_prefix(name: &str) -> String {
+    format!("{TASK_SERVER}_{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tools::{INSTRUCTIONS, tools};
+    use super::*;
+
+    #[test]
+    fn every_tool_has_another_name_and_is_found_by_it() {
+        let named: Vec<Tool> = tools(&[], true).into_iter().map(tool).collect();
+        let names: Vec<&str> = named.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["subagent_get_subagents", "subagent_message_subagent"]);
+        assert_eq!(own("subagent_task"), Some("task"));
+        assert_eq!((own("task"), own("subagent")), (None, None));
+        let told = text(INSTRUCTIONS);
+        assert!(told.contains("`subagent_task`") && told.contains("`subagent_get_subagents`"), "{told}");
+        assert!(!told.contains("`task`") && !told.contains("`get_subagents`"), "{told}");
+    }
+}
