@@ -307,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_at_the_path_of_its_original_has_other_names() {
+        let state = tempfile::tempdir().unwrap();
+        let write = |copy_of: &str| {
+            let text = format!(r#"{{"device":1,"inode":1,"id":"own","bootId":"b"{copy_of}}}"#);
+            fs::write(state.path().join(crate::state_identity::STATE_ID), text).unwrap();
+            names(state.path())
+        };
+        assert_eq!(write(""), hash(state.path()));
+        let copy = write(r#","copyOf":"original""#);
+        assert!(copy != hash(state.path()) && copy.len() == 16);
+    }
+
+    #[test]
     fn another_state_dir_has_other_names() {
         assert_ne!(hash(Path::new("/a")), hash(Path::new("/b")));
     }

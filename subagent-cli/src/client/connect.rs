@@ -41,7 +41,8 @@ pub fn read_info(state_dir: &Path) -> Option<DaemonInfo> {
 /// has served yet.
 #[must_use]
 pub fn foreign_info(state_dir: &Path) -> Option<DaemonInfo> {
-    announced(state_dir).filter(|info| !announces(info, state_dir))
+    // One that a crash left may have another device number since the system was started again.
+    announced(state_dir).filter(|info| info.state_dir != state_dir && !announces(info, state_dir))
 }
 
 fn announced(state_dir: &Path) -> Option<DaemonInfo> {

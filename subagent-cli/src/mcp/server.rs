@@ -116,7 +116,7 @@ impl ServerHandler for Server {
                 Err(ErrorData::invalid_params(message, None))
             }
             Some(Err(malformed)) => Err(ErrorData::invalid_params(malformed, None)),
-            Some(Ok(call)) => Ok(Caller::new(self.0.clone(), context).carry_out(call).await.into()),
+            Some(Ok(call)) => Ok(Box::pin(Caller::new(self.0.clone(), context).carry_out(call)).await.into()),
         }
     }
 

@@ -75,9 +75,19 @@ impl Listening {
 /// # Errors
 /// Never while it serves: what cannot be accepted is logged.
 pub async fn serve(
+    listening: Listening,
+    router: Router,
+    guards: Guards,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    serve_within(listening, router, guards, HEAD_TIME, end).await
+}
+
+async fn serve_within(
     mut listening: Listening,
     router: Router,
     guards: Guards,
+    head_time: Duration,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let admission = Admission::new(Limits::of_process());
@@ -92,7 +102,7 @@ pub async fn serve(
             (stream, peer) = listening.accept() => match admission.admit(party(&peer, &guards), peer.process()) {
                 Some(seat) => {
                     let stream = Counted::new(stream, listening.count.clone(), Arc::new(seat));
-                    connections.spawn(answer(stream, peer, router.clone(), ending.clone()));
+                    connections.spawn(answer(stream, peer, router.clone(), head_time, ending.clone()));
                 }
                 None => tracing::debug!(peer = ?peer.process(), "a connection was closed: there is no room"),
             },
@@ -105,7 +115,13 @@ pub async fn serve(
 }
 
 /// Answers the requests of one connection.
-async fn answer(stream: Counted, peer: Peer, router: Router, mut ending: watch::Receiver<bool>) {
+async fn answer(
+    stream: Counted,
+    peer: Peer,
+    router: Router,
+    head_time: Duration,
+    mut ending: watch::Receiver<bool>,
+) {
     let seat = stream.seat();
     let router = TowerToHyperService::new(router);
     let attended = Arc::clone(&seat);
@@ -120,7 +136,7 @@ async fn answer(stream: Counted, peer: Peer, router: Router, mut ending: watch::
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(head_time)
         .max_buf_size(MAX_BUFFERED)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
@@ -144,5 +160,34 @@ fn party(peer: &Peer, guards: &Guards) -> Party {
         Ok(Origin::Owner) => Party::Owner,
         Ok(Origin::BelowWorker(worker)) => Party::Below(worker),
         Err(_) => Party::Unplaced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_without_a_whole_head_is_closed_in_time() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let path = dir.path().join("s");
+        let (listening, _replace, mut connections) = Listening::new(UnixListener::bind(&path).unwrap());
+        let router = Router::new().route("/", get(|| async { "yes" }));
+        let time = Duration::from_millis(50);
+        tokio::spawn(serve_within(listening, router, Arc::new(Vec::new), time, std::future::pending()));
+        let whole = "GET / HTTP/1.1\r\nHost: d\r\n\r\n";
+        for (said, is_answered) in [("", false), (&whole[..20], false), (whole, true)] {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            let mut heard = Vec::new();
+            let closed = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut heard));
+            let _ = closed.await.expect("it is closed");
+            assert_eq!(heard.ends_with(b"yes"), is_answered, "{said:?}");
+        }
+        let none = tokio::time::timeout(Duration::from_secs(20), connections.wait_for(|open| *open == 0));
+        let _ = none.await.expect("all are gone").unwrap();
     }
 }

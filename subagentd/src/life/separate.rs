@@ -75,8 +75,19 @@ fn copy_together(paths: &[&Path]) -> io::Result<()> {
 }
 
 /// What changes with the content of a file.
-fn stamps(paths: &[&Path]) -> io::Result<Vec<Option<(u64, u64, i64, i64)>>> {
-    let stamp = |meta: Metadata| (meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec());
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+fn stamps(paths: &[&Path]) -> io::Result<Vec<Option<Stamp>>> {
+    let stamp = |meta: Metadata| Stamp {
+        inode: meta.ino(),
+        length: meta.len(),
+        modified: (meta.mtime(), meta.mtime_nsec()),
+    };
     paths.iter().map(|path| Ok(metadata(path)?.map(stamp))).collect()
 }
 

@@ -66,7 +66,6 @@ impl Command {
     }
 
     /// What it acknowledges is about another state dir than the sandbox's, and is noted here.
-    #[must_use]
     pub fn recorded_by(mut self, recorder: &Recorder) -> Self {
         self.recorder = recorder.clone();
         self
