@@ -1,15 +1,16 @@
-//! Time that counts: how long turns run must not depend on somebody setting the clock of the machine.
+//! The time that budgets count: how long turns run does not depend on the clock of the machine being set.
 //!
-//! Accounts hold times of day, as every daemon before did. What the clock was moved by since this daemon looked at it
-//! first is taken out of them. Of a clock that is set between two daemons nothing is known.
+//! Accounts store times of day. This module removes what the clock was moved by since the daemon read it first. A
+//! change between two daemons is not noticed.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use subagent_protocol::time::Timestamp;
 
-/// Less is the time between two looks, or a clock that is adjusted slowly.
-const LEAST_MS: i64 = 1000;
+/// A smaller difference is the time between two readings.
+const MIN_MOVE_MS: i64 = 1000;
 
 /// Both clocks at one moment, in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -22,14 +23,7 @@ struct Reading {
 
 impl Reading {
     fn now() -> Option<Self> {
-        let of = |clock| {
-            let time = clock_gettime(clock).ok()?;
-            Some(
-                i64::from(time.tv_sec())
-                    .saturating_mul(1000)
-                    .saturating_add(i64::from(time.tv_nsec()) / 1_000_000),
-            )
-        };
+        let of = |clock| i64::try_from(Duration::from(clock_gettime(clock).ok()?).as_millis()).ok();
         Some(Self { day: of(ClockId::CLOCK_REALTIME)?, boot: of(ClockId::CLOCK_BOOTTIME)? })
     }
 }
@@ -37,10 +31,10 @@ impl Reading {
 /// By how many milliseconds the clock was set back since `origin`; negative if it was set forward.
 const fn set_back(origin: Reading, now: Reading) -> i64 {
     let moved = now.boot.saturating_sub(origin.boot).saturating_sub(now.day.saturating_sub(origin.day));
-    if moved.saturating_abs() < LEAST_MS { 0 } else { moved }
+    if moved.saturating_abs() < MIN_MOVE_MS { 0 } else { moved }
 }
 
-/// A time of day of this moment or of a moment ago, on a clock that nobody sets while this daemon runs.
+/// Converts a recent time of day to a clock that is never set while this daemon runs.
 pub(crate) fn steady(at: Timestamp) -> i64 {
     static ORIGIN: OnceLock<Option<Reading>> = OnceLock::new();
     let moved = match (ORIGIN.get_or_init(Reading::now), Reading::now()) {

@@ -337,15 +337,16 @@ pub(super) mod tests {
     async fn a_launcher_without_a_program_is_wrong_input() {
         let dir = folder();
         let supervisor = supervisor(dir.path()).await;
-        let changes: [(&str, fn(&mut LauncherSpec)); 3] = [
-            ("launcher.name", |launcher| launcher.name.clear()),
-            ("launcher.backendKind", |launcher| launcher.backend_kind.clear()),
-            ("launcher.program", |launcher| launcher.program = " ".into()),
-        ];
-        for (field, change) in changes {
+        for field in ["launcher.name", "launcher.backendKind", "launcher.program"] {
             for debug_mode in [false, true] {
                 let mut start = StartWorker { debug_mode, ..request(dir.path()) };
-                change(&mut start.launcher);
+                let launcher = &mut start.launcher;
+                let emptied = match field {
+                    "launcher.name" => &mut launcher.name,
+                    "launcher.program" => &mut launcher.program,
+                    _ => &mut launcher.backend_kind,
+                };
+                *emptied = " ".to_owned();
                 let error = supervisor.start_worker(caller(None), start).await.unwrap_err();
                 assert_eq!((error.code, &error.details["field"]), (Code::InvalidArgument, &field.into()));
             }
