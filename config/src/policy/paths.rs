@@ -107,7 +107,7 @@ impl Places {
         let guards = |folder: &str, path: &str| below(path, folder) || (takes_along && below(folder, path));
         let at_home = |home: &Path| {
             let inside = |folder: &&str| guards(&home.join(folder).to_string_lossy(), &path.absolute);
-            PROTECTED_AT_HOME.iter().any(|folder| inside(folder))
+            PROTECTED_AT_HOME.iter().any(inside)
         };
         if !kind.changes_files() {
             return false;

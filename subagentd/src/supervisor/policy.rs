@@ -257,7 +257,7 @@ impl Watch {
         let session = body["sessionId"].as_str().filter(|_| record == RecordType::ChildUpdate);
         let policy = self.policy.clone();
         let completed = update["status"] == "completed";
-        let over = completed || update["status"] == "failed";
+        let over = update["status"].as_str().is_some_and(is_over);
         let seen = self.seen((session.map(str::to_owned), id.clone()));
         if seen.is_reused_by(update, over) {
             *seen = seen.next();
