@@ -22,7 +22,7 @@ use subagent_protocol::tool_calls::{KINDS, is_over};
 use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
-use self::request::Request;
+use self::request::{Request, call_id};
 use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
@@ -34,8 +34,6 @@ pub(super) use self::chain::check;
 
 /// Calls of a turn that are remembered. With more, calls that are over are forgotten first, the oldest before the others.
 const MAX_CALLS: usize = 1000;
-/// A longer id is none that an agent would choose.
-const MOST_ID_BYTES: usize = 1024;
 /// So much is told of what was judged.
 const MOST_SUBJECT_CHARS: usize = 1000;
 
@@ -313,14 +311,6 @@ impl Supervisor {
         let worker = row.id;
         self.shared.store.read(move |connection| decided::by_rule(connection, worker, &request)).await
     }
-}
-
-fn call_id(call: &Value) -> Option<String> {
-    call["toolCallId"].as_str().filter(|id| is_id(id)).map(str::to_owned)
-}
-
-fn is_id(id: &str) -> bool {
-    id.len() <= MOST_ID_BYTES
 }
 
 /// The option that says this and nothing more; none if the owner is to be asked.

@@ -5,7 +5,8 @@ use subagent_config::policy::Call;
 use subagent_protocol::record::ApprovalRequested;
 use subagent_protocol::{fields, surrogates};
 
-use super::{call_id, is_id};
+/// Longer ids are ignored.
+pub(super) const MAX_ID_BYTES: usize = 1024;
 
 /// What a permission request says, and what was said before it.
 pub(super) struct Request {
@@ -41,6 +42,15 @@ impl Request {
         call.learn(&Value::Object(joined(&self.before, said)));
         call
     }
+}
+
+/// The id of a call, unless it is too long.
+pub(super) fn call_id(call: &Value) -> Option<String> {
+    call["toolCallId"].as_str().filter(|id| is_id(id)).map(str::to_owned)
+}
+
+fn is_id(id: &str) -> bool {
+    id.len() <= MAX_ID_BYTES
 }
 
 /// The members of both; where both say something, the second one counts.

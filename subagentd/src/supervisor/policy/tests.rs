@@ -143,7 +143,7 @@ fn what_is_hostile_is_bounded() {
     for id in 0..2 * MAX_CALLS {
         see(&mut watch, &tells(&id.to_string(), "rm x", "pending"));
     }
-    see(&mut watch, &tells(&"x".repeat(2 * MOST_ID_BYTES), "rm x", "completed"));
+    see(&mut watch, &tells(&"x".repeat(2 * request::MAX_ID_BYTES), "rm x", "completed"));
     assert_eq!(watch.calls.len(), MAX_CALLS);
     let long = format!("rm {}", "x".repeat(100_000));
     assert!(see(&mut watch, &asks("1", &long, ALL)).is_some(), "its text alone is denied");
