@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use url::{Host, Url};
 
+use super::glob;
+
 /// An address that a call fetches.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
@@ -18,9 +20,11 @@ impl Address {
     pub(super) fn read(written: &str) -> Option<Self> {
         let with_scheme =
             || Url::parse(&format!("https://{written}")).ok().filter(|_| !written.contains("://"));
+        let has_port = |url: &Url| url.path().starts_with(|char: char| char.is_ascii_digit());
         let (url, guessed) = match Url::parse(written) {
-            // `example.com:8080/x` has no scheme.
             Ok(url) if url.has_host() => (url, false),
+            // `example.com:8080/x` has no scheme; `file:` and `data:` fetch nothing of the web.
+            Ok(url) if !has_port(&url) => return None,
             _ => (with_scheme()?, true),
         };
         let mut same = vec![url.to_string()];
@@ -35,6 +39,7 @@ impl Address {
             let _ = other.set_password(None);
             let _ = other.set_host(Some(&host));
             also.push(other.to_string());
+            also.extend(other.as_str().split_once("://").map(|(_, rest)| rest.to_owned()));
             let mut open = other;
             if guessed && open.set_scheme("http").is_ok() {
                 also.push(open.to_string());
@@ -65,15 +70,28 @@ fn hosts(url: &Url) -> Vec<String> {
     }
 }
 
-/// A pattern with scheme and host in small letters, as addresses are written that were read.
-pub(super) fn pattern(pattern: &str) -> String {
-    match pattern.split_once("://") {
-        Some((scheme, rest)) => {
-            let end = rest.find('/').unwrap_or(rest.len());
-            format!("{}://{}{}", scheme.to_lowercase(), rest[..end].to_lowercase(), &rest[end..])
+/// Whether a pattern fits a spelling. In front of the path a `*` of a pattern with a path stands for no slash, so that
+/// `https://*.good.com/*` does not fit `https://evil.com/a.good.com/x`.
+pub(super) fn fits(pattern: &str, spelling: &str) -> bool {
+    let Some((scheme, rest)) = pattern.split_once("://") else { return glob::matches(pattern, spelling) };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let authority = format!("{}://{}", scheme.to_lowercase(), host_of_pattern(scheme, &rest[..end]));
+    let path = &rest[end..];
+    match spelling.split_once("://") {
+        Some((own, own_rest)) if !path.is_empty() => {
+            let end = own_rest.find('/').unwrap_or(own_rest.len());
+            let own_authority = format!("{own}://{}", &own_rest[..end]);
+            glob::matches(&authority, &own_authority) && glob::matches(path, &own_rest[end..])
         }
-        None => pattern.to_owned(),
+        _ => glob::matches(&authority, spelling),
     }
+}
+
+/// Host and port of a pattern as addresses are written that were read.
+fn host_of_pattern(scheme: &str, written: &str) -> String {
+    let read = || Url::parse(&format!("{scheme}://{written}/")).ok().filter(|_| !written.contains('*'));
+    let read = read().map(|url| url[url::Position::BeforeUsername..url::Position::BeforePath].to_owned());
+    read.unwrap_or_else(|| written.to_lowercase())
 }
 
 #[cfg(test)]
@@ -104,6 +122,22 @@ mod tests {
         }
         assert_eq!(Address::read("https://a.b").unwrap().same, ["https://a.b/", "https://a.b"]);
         assert_eq!(Address::read("https://a.b?c").unwrap().same, ["https://a.b/?c"]);
-        assert_eq!(Address::read("http://"), None);
+        for none in ["http://", "file:/etc/passwd", "file:///etc/passwd", "data:text/html,x"] {
+            assert_eq!(Address::read(none), None, "{none}");
+        }
+        let table = [
+            ("https://evil.com:443/*", "https://evil.com/x", true),
+            ("https://EVIL.com/*", "https://evil.com/x", true),
+            ("http://2130706433/*", "http://127.0.0.1/x", true),
+            ("https://b\u{fc}cher.de/*", "https://xn--bcher-kva.de/x", true),
+            ("https://*.good.com/*", "https://a.good.com/x", true),
+            ("https://*.good.com/*", "https://evil.com/a.good.com/x", false),
+            ("https://good.com*", "https://good.com/x", true),
+            ("http*", "https://good.com/x", true),
+            ("evil.com*", "evil.com/x", true),
+        ];
+        for (pattern, spelling, expected) in table {
+            assert_eq!(fits(pattern, spelling), expected, "{pattern} {spelling}");
+        }
     }
 }

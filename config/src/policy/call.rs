@@ -72,6 +72,14 @@ const PATH_KEYS: &[&str] = &[
     "paths",
     "files",
     "file_paths",
+    "file",
+    "filename",
+    "target_file",
+    "relative_path",
+    "source",
+    "destination",
+    "source_path",
+    "destination_path",
 ];
 /// And a command. Which one an agent goes by where there are several is not known.
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command", "command_line", "cmdline"];
@@ -98,7 +106,7 @@ const TEXT_KEYS: &[&str] = &[
     "edits",
 ];
 /// And where a command runs.
-const CWD_KEYS: &[&str] = &["cwd", "workdir"];
+const CWD_KEYS: &[&str] = &["cwd", "workdir", "working_directory"];
 /// And the agent that they call; of these the first ones are used for nothing else.
 const AGENT_KEYS: &[&str] = &["subagent_type", "agentType", "agent_type", "agent", "agent_id"];
 const DELEGATES: &[&str] = AGENT_KEYS.split_at(3).0;
@@ -139,7 +147,12 @@ impl Call {
         let mut commands = commands.by_ref().filter_map(|key| command(&input[*key]));
         match commands.next() {
             Some(command) => {
-                self.other_commands = commands.filter(|other| *other != command).collect();
+                let others: Vec<Command> = commands.filter(|other| *other != command).collect();
+                self.more |= !others.is_empty() && !input["args"].is_null();
+                // None of them is forgotten: each may be the one that runs.
+                self.other_commands.retain(|other| !others.contains(other));
+                self.other_commands.extend(others);
+                self.more |= self.other_commands.len() > MOST_PATHS;
                 let (command, whole) = with_args(command, &input["args"]);
                 self.command = Some(command);
                 self.by_title = false;
@@ -257,6 +270,10 @@ impl Call {
             kinds = vec![Kind::Task];
         }
         // What goes into it says what it does, whatever it is called.
+        let reads = kinds.iter().any(|kind| matches!(kind, Kind::Read | Kind::Search | Kind::Fetch));
+        if reads && self.writes && !self.paths.is_empty() && !self.is_of_mcp() {
+            kinds.push(Kind::Edit);
+        }
         if vague && kinds != [Kind::Task] && !self.is_of_mcp() {
             let writes = (self.writes && !self.paths.is_empty()).then_some(Kind::Edit);
             let found: Vec<Kind> =

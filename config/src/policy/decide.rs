@@ -12,6 +12,7 @@ pub use listed::Listed;
 use super::address::{self, Address};
 use super::call::{Call, Command};
 use super::glob::{self, Fits};
+use super::mcp_names;
 use super::paths::{self, Places, Spelling, names_protected};
 use super::rule::{Action, Rule};
 use super::shell::{self, Line, Part, Text, behind_names};
@@ -155,6 +156,9 @@ struct Judge<'a> {
     lenient: bool,
 }
 
+/// Characters of rules times characters of a line that are compared for one call. What needs more is asked.
+const MAX_STEPS: usize = 50_000_000;
+
 impl Judge<'_> {
     /// The strictest answer to anything that was said of the call.
     fn decide(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf) -> Verdict {
@@ -204,6 +208,7 @@ impl Judge<'_> {
                 Kind::Todo => judged.push(self.word(kind, name, None)),
             }
         }
+        judged.extend(self.denied_by_label(call));
         // A name alone widens nothing: what the agent says that it does must be allowed as well.
         let named = name.is_some_and(|name| name.starts_with("mcp__"));
         // Codex calls all tools of MCP servers `execute`.
@@ -232,6 +237,20 @@ impl Judge<'_> {
         let subject = word.map_or(Subject::Unknown, Subject::Word);
         let shown = word.or(name).map(str::to_owned);
         self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
+    }
+
+    /// A call of another kind whose name or title says that it is a tool of an MCP server which a rule denies.
+    fn denied_by_label(&self, call: &Call) -> Option<Judged> {
+        let labels: Vec<String> =
+            call.labels.iter().filter(|label| mcp_names::says_mcp(label)).cloned().collect();
+        let vague = call.kinds().iter().any(|kind| matches!(kind, Kind::Other | Kind::Think));
+        let nodes = self.policy.chain.iter().enumerate().filter(|_| !vague && !labels.is_empty());
+        let mut answer =
+            nodes.filter_map(|(depth, node)| Some(node.by_labels(&labels)?.at(depth))).reduce(stricter)?;
+        if self.policy.chain.iter().any(Node::never_asks) {
+            answer.action = Action::Deny;
+        }
+        Some(answer.judged(Kind::Other, labels.first().cloned()))
     }
 
     /// An address; one that cannot be read is not allowed.
@@ -278,7 +297,16 @@ impl Judge<'_> {
             Command::Words(words) => (shell::of_words(words), words.join(" ")),
         };
         let moved = line.parts.iter().any(|part| self.moves(part, cwd));
-        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, moved)));
+        let elsewhere = moved || self.is_elsewhere(cwd);
+        if self.is_too_much(&line) {
+            judged.push(self.doubtful(
+                Kind::Execute,
+                name,
+                "there are too many rules for a command that long",
+            ));
+            return;
+        }
+        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, elsewhere)));
         self.redirects(&line, moved, cwd, real, judged);
         judged.extend(self.suspicion(&line, name));
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
@@ -290,7 +318,7 @@ impl Judge<'_> {
     }
 
     /// A command of a line; none if only what it starts counts and no rule denies it itself.
-    fn part(&self, part: &Part, name: Option<&str>, moved: bool) -> Option<Judged> {
+    fn part(&self, part: &Part, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
         let ask = |text: &Text| {
             let query = Query::of(Kind::Execute, name, Subject::Text(text));
             self.answer(&Query { doubt: part.unknown, ..query })
@@ -314,9 +342,16 @@ impl Judge<'_> {
             answer.note = Some("which program it is, is known only when it runs");
         }
         let narrow = !matches!(answer.pattern.as_str(), "*" | "git*" | "git *");
-        if moved && part.name == "git" && answer.action == Action::Allow && narrow {
-            answer.action = Action::Ask;
-            answer.note = Some("in another folder git runs what the repository there configures");
+        if elsewhere && answer.action == Action::Allow {
+            let written = shown.as_deref().and_then(|text| text.split(' ').next()).unwrap_or_default();
+            let by_path = written.contains('/') && !written.starts_with(['/', '~']) && answer.pattern != "*";
+            if part.name == "git" && narrow {
+                answer.action = Action::Ask;
+                answer.note = Some("in another folder git runs what the repository there configures");
+            } else if by_path {
+                answer.action = Action::Ask;
+                answer.note = Some("in another folder this path is another program");
+            }
         }
         Some(answer.judged(Kind::Execute, shown))
     }
@@ -327,8 +362,23 @@ impl Judge<'_> {
             let here = paths::lexical(&self.policy.places.cwd.join(cwd.unwrap_or_default()));
             here == paths::lexical(&here.join(folder))
         };
-        let to = part.spellings.last().and_then(|text| text.shown.split_once(' ')).map(|(_, folder)| folder);
+        let known = part.spellings.last().filter(|text| text.units.is_none());
+        let to = known.and_then(|text| text.shown.split_once(' ')).map(|(_, folder)| folder);
         matches!(part.name.as_str(), "cd" | "chdir" | "pushd" | "popd") && !to.is_some_and(stays)
+    }
+
+    /// Whether a call runs in another folder than its agent.
+    fn is_elsewhere(&self, cwd: Option<&str>) -> bool {
+        let own = paths::lexical(&self.policy.places.cwd);
+        cwd.is_some_and(|cwd| paths::lexical(&own.join(cwd)) != own)
+    }
+
+    /// Whether holding all texts of a line against all rules would take longer than an answer is worth.
+    fn is_too_much(&self, line: &Line) -> bool {
+        let rules: usize = self.policy.rules().map(|rule| rule.pattern().len()).sum();
+        let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
+        let length: usize = texts.map(|text| text.shown.len()).sum();
+        rules.saturating_mul(length) > MAX_STEPS
     }
 
     /// Asks where an argument holds a command that a rule restricts: any program may start it.
@@ -478,6 +528,17 @@ impl Node {
         }
     }
 
+    /// What its last rule says for an MCP tool that one of these labels names; none if it allows it.
+    fn by_labels(&self, labels: &[String]) -> Option<Answer> {
+        let rules = self
+            .layers()
+            .iter()
+            .rev()
+            .flat_map(|layer| layer.rules.iter().rev().map(move |rule| (layer, rule)));
+        let (layer, rule) = rules.into_iter().find(|(_, rule)| rule.names_label(labels) == Fits::Yes)?;
+        (rule.action > Action::Allow).then(|| self.says(layer, rule, rule.action, None))
+    }
+
     /// The last rule of these layers that fits; stricter, if a later one may fit.
     fn last(&self, places: &Places, query: &Query<'_>, which: impl Fn(LayerKind) -> bool) -> Option<Answer> {
         let layers = self.layers().iter().rev().filter(|layer| which(layer.kind));
@@ -541,9 +602,7 @@ impl Rule {
             Subject::Word(word) if query.kind == Kind::Task => {
                 yes(glob::matches(&self.pattern().to_lowercase(), &word.to_lowercase()))
             }
-            Subject::Word(word) if query.kind == Kind::Fetch => {
-                yes(glob::matches(&address::pattern(self.pattern()), word))
-            }
+            Subject::Word(word) if query.kind == Kind::Fetch => yes(address::fits(self.pattern(), word)),
             Subject::Word(word) => yes(glob::matches(self.pattern(), word)),
             Subject::Path(path) => places.fits(self.pattern(), path),
             Subject::Text(text) => match &text.units {

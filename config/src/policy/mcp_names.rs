@@ -30,15 +30,26 @@ pub(super) fn fits(rule: &str, label: &str) -> Fits {
     }
 }
 
+/// Whether a label says itself that it is of an MCP server.
+pub(super) fn says_mcp(label: &str) -> bool {
+    said(label).is_some_and(|(_, sure)| sure)
+}
+
 /// A label as `server_tool`, and whether it says itself that it is of an MCP server. A text of several words is no name.
 fn said(label: &str) -> Option<(String, bool)> {
     let label = label.trim();
-    if let Some((tool, rest)) = label.split_once(" (") {
-        let lower = rest.to_lowercase();
-        let server = lower.strip_suffix(" mcp server)")?;
+    if let Some((tool, rest)) = label.split_once(" (")
+        && let Some(server) = rest.to_lowercase().strip_suffix(" mcp server)")
+    {
         return Some((format!("{}_{}", folded(server), folded(tool)), true));
     }
-    let label = folded(label);
+    let lower = label.to_lowercase();
+    // What stands behind such a name is its input.
+    let label = match lower.strip_prefix("mcp").and_then(|rest| rest.find(['(', '{'])) {
+        Some(end) => folded(lower[..end + 3].trim_end()).replace(' ', "_"),
+        None if lower.starts_with("mcp") => folded(&lower).replace(' ', "_"),
+        None => folded(&lower),
+    };
     let after = label.strip_prefix("mcp").map(|rest| rest.trim_start_matches('_').to_owned());
     match after {
         Some(rest) if label.starts_with("mcp_") => Some((rest, true)),
@@ -75,6 +86,9 @@ mod tests {
             ("mcp__github__*", "Push to github_push now", Fits::No),
             ("mcp__*", "mcp.a.b", Fits::Yes),
             ("mcp__*", "a_b", Fits::Could),
+            ("mcp__github__*", "mcp__github__push {\"a\": 1}", Fits::Yes),
+            ("mcp__github__*", "mcp__github__push (x)", Fits::Yes),
+            ("mcp__github__*", "MCP: github push", Fits::Yes),
             ("mcp__*", "think", Fits::No),
             ("read", "mcp__a__b", Fits::No),
         ];

@@ -225,8 +225,13 @@ impl Rule {
 
     /// Whether a name or a title stands for the tool of an MCP server that it restricts.
     pub(super) fn fits_label(&self, labels: &[String]) -> Fits {
+        if self.action > Action::Allow { self.names_label(labels) } else { Fits::No }
+    }
+
+    /// Whether a name or a title stands for the tool of an MCP server that it is about.
+    pub(super) fn names_label(&self, labels: &[String]) -> Fits {
         match &self.tool {
-            Tool::Named(name) if self.action > Action::Allow => {
+            Tool::Named(name) => {
                 labels.iter().map(|label| mcp_names::fits(name, label)).max().unwrap_or(Fits::No)
             }
             _ => Fits::No,

@@ -131,9 +131,12 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
         }
     }
     line.loose.extend(script.inputs);
-    for grammar::Command { assignments, words, redirects } in script.commands {
+    for grammar::Command { assignments, words, has_comment, redirects } in script.commands {
         for (operator, path) in &redirects {
             walk::opens(operator, path, line);
+        }
+        if has_comment && words.first().is_some_and(walk::starts_others) {
+            line.give_up("a comment stands behind a command that starts others".to_owned());
         }
         if let Some(why) = assignments.iter().find_map(variables::problem) {
             line.give_up(why);

@@ -371,3 +371,20 @@ fn the_corpus_is_answered_as_it_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count >= 800, "{count} cases");
 }
+
+#[test]
+fn a_command_that_takes_too_long_to_judge_is_asked() {
+    let rules: String = (0..990).map(|number| format!("'bad*a*a*a*b{number}': deny, ")).collect();
+    let rules = format!("{{execute: {{'*': allow, {rules}}}}}");
+    let line = format!("sudo a {}", "a$x ".repeat(300));
+    let verdict = policy(&[(LayerKind::Config, &rules)]).decide(&call("execute", &line), &real);
+    assert_eq!(verdict.action, Action::Ask);
+    assert!(
+        verdict
+            .judged
+            .iter()
+            .any(|part| part.note.as_deref().is_some_and(|note| note.contains("too many rules")))
+    );
+    let short = policy(&[(LayerKind::Config, &rules)]).decide(&call("execute", "sudo a b"), &real);
+    assert_eq!(short.action, Action::Allow);
+}

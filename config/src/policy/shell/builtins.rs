@@ -7,6 +7,18 @@ use super::variables;
 
 /// They define names, read settings, or carry out text in a way that this module does not take apart.
 const NOT_READ: &[&str] = &[
+    "-",
+    "always",
+    "end",
+    "float",
+    "foreach",
+    "function",
+    "integer",
+    "nocorrect",
+    "noglob",
+    "private",
+    "repeat",
+    "select",
     "alias",
     "autoload",
     "bind",
@@ -61,8 +73,10 @@ const NAMES: &[&str] = &[
     "unset",
     "wait",
 ];
-/// Operators of tests between two numbers.
-const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+/// Parameters that are numbers, whatever is assigned.
+const ALWAYS_NUMBERS: &[&str] = &["$?", "$#", "$!", "$$"];
+/// Operators of tests between two numbers, and the one that takes a descriptor.
+const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"];
 /// Words beside numbers in a test that compares them; the first two are always numbers.
 const PLAIN_IN_TESTS: &[&str] = &["$?", "$#", "!", "]", "]]"];
 /// They take numbers, which zsh reads as expressions.
@@ -78,6 +92,7 @@ pub(super) const HARMLESS_SETTINGS: &[&str] =
 pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
     let carries = match name {
         "set" => !sets_plainly(words),
+        "printf" if counts(words) => true,
         "." | "source" => words.first().is_none_or(|file| !is_script(file)),
         // What `trap` runs stands in an argument; to take it back runs nothing.
         "trap" => words.first().is_none_or(|first| first.known() != Some("-")),
@@ -110,6 +125,24 @@ fn sets_plainly(words: &[Text]) -> bool {
     !words.is_empty()
 }
 
+/// Whether `printf` reads an argument as a number which only the running shell knows.
+fn counts(words: &[Text]) -> bool {
+    let format = words.first().map(|format| format.shown.clone()).unwrap_or_default();
+    let text = ["%%", "%s", "%b", "%q"].iter().fold(format, |text, directive| text.replace(directive, ""));
+    text.contains('%') && words.iter().skip(1).any(Text::is_open)
+}
+
+/// Whether the operator of a test is known only when the line runs.
+fn has_open_operator(words: &[Text]) -> bool {
+    let text = |word: &&Text| !matches!(word.shown.as_str(), "]" | "]]" | "!");
+    let operands: Vec<&Text> = words.iter().filter(text).collect();
+    match operands.as_slice() {
+        [] | [_] => false,
+        [operator, _] | [_, operator, _] => operator.is_open(),
+        more => more.iter().any(|word| word.is_open()),
+    }
+}
+
 /// Whether a word may be an expression with an index.
 fn has_expression(name: &str, words: &[Text]) -> bool {
     match name {
@@ -119,13 +152,14 @@ fn has_expression(name: &str, words: &[Text]) -> bool {
             // What is no number there may be an expression.
             let number = |word: &str| word.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
             let plain = |word: &str| number(word) || word.starts_with('-') || PLAIN_IN_TESTS.contains(&word);
-            words.iter().any(|word| {
-                let shown = word.shown.as_str();
-                matches!(shown, "-v" | "-R")
-                    || word.known_part().contains('[')
-                    || (name != "[[" && word.splits && !plain(shown))
-                    || (compares && !plain(shown))
-            })
+            has_open_operator(words)
+                || words.iter().any(|word| {
+                    let shown = word.shown.as_str();
+                    matches!(shown, "-v" | "-R")
+                        || word.known_part().contains('[')
+                        || (name != "[[" && word.splits && !plain(shown))
+                        || (compares && !plain(shown))
+                })
         }
         // The name of a variable comes first; the rest is text.
         "printf" if words.first().is_none_or(|first| first.is_open() || first.shown.starts_with("-v")) => {
@@ -145,6 +179,10 @@ fn has_expression(name: &str, words: &[Text]) -> bool {
                 || assigns
                 || !(plain || letters.is_some_and(|letters| letters.chars().all(char::is_alphanumeric)))
         }),
+        "break" | "bye" | "continue" | "exit" | "logout" | "return" | "shift" => {
+            words.iter().any(|word| word.is_open() && !ALWAYS_NUMBERS.contains(&word.shown.as_str()))
+                || words.iter().any(|word| word.known_part().contains('['))
+        }
         name if NUMBERS.contains(&name) => words.iter().any(|word| {
             let literal = word.known_part();
             literal.contains('[') && literal.contains(['$', '`'])

@@ -18,6 +18,8 @@ const MAX_DEPTH: usize = 12;
 pub(super) struct Command {
     pub(super) assignments: Vec<Text>,
     pub(super) words: Vec<Text>,
+    /// Whether a comment stands behind it, which an interactive zsh may read as further words.
+    pub(super) has_comment: bool,
     /// Operators and targets.
     pub(super) redirects: Vec<(&'static str, Text)>,
 }
@@ -37,6 +39,9 @@ pub(super) struct Script {
 /// # Errors
 /// Why a shell may read it otherwise.
 pub(super) fn read(text: &str) -> Result<Script, String> {
+    if ["/dev/tcp", "/dev/udp"].iter().any(|folder| text.contains(folder)) {
+        return Err("bash opens a connection for such a file".to_owned());
+    }
     if let Some(char) = text.chars().find(|char| is_odd(*char)) {
         return Err(format!(
             "there is a character in it that shells read differently (U+{:04X})",
@@ -47,13 +52,25 @@ pub(super) fn read(text: &str) -> Result<Script, String> {
 }
 
 fn read_at(text: &str, depth: usize) -> Result<Script, String> {
-    let mut reader =
-        Reader { text, at: 0, peeked: None, waiting: Vec::new(), depth, script: Script::default() };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        peeked: None,
+        waiting: Vec::new(),
+        comment: false,
+        depth,
+        script: Script::default(),
+    };
     reader.list(&End::Input)?;
     match reader.waiting.is_empty() {
         true => Ok(reader.script),
         false => Err("a here-document has no body".to_owned()),
     }
+}
+
+/// Whether a word belongs to `time` itself.
+fn is_of_time(word: &Text) -> bool {
+    word.shown == "time" || word.shown.starts_with('-')
 }
 
 /// Control characters and blanks that are none for every shell.
@@ -116,6 +133,8 @@ struct Reader<'a> {
     peeked: Option<Token>,
     /// Here-documents whose bodies begin on the next line.
     waiting: Vec<HereDocument>,
+    /// Whether a comment was read last.
+    comment: bool,
     depth: usize,
     script: Script,
 }
@@ -161,7 +180,7 @@ impl<'a> Reader<'a> {
 
     fn token(&mut self) -> Result<Token, String> {
         loop {
-            while self.takes(" ") || self.takes("\t") || self.takes("\\\n") {}
+            while self.takes(" ") || self.takes("\t") || self.continues() {}
             if !self.takes("#") {
                 break;
             }
@@ -184,6 +203,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Takes a line end that is escaped, between words only: inside of one it joins what stands around it.
+    fn continues(&mut self) -> bool {
+        self.text[..self.at].ends_with([' ', '\t']) && self.takes("\\\n")
+    }
+
     /// An interactive zsh reads a comment as words, so it must not hold anything but plain ones.
     fn comment(&mut self) -> Result<(), String> {
         while let Some(char) = self.char().filter(|char| *char != '\n') {
@@ -192,6 +216,7 @@ impl<'a> Reader<'a> {
             }
             self.take();
         }
+        self.comment = true;
         Ok(())
     }
 
@@ -355,6 +380,7 @@ impl<'a> Reader<'a> {
 
     fn simple(&mut self) -> Result<(), String> {
         let mut command = Command::default();
+        self.comment = false;
         loop {
             match self.peek()? {
                 Token::Word(_) => {
@@ -365,8 +391,11 @@ impl<'a> Reader<'a> {
                     }
                     match command.words.first() {
                         None => self.check_program(&word)?,
-                        Some(first) if first.shown == "time" && command.words.len() == 1 && word.is("!") => {
-                            return self.error("`time` with `!` is not read");
+                        // bash and zsh go on with what begins a command.
+                        Some(first) if first.shown == "time" && command.words[1..].iter().all(is_of_time) => {
+                            if !is_of_time(&word.text) {
+                                self.check_program(&word)?;
+                            }
                         }
                         Some(_) => self.check_argument(&word)?,
                     }
@@ -386,6 +415,7 @@ impl<'a> Reader<'a> {
         if command.words.is_empty() && (command.assignments.is_empty() || !command.redirects.is_empty()) {
             return self.error("a command is missing");
         }
+        command.has_comment = self.comment;
         self.script.commands.push(command);
         Ok(())
     }
@@ -395,7 +425,7 @@ impl<'a> Reader<'a> {
         if !word.reserved().is_empty()
             || name.is_empty()
             || name.contains('=')
-            || name.starts_with(['-', '+', '%'])
+            || name.starts_with(['-', '+', '%', '{'])
         {
             return self.error(&format!("shells read the command `{name}` differently"));
         }
@@ -431,6 +461,11 @@ impl<'a> Reader<'a> {
                 Ok(None)
             }
             ">&" | "<&" => self.error(&format!("shells read `{operator}{target}` differently")),
+            "<" if word.text.is_open()
+                && ["tcp", "udp", "/dev/"].iter().any(|part| target.contains(part)) =>
+            {
+                self.error("a redirect may open a connection")
+            }
             _ if target.is_empty() || target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") => {
                 self.error("a redirect opens a connection or nothing")
             }

@@ -46,6 +46,25 @@ const OF_SHELLS: &[&str] = &[
     "prompt",
     "saliases",
 ];
+/// zsh reads their values as expressions.
+const NUMBERS: &[&str] = &[
+    "COLUMNS",
+    "EGID",
+    "EUID",
+    "FUNCNEST",
+    "GID",
+    "HISTSIZE",
+    "KEYTIMEOUT",
+    "LINES",
+    "LISTMAX",
+    "MAILCHECK",
+    "PERIOD",
+    "REPORTTIME",
+    "SAVEHIST",
+    "SHLVL",
+    "TMOUT",
+    "UID",
+];
 /// Programs only report more or less, or in another form, because of them.
 const HARMLESS: &[&str] = &[
     "CARGO_INCREMENTAL",
@@ -57,7 +76,6 @@ const HARMLESS: &[&str] = &[
     "DEBIAN_FRONTEND",
     "DEBUG",
     "FORCE_COLOR",
-    "GOFLAGS",
     "LANG",
     "LC_ALL",
     "LC_COLLATE",
@@ -85,6 +103,9 @@ pub(super) fn problem(assignment: &Text) -> Option<String> {
     let name = name_of(assignment);
     if OF_SHELLS.contains(&name) || name.starts_with("BASH_FUNC") {
         return Some(format!("shells act by `{name}`"));
+    }
+    if NUMBERS.contains(&name) && assignment.is_open() {
+        return Some(format!("`{name}` is a number, and its value is known only when the line runs"));
     }
     // Quoted: what is expanded here is open, and expanded only once.
     let carried_out = assignment.known_part().contains(['$', '`']);

@@ -25,6 +25,12 @@ const NO_FILES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/std
 /// Options of `find` after which a command stands.
 const FIND_STARTS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir"];
 
+/// Whether a program of this name starts others, which it takes from its arguments.
+pub(super) fn starts_others(name: &Text) -> bool {
+    let name = name.shown.rsplit('/').next().unwrap_or_default();
+    name == "find" || [TRANSPARENT, WRAPPERS, SHELLS].iter().any(|names| names.contains(&name))
+}
+
 pub(super) fn nodes(nodes: &[Node], depth: usize, line: &mut Line) {
     nodes.iter().for_each(|found| node(found, depth, line));
 }
@@ -280,6 +286,9 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
             }
             None => line.give_up(format!("what `{name}` is given is known only when it runs")),
         }
+    }
+    if name == "find" && words[1..].iter().any(|word| word.splits && word.shown.contains('$')) {
+        line.give_up("what `find` starts may be known only when it runs".to_owned());
     }
     if name == "find" {
         for (place, _) in

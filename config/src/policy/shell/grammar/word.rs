@@ -191,7 +191,7 @@ impl Reader<'_> {
             Some('"') => self.double_quoted(text),
             Some('\\') => match self.take() {
                 None => self.error("a backslash ends the line"),
-                Some('\n') => Ok(()),
+                Some('\n') => self.error("a word goes on in the next line"),
                 Some(char) => {
                     text.char(char);
                     Ok(())
@@ -220,9 +220,7 @@ impl Reader<'_> {
                 Some('`') => self.backticks(text, true)?,
                 Some('$') => self.expansion(text, true)?,
                 Some('\\') => match self.char() {
-                    Some('\n') => {
-                        self.take();
-                    }
+                    Some('\n') => return self.error("a quoted text goes on behind a backslash"),
                     Some(char @ ('$' | '`' | '"' | '\\')) => {
                         self.take();
                         text.char(char);
@@ -278,7 +276,7 @@ impl Reader<'_> {
                 text.char('$');
                 Ok(())
             }
-            Some('"' | '/' | '|' | ')' | '\\') if quoted => {
+            Some('"' | '/' | '|' | ')') if quoted => {
                 text.char('$');
                 Ok(())
             }
