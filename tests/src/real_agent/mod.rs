@@ -24,7 +24,7 @@ const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 const PINNED: &str = include_str!("../../real-agents/package.json");
 
 /// The agents that [`RealAgent::new`] knows.
-pub const AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+pub const AGENTS: [&str; 5] = ["claude", "codex", "gemini", "opencode", "kimi"];
 
 /// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
 /// agent has ended; two agents started from the same value share their stored sessions.

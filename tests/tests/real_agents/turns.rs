@@ -191,10 +191,13 @@ fn trouble(world: &World, prompt: &str) -> String {
         "it tries again".into()
     } else {
         let end = end.output().data_of("event.matched");
-        let half = world.said(&accepted["turnId"]).contains("half of an answer");
+        let said = world.said(&accepted["turnId"]);
         match end["type"].as_str().unwrap() {
             "turn.failed" => format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap()),
-            "turn.completed" if half => "the turn completes with what there was".into(),
+            "turn.completed" if said.is_empty() => "the turn completes without a word".into(),
+            "turn.completed" if said.contains("half of an answer") => {
+                "the turn completes with what there was".into()
+            }
             "turn.completed" => "the turn completes, the error is its text".into(),
             _ => panic!("{end}"),
         }
