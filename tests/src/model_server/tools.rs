@@ -57,6 +57,14 @@ impl Offer {
         names.iter().find(known).copied().unwrap_or(names[0])
     }
 
+    /// These arguments without those that the agent would refuse.
+    fn takes(&self, mut args: Value) -> Input {
+        if let Some(args) = args.as_object_mut().filter(|_| !self.arguments.is_empty()) {
+            args.retain(|name, _| self.arguments.contains(name));
+        }
+        Input::Args(args)
+    }
+
     fn path(&self) -> &'static str {
         self.argument(["file_path", "filePath", "path"])
     }
@@ -80,7 +88,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                 }),
                 _ => json!({"command": command, "description": "A command"}),
             };
-            (offer, Input::Args(args))
+            (offer, offer.takes(args))
         }
         Tool::Read(path) => {
             let offer = first(&["Read", "read", "read_file", "exec_command"])?;
@@ -89,7 +97,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                 "exec_command" => json!({"cmd": format!("cat '{path}'")}),
                 _ => json!({offer.path(): path}),
             };
-            (offer, Input::Args(args))
+            (offer, offer.takes(args))
         }
         Tool::Write(path, text) => {
             let offer = first(&["Write", "write", "write_file", "apply_patch"])?;
@@ -116,7 +124,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                     json!({"description": "A child", "prompt": prompt, "subagent_type": kind})
                 }
             };
-            (offer, Input::Args(args))
+            (offer, offer.takes(args))
         }
         Tool::Mcp(name, args) => return mcp(name, args, offered),
     };
@@ -136,6 +144,15 @@ fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call,
     let ways = [format!("mcp__{server}__{tool}"), format!("mcp_{server}_{tool}"), format!("{server}_{tool}")];
     if let Some(offer) = offered.iter().find(|offer| ways.contains(&offer.name)) {
         return Ok(Call { namespace: None, name: offer.name.clone(), input });
+    }
+    // Such an agent has its model write a program that calls them.
+    if let Some(offer) = offered.iter().find(|offer| offer.name == "run_typescript") {
+        let code = format!("return await tools.mcp_{server}.{tool}({})", Value::Object(args.clone()));
+        let args = Value::Object(Map::from_iter([(
+            offer.argument(["code", "program", "source"]).to_owned(),
+            code.into(),
+        )]));
+        return Ok(Call { namespace: None, name: offer.name.clone(), input: Input::Args(args) });
     }
     if offered.iter().any(|offer| offer.name == "tool_search" || offer.name.starts_with("mcp__")) {
         return Ok(Call { namespace: Some(format!("mcp__{server}")), name: tool.to_owned(), input });

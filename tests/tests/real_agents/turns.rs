@@ -125,6 +125,9 @@ pub(crate) fn mcp(world: &World) -> String {
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     let said = world.said(&waited["turnId"]);
+    if said.starts_with("no tool echo/echo") {
+        return "its model is not offered it at once".into();
+    }
     assert!(said.contains("echo: over the wire"), "{said}");
     if asks { "yes, asks first".into() } else { "yes, never asks".into() }
 }

