@@ -18,7 +18,7 @@ pub(super) fn complete(call: &mut Map<String, Value>, told: Map<String, Value>) 
     for (name, value) in told {
         match call.get_mut(&name) {
             Some(Value::Object(said)) if name == "rawInput" => add_arguments(said, value),
-            Some(Value::Array(said)) if name == "content" && !said.is_empty() => add_diffs(said, value),
+            Some(Value::Array(said)) if name == "content" && !said.is_empty() => add_parts(said, value),
             Some(said) if name == "kind" && *said == "other" => *said = value,
             Some(said) if !fields::says_nothing(said) && !shortens(said, &value) => {}
             _ => drop(call.insert(name, value)),
@@ -35,10 +35,12 @@ fn add_arguments(said: &mut Map<String, Value>, told: Value) {
     }
 }
 
-fn add_diffs(said: &mut Vec<Value>, told: Value) {
+/// A request with a diff shows all that it is about. Another one may hold a summary of what its call has in full.
+fn add_parts(said: &mut Vec<Value>, told: Value) {
     let Value::Array(told) = told else { return };
     if !said.iter().any(is_diff) {
-        said.extend(told.into_iter().filter(is_diff));
+        let new: Vec<Value> = told.into_iter().filter(|part| !said.contains(part)).collect();
+        said.extend(new);
     }
 }
 
@@ -110,6 +112,10 @@ mod tests {
                               "rawInput": {"command": "cargo test --workspace", "cwd": "/w"},
                               "content": [{"type": "content"}, {"type": "diff", "path": "/w/a"}]});
         assert_eq!(completed(asked, told.clone()), expected);
+        let input = json!({"type": "content", "content": {"type": "text", "text": "{\"path\":\"a\",\"content\":\"new\"}"}});
+        let summary = json!({"type": "content", "content": {"type": "text", "text": "Writing a"}});
+        let found = completed(json!({"content": [summary]}), json!({"content": [summary, input]}));
+        assert_eq!(found["content"], json!([summary, input]));
         let other = json!({"kind": "read", "title": "x", "rawInput": {"command": "ls..."}, "content": null});
         let found = completed(other, told);
         assert_eq!((&found["kind"], &found["rawInput"]["command"]), (&json!("read"), &json!("ls...")));

@@ -15,7 +15,7 @@ use super::reply::{Wire, event, failure, stream};
 use super::sample::aside;
 use super::script::{Step, Turn, answer};
 use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input};
+use super::tools::{Call, Input, Offer};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
     Router::new().route("/v1/messages", post(messages)).route("/v1/messages/count_tokens", post(count_tokens))
@@ -51,9 +51,9 @@ fn asked(body: &Value) -> Asked {
     if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
 }
 
-fn offered(body: &Value) -> Vec<String> {
+fn offered(body: &Value) -> Vec<Offer> {
     let tools = body["tools"].as_array().into_iter().flatten();
-    tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    tools.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["input_schema"]))).collect()
 }
 
 /// Where the conversation stands. The agent puts its own reminders beside what the user or a tool said.

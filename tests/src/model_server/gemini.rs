@@ -16,7 +16,7 @@ use super::reply::{Piece, Wire, event, failure, pieces, stream};
 use super::sample::sample;
 use super::script::{Step, Turn, answer};
 use super::seen::{Asked, ModelRequest, Seen};
-use super::tools::{Call, Input};
+use super::tools::{Call, Input, Offer};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
     Router::new().route("/v1beta/models/{call}", post(call))
@@ -77,10 +77,13 @@ fn turn(body: &Value) -> Turn {
 }
 
 /// The names of the tools that the model may call.
-fn offered(body: &Value) -> Vec<String> {
+fn offered(body: &Value) -> Vec<Offer> {
     let groups = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     let tools = groups.filter_map(|group| group.get("functionDeclarations")?.as_array()).flatten();
-    tools.filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned)).collect()
+    let schema = |tool: &Value| tool.get("parametersJsonSchema").or(tool.get("parameters")).cloned();
+    tools
+        .filter_map(|tool| Some(Offer::new(tool.get("name")?.as_str()?, &schema(tool).unwrap_or_default())))
+        .collect()
 }
 
 /// The value for a request that wants JSON of a given shape, whatever the user's text is.
@@ -121,7 +124,7 @@ impl Wire for Gemini {
 }
 
 /// The answer in one piece.
-async fn whole(model: &str, turn: &Turn, offered: Vec<String>) -> Response {
+async fn whole(model: &str, turn: &Turn, offered: Vec<Offer>) -> Response {
     let parts = pieces(answer(turn), offered).filter_map(|piece| {
         std::future::ready(match piece {
             Piece::Text(text) => Some(json!({"text": text})),

@@ -15,7 +15,7 @@ use super::reply::{Wire, event, failure, stream};
 use super::sample::aside;
 use super::script::{Step, Turn, answer};
 use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input};
+use super::tools::{Call, Input, Offer};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
     Router::new().route("/v1/chat/completions", post(completions))
@@ -47,28 +47,33 @@ fn asked(body: &Value) -> Asked {
     if offered(body).is_empty() { Asked::Aside } else { Asked::of(&turn(body)) }
 }
 
-fn offered(body: &Value) -> Vec<String> {
-    let tools = body["tools"].as_array().into_iter().flatten();
-    tools.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect()
+fn offered(body: &Value) -> Vec<Offer> {
+    let functions = body["tools"].as_array().into_iter().flatten().map(|tool| &tool["function"]);
+    functions.filter_map(|tool| Some(Offer::new(tool["name"].as_str()?, &tool["parameters"]))).collect()
 }
 
+/// Where the conversation stands. An agent adds reminders of its own, as messages or as parts of one.
 fn turn(body: &Value) -> Turn {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let said = |message: &Value| match &message["content"] {
-        Value::String(text) => text.clone(),
+        Value::String(text) => Some(text.clone()).filter(|text| !is_reminder(text)),
         // The last one: an agent puts its own context before it.
         Value::Array(parts) => {
-            parts.iter().rev().find_map(|part| part["text"].as_str()).unwrap_or_default().to_owned()
+            let texts = parts.iter().rev().filter_map(|part| part["text"].as_str());
+            texts.filter(|text| !is_reminder(text)).map(str::to_owned).next()
         }
-        _ => String::new(),
+        _ => None,
     };
-    match messages.last() {
-        Some(last) if last["role"] == "tool" => Turn::ToolReturned(said(last)),
-        _ => {
-            let user = messages.iter().rev().find(|message| message["role"] == "user");
-            Turn::User(user.map(said).unwrap_or_default())
-        }
-    }
+    let turn = messages.iter().rev().find_map(|message| match message["role"].as_str()? {
+        "tool" => Some(Turn::ToolReturned(said(message).unwrap_or_default())),
+        "user" => said(message).map(Turn::User),
+        _ => None,
+    });
+    turn.unwrap_or_else(|| Turn::User(String::new()))
+}
+
+fn is_reminder(text: &str) -> bool {
+    text.trim_start().starts_with("<system-reminder>")
 }
 
 fn usage() -> Value {

@@ -14,7 +14,7 @@ use super::reply::{Wire, event, failure, stream};
 use super::sample::aside;
 use super::script::{Turn, answer};
 use super::seen::{Asked, Seen, id};
-use super::tools::{Call, Input};
+use super::tools::{Call, Input, Offer};
 
 pub(super) fn routes() -> Router<Arc<Seen>> {
     Router::new().route("/v1/responses", post(responses))
@@ -36,9 +36,10 @@ fn asked(body: &Value) -> Asked {
 }
 
 /// A tool without a name is one of the vendor's own, and its type says which.
-fn offered(body: &Value) -> Vec<String> {
+fn offered(body: &Value) -> Vec<Offer> {
     let tools = body["tools"].as_array().into_iter().flatten();
-    tools.filter_map(|tool| tool["name"].as_str().or(tool["type"].as_str()).map(str::to_owned)).collect()
+    let name = |tool: &Value| tool["name"].as_str().or(tool["type"].as_str()).map(str::to_owned);
+    tools.filter_map(|tool| Some(Offer::new(&name(tool)?, &tool["parameters"]))).collect()
 }
 
 fn turn(body: &Value) -> Turn {

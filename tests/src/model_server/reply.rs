@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::script::{GATE_LIMIT, Step};
-use super::tools::{Call, choose};
+use super::tools::{Call, Offer, choose};
 
 /// How often a gate's file is looked for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ pub(super) fn failure<W: Wire>(status: StatusCode, message: &str) -> Response {
 }
 
 /// The answer piece by piece, as server-sent events.
-pub(super) fn stream<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<String>) -> Response {
+pub(super) fn stream<W: Wire>(mut wire: W, steps: Vec<Step>, offered: Vec<Offer>) -> Response {
     if let Some(Step::Fail(status)) = steps.first() {
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return failure::<W>(status, &format!("the script wants {status}"));
@@ -76,7 +76,7 @@ pub(super) fn event(name: Option<&str>, data: &Value) -> String {
 }
 
 /// The pieces of an answer, each at its time. Dropping the stream (the agent hung up) ends every wait.
-pub(super) fn pieces(steps: Vec<Step>, offered: Vec<String>) -> impl Stream<Item = Piece> + Send + 'static {
+pub(super) fn pieces(steps: Vec<Step>, offered: Vec<Offer>) -> impl Stream<Item = Piece> + Send + 'static {
     stream::unfold((Some(VecDeque::from(steps)), offered), |(left, offered)| async {
         let mut left = left?;
         loop {
@@ -130,7 +130,7 @@ mod tests {
 
     fn played(steps: Vec<Step>) -> Vec<Piece> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(pieces(steps, vec!["bash".into()]).collect())
+        runtime.block_on(pieces(steps, vec![Offer::new("bash", &Value::Null)]).collect())
     }
 
     #[test]

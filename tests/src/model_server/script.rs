@@ -1,7 +1,7 @@
 //! From a user's text to the steps of the model's answer: pure, no I/O, no vendor.
 //!
 //! The first line that begins with a directive counts, together with all that follows it, so that an agent or
-//! a manager may put its own preamble before it:
+//! a manager may put its own preamble before it. `FAIL` and `CUT` give way to a directive on a later line:
 //!
 //! | directive | the model |
 //! |---|---|
@@ -102,7 +102,10 @@ fn directive(text: &str) -> Option<(&'static str, &str)> {
     loop {
         for name in ["SAY", "RUN", "READ", "WRITE", "MCP", "DELEGATE", "SLOW", "GATE", "FAIL", "CUT"] {
             if let Some(argument) = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')) {
-                return Some((name, argument.trim()));
+                // Some agents join a prompt that failed to the next one.
+                let later = argument.split_once('\n').filter(|_| matches!(name, "FAIL" | "CUT"));
+                let later = later.and_then(|(_, later)| directive(later));
+                return later.or(Some((name, argument.trim())));
             }
         }
         rest = rest.split_once('\n')?.1;
@@ -172,6 +175,14 @@ mod tests {
     #[test]
     fn the_first_directive_counts() {
         assert_eq!(said(&to("SAY: one\nRUN: two")), "one\nRUN: two");
+    }
+
+    #[test]
+    fn a_failure_counts_only_as_the_last_directive() {
+        assert_eq!(to("FAIL: 400"), [Step::Fail(400)]);
+        for failed in ["FAIL: 400", "CUT: half"] {
+            assert_eq!(said(&to(&format!("{failed}\n\nSAY: after"))), "after");
+        }
     }
 
     #[test]

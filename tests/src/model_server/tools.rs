@@ -36,66 +36,131 @@ pub(super) enum Input {
     Text(String),
 }
 
+/// A tool that an agent offers its model.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub name: String,
+    /// The names of its arguments; empty when the agent gives no schema.
+    arguments: Vec<String>,
+}
+
+impl Offer {
+    /// A tool whose arguments this JSON schema describes.
+    pub(super) fn new(name: &str, schema: &Value) -> Self {
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        Self { name: name.to_owned(), arguments: properties.map(|(name, _)| name.clone()).collect() }
+    }
+
+    /// What this agent calls an argument that agents have different names for; the first without a schema.
+    fn argument(&self, names: [&'static str; 3]) -> &'static str {
+        let known = |name: &&&str| self.arguments.iter().any(|argument| argument == **name);
+        names.iter().find(known).copied().unwrap_or(names[0])
+    }
+
+    /// These arguments without those that the agent would refuse.
+    fn takes(&self, mut args: Value) -> Input {
+        if let Some(args) = args.as_object_mut().filter(|_| !self.arguments.is_empty()) {
+            args.retain(|name, _| self.arguments.contains(name));
+        }
+        Input::Args(args)
+    }
+
+    fn path(&self) -> &'static str {
+        self.argument(["file_path", "filePath", "path"])
+    }
+}
+
 /// The call that does it. An error, for the model to say, when no offered tool can.
-pub(super) fn choose(tool: &Tool, offered: &[String]) -> Result<Call, String> {
+pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
     let first = |names: &[&'static str]| {
-        let found = names.iter().find(|name| offered.iter().any(|offered| offered == *name));
-        found.copied().ok_or_else(|| format!("no tool for {tool:?} among {offered:?}"))
+        let found = names.iter().find_map(|name| offered.iter().find(|offer| offer.name == *name));
+        found.ok_or_else(|| format!("no tool for {tool:?} among {}", names_of(offered)))
     };
-    let (name, input) = match tool {
-        Tool::Shell(command) => match first(&["Bash", "bash", "run_shell_command", "exec_command"])? {
-            // Without it the command would run in a sandbox, and nobody be asked.
-            name @ "exec_command" => (
-                name,
-                Input::Args(json!({
+    let (offer, input) = match tool {
+        Tool::Shell(command) => {
+            let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command"])?;
+            let args = match offer.name.as_str() {
+                // Without it the command would run in a sandbox, and nobody be asked.
+                "exec_command" => json!({
                     "cmd": command,
                     "sandbox_permissions": "require_escalated",
                     "justification": "May it run?",
-                })),
-            ),
-            name => (name, Input::Args(json!({"command": command, "description": "A command"}))),
-        },
-        Tool::Read(path) => match first(&["Read", "read", "read_file", "exec_command"])? {
-            // It has no other tool for that. Inside its sandbox nobody is asked.
-            name @ "exec_command" => (name, Input::Args(json!({"cmd": format!("cat '{path}'")}))),
-            name @ "read" => (name, Input::Args(json!({"filePath": path}))),
-            name => (name, Input::Args(json!({"file_path": path}))),
-        },
-        Tool::Write(path, text) => match first(&["Write", "write", "write_file", "apply_patch"])? {
-            name @ "apply_patch" => {
-                let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
-                let patch = format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n");
-                (name, Input::Text(patch))
-            }
-            name @ "write" => (name, Input::Args(json!({"filePath": path, "content": text}))),
-            name => (name, Input::Args(json!({"file_path": path, "content": text}))),
-        },
-        Tool::Delegate(prompt) => match first(&["Agent", "Task", "task", "invoke_agent"])? {
-            name @ "invoke_agent" => {
-                (name, Input::Args(json!({"agent_name": "generalist", "prompt": prompt})))
-            }
-            name => {
-                let kind = if name == "task" { "general" } else { "general-purpose" };
-                let args = json!({"description": "A child", "prompt": prompt, "subagent_type": kind});
-                (name, Input::Args(args))
-            }
-        },
+                }),
+                _ => json!({"command": command, "description": "A command"}),
+            };
+            (offer, offer.takes(args))
+        }
+        Tool::Read(path) => {
+            let offer = first(&["Read", "read", "read_file", "read_text_file", "exec_command"])?;
+            let args = match offer.name.as_str() {
+                // It has no other tool for that. Inside its sandbox nobody is asked.
+                "exec_command" => json!({"cmd": format!("cat '{path}'")}),
+                _ => json!({offer.path(): path}),
+            };
+            (offer, offer.takes(args))
+        }
+        Tool::Write(path, text) => {
+            let offer = first(&["Write", "write", "write_file", "write_text_file", "apply_patch"])?;
+            let input = match offer.name.as_str() {
+                "apply_patch" => {
+                    let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
+                    Input::Text(format!("*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n"))
+                }
+                _ => Input::Args(json!({offer.path(): path, "content": text})),
+            };
+            (offer, input)
+        }
+        Tool::Delegate(prompt) => {
+            let offer = first(&["Agent", "Task", "task", "invoke_agent"])?;
+            let args = match offer.name.as_str() {
+                "invoke_agent" => json!({"agent_name": "generalist", "prompt": prompt}),
+                name => {
+                    let has = |name: &str| offered.iter().any(|offer| offer.name == name);
+                    let kind = match name {
+                        "task" => "general",
+                        "Agent" if has("AgentSwarm") => "coder",
+                        _ => "general-purpose",
+                    };
+                    json!({"description": "A child", "prompt": prompt, "subagent_type": kind})
+                }
+            };
+            (offer, offer.takes(args))
+        }
         Tool::Mcp(name, args) => return mcp(name, args, offered),
     };
-    Ok(Call { namespace: None, name: name.to_owned(), input })
+    Ok(Call { namespace: None, name: offer.name.clone(), input })
+}
+
+fn names_of(offered: &[Offer]) -> String {
+    let names: Vec<_> = offered.iter().map(|offer| &offer.name).collect();
+    format!("{names:?}")
 }
 
 /// A server's tools have its name before them, in each agent's own way; an agent that can search for tools does not
 /// list them.
-fn mcp(name: &str, args: &Map<String, Value>, offered: &[String]) -> Result<Call, String> {
+fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call, String> {
     let input = Input::Args(Value::Object(args.clone()));
     let (server, tool) = name.split_once('/').ok_or_else(|| format!("{name:?} is not SERVER/TOOL"))?;
-    let ways = [format!("mcp__{server}__{tool}"), format!("mcp_{server}_{tool}"), format!("{server}_{tool}")];
-    if let Some(name) = offered.iter().find(|offered| ways.contains(offered)) {
-        return Ok(Call { namespace: None, name: name.clone(), input });
+    let ways = [
+        format!("mcp__{server}__{tool}"),
+        format!("mcp_{server}_{tool}"),
+        format!("{server}_{tool}"),
+        format!("{server}__{tool}"),
+    ];
+    if let Some(offer) = offered.iter().find(|offer| ways.contains(&offer.name)) {
+        return Ok(Call { namespace: None, name: offer.name.clone(), input });
     }
-    if offered.iter().any(|name| name == "tool_search" || name.starts_with("mcp__")) {
+    // Such an agent has its model write a program that calls them.
+    if let Some(offer) = offered.iter().find(|offer| offer.name == "run_typescript") {
+        let code = format!("return await tools.mcp_{server}.{tool}({})", Value::Object(args.clone()));
+        let args = Value::Object(Map::from_iter([(
+            offer.argument(["code", "program", "source"]).to_owned(),
+            code.into(),
+        )]));
+        return Ok(Call { namespace: None, name: offer.name.clone(), input: Input::Args(args) });
+    }
+    if offered.iter().any(|offer| offer.name == "tool_search" || offer.name.starts_with("mcp__")) {
         return Ok(Call { namespace: Some(format!("mcp__{server}")), name: tool.to_owned(), input });
     }
-    Err(format!("no tool {name} among {offered:?}"))
+    Err(format!("no tool {name} among {}", names_of(offered)))
 }

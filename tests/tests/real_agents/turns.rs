@@ -125,6 +125,9 @@ pub(crate) fn mcp(world: &World) -> String {
     let end = world.decide(&waited, "allow");
     assert_eq!(end["type"], "turn.completed", "{end}");
     let said = world.said(&waited["turnId"]);
+    if said.starts_with("no tool echo/echo") {
+        return "its model is not offered it at once".into();
+    }
     assert!(said.contains("echo: over the wire"), "{said}");
     if asks { "yes, asks first".into() } else { "yes, never asks".into() }
 }
@@ -191,10 +194,13 @@ fn trouble(world: &World, prompt: &str) -> String {
         "it tries again".into()
     } else {
         let end = end.output().data_of("event.matched");
-        let half = world.said(&accepted["turnId"]).contains("half of an answer");
+        let said = world.said(&accepted["turnId"]);
         match end["type"].as_str().unwrap() {
             "turn.failed" => format!("the turn fails, `{}`", end["data"]["error"]["code"].as_str().unwrap()),
-            "turn.completed" if half => "the turn completes with what there was".into(),
+            "turn.completed" if said.is_empty() => "the turn completes without a word".into(),
+            "turn.completed" if said.contains("half of an answer") => {
+                "the turn completes with what there was".into()
+            }
             "turn.completed" => "the turn completes, the error is its text".into(),
             _ => panic!("{end}"),
         }

