@@ -16,7 +16,7 @@ pub mod header {
     pub const CONTROLLER_EPOCH: &str = "subagent-controller-epoch";
     /// The owner handle: token.
     pub const CONTROLLER_TOKEN: &str = "subagent-controller-token";
-    /// The state dir that the client means ([`super::StateFolder`] as text); a daemon of another one refuses the request.
+    /// The state dir that the client means ([`StateFolder`](crate::api::StateFolder) as text); a daemon of another one refuses the request.
     pub const STATE_DIR: &str = "subagent-state-dir";
     /// The token of a task server, which says whose tasks it may give.
     pub const TASK_TOKEN: &str = "x-subagent-task-token";
