@@ -1,0 +1,167 @@
+//! What the rules say of a command: of each command in a line, of the files that the shell opens, and of what an argument
+//! may hold. Pure.
+
+use std::path::{Path, PathBuf};
+
+use super::{Answer, Judge, Judged, Query, Subject, stricter, strictest};
+use crate::policy::call::Command;
+use crate::policy::paths::{self, Places};
+use crate::policy::rule::{Action, Rule};
+use crate::policy::shell::{self, Line, Part, Text, behind_names};
+use crate::policy::tool::Kind;
+use crate::policy::{Node, glob};
+
+/// Characters of rules times characters of a line that are compared for one call. What needs more is asked.
+const MAX_STEPS: usize = 50_000_000;
+
+impl Judge<'_> {
+    /// A command; a rule for the very tool that runs it is about all of it.
+    pub(super) fn execute(
+        &self,
+        command: &Command,
+        name: Option<&str>,
+        cwd: Option<&str>,
+        real: &dyn Fn(&Path) -> PathBuf,
+        judged: &mut Vec<Judged>,
+    ) {
+        let (line, whole) = match command {
+            Command::Line(text) => (shell::split(text), text.clone()),
+            Command::Words(words) => (shell::of_words(words), words.join(" ")),
+        };
+        let moved = line.parts.iter().any(|part| self.moves(part, cwd));
+        let elsewhere = moved || self.is_elsewhere(cwd);
+        if self.is_too_much(&line) {
+            judged.push(self.doubtful(
+                Kind::Execute,
+                name,
+                "there are too many rules for a command that long",
+            ));
+            return;
+        }
+        judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, elsewhere)));
+        self.redirects(&line, moved, cwd, real, judged);
+        judged.extend(self.suspicion(&line, name));
+        let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
+        if let Some(why) = line.opaque.clone().or_else(nothing) {
+            let text = Text::open(&whole);
+            let query = Query { doubt: true, ..Query::of(Kind::Execute, name, Subject::Text(&text)) };
+            judged.push(Judged { note: Some(why), ..self.answer(&query).judged(Kind::Execute, Some(whole)) });
+        }
+    }
+
+    /// A command of a line; none if only what it starts counts and no rule denies it itself.
+    fn part(&self, part: &Part, name: Option<&str>, elsewhere: bool) -> Option<Judged> {
+        let ask = |text: &Text| {
+            let query = Query::of(Kind::Execute, name, Subject::Text(text));
+            self.answer(&Query { doubt: part.unknown, ..query })
+        };
+        let shown = part.spellings.last().map(|text| text.shown.clone());
+        let mut answer = strictest(part.spellings.iter().map(ask));
+        // Where what it starts begins cannot always be told, so what is restricted is restricted from every word on.
+        let inner = part
+            .by_name
+            .iter()
+            .chain(&part.handed_on)
+            .filter_map(|text| self.restricted(&Query::of(Kind::Execute, name, Subject::Text(text))));
+        if let Some(inner) = inner.reduce(stricter) {
+            let unsaid = answer.action == inner.action && answer.by.is_none();
+            answer = if unsaid { inner } else { stricter(answer, inner) };
+        }
+        if part.transparent && !answer.denies_itself() {
+            return None;
+        }
+        if part.unknown {
+            answer.note = Some("which program it is, is known only when it runs");
+        }
+        let narrow = !matches!(answer.pattern.as_str(), "*" | "git*" | "git *");
+        if elsewhere && answer.action == Action::Allow {
+            let written = shown.as_deref().and_then(|text| text.split(' ').next()).unwrap_or_default();
+            let by_path = written.contains('/') && !written.starts_with(['/', '~']) && answer.pattern != "*";
+            if part.name == "git" && narrow {
+                answer.action = Action::Ask;
+                answer.note = Some("in another folder git runs what the repository there configures");
+            } else if by_path {
+                answer.action = Action::Ask;
+                answer.note = Some("in another folder this path is another program");
+            }
+        }
+        Some(answer.judged(Kind::Execute, shown))
+    }
+
+    /// Whether a command changes the folder that the next ones run in.
+    fn moves(&self, part: &Part, cwd: Option<&str>) -> bool {
+        let stays = |folder: &str| {
+            let here = paths::lexical(&self.policy.places.cwd.join(cwd.unwrap_or_default()));
+            here == paths::lexical(&here.join(folder))
+        };
+        let known = part.spellings.last().filter(|text| text.units.is_none());
+        let to = known.and_then(|text| text.shown.split_once(' ')).map(|(_, folder)| folder);
+        matches!(part.name.as_str(), "cd" | "chdir" | "pushd" | "popd") && !to.is_some_and(stays)
+    }
+
+    /// Whether a call runs in another folder than its agent.
+    fn is_elsewhere(&self, cwd: Option<&str>) -> bool {
+        let own = paths::lexical(&self.policy.places.cwd);
+        cwd.is_some_and(|cwd| paths::lexical(&own.join(cwd)) != own)
+    }
+
+    /// Whether holding all texts of a line against all rules would take longer than an answer is worth.
+    fn is_too_much(&self, line: &Line) -> bool {
+        let rules: usize = self.policy.rules().map(|rule| rule.pattern().len()).sum();
+        let texts = line.parts.iter().flat_map(|part| part.spellings.iter().chain(&part.handed_on));
+        let length: usize = texts.map(|text| text.shown.len()).sum();
+        rules.saturating_mul(length) > MAX_STEPS
+    }
+
+    /// Asks where an argument holds a command that a rule restricts: any program may start it.
+    fn suspicion(&self, line: &Line, name: Option<&str>) -> Option<Judged> {
+        let restricting = |rule: &&Rule| {
+            rule.action > Action::Allow && !rule.is_whole() && rule.is_about(Kind::Execute, name)
+        };
+        let first = |rule: &Rule| rule.pattern().split(' ').next().map(str::to_owned);
+        let names: Vec<String> = self.policy.rules().filter(restricting).filter_map(first).collect();
+        let is_name = |word: &str| {
+            let named = |name: &str| glob::matches(name.rsplit('/').next().unwrap_or(name), word);
+            names.iter().any(|name| named(name))
+        };
+        for text in line.loose.iter().filter(|_| !names.is_empty()) {
+            let Some(places) = behind_names(text, is_name) else {
+                let note = "it holds too many names of commands that rules restrict";
+                return Some(self.doubtful(Kind::Execute, name, note));
+            };
+            for place in places {
+                let text = Text::literal(&place);
+                let query = Query::of(Kind::Execute, name, Subject::Text(&text));
+                if let Some(answer) = self.restricted(&query) {
+                    let note = Some("an argument holds a command that this rule restricts");
+                    let never_asks = self.policy.chain.iter().any(Node::never_asks);
+                    let action = if never_asks { Action::Deny } else { Action::Ask };
+                    return Some(Answer { action, note, ..answer }.judged(Kind::Execute, Some(place)));
+                }
+            }
+        }
+        None
+    }
+
+    /// What the shell itself opens: to write a file is to change it, to read one may be denied.
+    fn redirects(
+        &self,
+        line: &Line,
+        moved: bool,
+        cwd: Option<&str>,
+        real: &dyn Fn(&Path) -> PathBuf,
+        judged: &mut Vec<Judged>,
+    ) {
+        for redirect in &line.redirects {
+            let kind = if redirect.writes { Kind::Edit } else { Kind::Read };
+            let found = match redirect.path.as_deref().filter(|path| !moved || path.starts_with('/')) {
+                Some(path) => self.path(kind, None, &Places::from(cwd, path), real),
+                None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
+            };
+            // Nobody has to allow that a command reads its input from a file.
+            if redirect.writes || (found.by.is_some() && found.action > Action::Allow) {
+                judged.push(found);
+            }
+        }
+    }
+}
