@@ -20,7 +20,8 @@ pub(super) fn claude(at: &Places) -> Setup {
             ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
         ]),
         files: vec![],
-        chosen: Some(("plan", "sonnet")),
+        mode: "plan",
+        model: "sonnet",
     }
 }
 
@@ -51,7 +52,8 @@ plugins = false
             ("INITIAL_AGENT_MODE", "read-only".into()),
         ]),
         files: vec![(".codex/config.toml", config)],
-        chosen: Some(("workspace-write", "gpt-5.6-sol")),
+        mode: "workspace-write",
+        model: "gpt-5.6-sol",
     }
 }
 
@@ -76,7 +78,8 @@ pub(super) fn gemini(at: &Places) -> Setup {
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".into()),
         ]),
         files: vec![(".gemini/settings.json", settings.to_string())],
-        chosen: Some(("autoEdit", "gemini-2.5-pro")),
+        mode: "autoEdit",
+        model: "gemini-2.5-pro",
     }
 }
 
@@ -110,7 +113,8 @@ pub(super) fn opencode(at: &Places) -> Setup {
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".into()),
         ]),
         files: vec![(".config/opencode/opencode.json", config.to_string())],
-        chosen: Some(("plan", "mock/other-model")),
+        mode: "plan",
+        model: "mock/other-model",
     }
 }
 
@@ -147,6 +151,7 @@ api_key = "unused"
             ("KIMI_DISABLE_TELEMETRY", "1".into()),
         ]),
         files: vec![(".kimi-code/config.toml", config)],
-        chosen: Some(("auto", "other-model")),
+        mode: "auto",
+        model: "other-model",
     }
 }
