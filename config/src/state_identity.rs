@@ -45,7 +45,7 @@ pub enum Likeness {
 }
 
 impl StateIdentity {
-    /// Reads the identity; `None` if there is none that can be used.
+    /// Reads the identity; `None` if it is missing or damaged.
     #[must_use]
     pub fn read(state_dir: &Path) -> Option<Self> {
         serde_json::from_slice(&regular::read(&state_dir.join(STATE_ID)).ok()?).ok()

@@ -143,8 +143,8 @@ impl Call {
         for label in [text(&told["name"]), title.clone()].into_iter().flatten() {
             add(&mut self.labels, label, &mut self.more);
         }
-        let mut commands = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
-        let mut commands = commands.by_ref().filter_map(|key| command(&input[*key]));
+        let keys = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
+        let mut commands = keys.filter_map(|key| command(&input[*key]));
         match commands.next() {
             Some(command) => {
                 let others: Vec<Command> = commands.filter(|other| *other != command).collect();
@@ -269,7 +269,7 @@ impl Call {
         if vague && self.name.is_none() && self.delegates {
             kinds = vec![Kind::Task];
         }
-        // What goes into it says what it does, whatever it is called.
+        // The input says what a call does, also under another kind.
         let reads = kinds.iter().any(|kind| matches!(kind, Kind::Read | Kind::Search | Kind::Fetch));
         if reads && self.writes && !self.paths.is_empty() && !self.is_of_mcp() {
             kinds.push(Kind::Edit);

@@ -175,7 +175,7 @@ fn without_scheme(path: &str) -> String {
     let is_address = path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
     let address = is_address.then(|| url::Url::parse(path).ok()).flatten();
     let read = address.and_then(|mut address| {
-        // Whatever host it names, clients open the file here.
+        // Clients open the file here, also if the address names a host.
         let _ = address.set_host(None);
         address.to_file_path().ok()
     });

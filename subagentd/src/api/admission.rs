@@ -1,5 +1,5 @@
-//! Which connections are kept. What runs below a worker may have few, nobody may have many that say nothing, and the owner
-//! always finds room: the connection that has been silent for the longest is closed first.
+//! Which connections are kept. Processes below a worker may have few connections, silent ones are bounded for every
+//! process, and the owner always finds room. The connection that has been silent for the longest is closed first.
 //!
 //! Decides nothing about requests.
 
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 const MIN_RESERVE: u64 = 128;
 /// A connection needs two: its socket, and the process behind it.
 const DESCRIPTORS: u64 = 2;
-/// More connections than this help nobody.
+/// Connections in all, however many descriptors there are.
 const MAX_TOTAL: u64 = 4096;
 /// Connections from below one worker.
 const MAX_BELOW_WORKER: usize = 64;
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(seats.each_ref().map(ends), [false, true, false]);
         seats[2].serves(true);
         fourth.serves(true);
-        assert!(admission.admit(below(1), process(8)).is_none(), "nobody is silent");
+        assert!(admission.admit(below(1), process(8)).is_none(), "no connection is silent");
         // Others have their own.
         let other = admission.admit(below(2), process(9)).unwrap();
         drop(seats);

@@ -121,8 +121,7 @@ impl Judge<'_> {
         let first = |rule: &Rule| rule.pattern().split(' ').next().map(str::to_owned);
         let names: Vec<String> = self.policy.rules().filter(restricting).filter_map(first).collect();
         let is_name = |word: &str| {
-            let named = |name: &str| glob::matches(name.rsplit('/').next().unwrap_or(name), word);
-            names.iter().any(|name| named(name))
+            names.iter().any(|name| glob::matches(name.rsplit('/').next().unwrap_or(name), word))
         };
         for text in line.loose.iter().filter(|_| !names.is_empty()) {
             let Some(places) = behind_names(text, is_name) else {
@@ -158,7 +157,7 @@ impl Judge<'_> {
                 Some(path) => self.path(kind, None, &Places::from(cwd, path), real),
                 None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
             };
-            // Nobody has to allow that a command reads its input from a file.
+            // Reading from a file needs no rule.
             if redirect.writes || (found.by.is_some() && found.action > Action::Allow) {
                 judged.push(found);
             }

@@ -73,17 +73,14 @@ const NAMES: &[&str] = &[
     "unset",
     "wait",
 ];
-/// Parameters that are numbers, whatever is assigned.
+/// Parameters that are always numbers.
 const ALWAYS_NUMBERS: &[&str] = &["$?", "$#", "$!", "$$"];
 /// Operators of tests between two numbers, and the one that takes a descriptor.
 const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"];
 /// Words beside numbers in a test that compares them; the first two are always numbers.
 const PLAIN_IN_TESTS: &[&str] = &["$?", "$#", "!", "]", "]]"];
 /// They take numbers, which zsh reads as expressions.
-const NUMBERS: &[&str] = &[
-    "break", "continue", "exit", "kill", "printf", "pushd", "popd", "return", "shift", "test", "ulimit",
-    "umask", "[",
-];
+const NUMBERS: &[&str] = &["kill", "popd", "printf", "pushd", "ulimit", "umask"];
 /// Settings that do not change which commands a line has.
 pub(super) const HARMLESS_SETTINGS: &[&str] =
     &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];

@@ -101,30 +101,8 @@ const OPERATORS: &[&str] =
 /// Operators that a shell of the three lacks or reads otherwise.
 const DIALECT: &[&str] =
     &["&>", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|", "<<<<"];
-/// Reserved words and modifiers of commands that this grammar does not have.
-const NOT_READ: &[&str] = &[
-    "!",
-    "-",
-    "always",
-    "case",
-    "coproc",
-    "do",
-    "done",
-    "elif",
-    "else",
-    "end",
-    "esac",
-    "fi",
-    "foreach",
-    "function",
-    "in",
-    "nocorrect",
-    "noglob",
-    "repeat",
-    "select",
-    "then",
-    "}",
-];
+/// Reserved words that begin a compound command of this grammar.
+const COMPOUND: &[&str] = &["(", "{", "for", "if", "until", "while"];
 
 struct Reader<'a> {
     text: &'a str,
@@ -289,7 +267,7 @@ impl<'a> Reader<'a> {
         if reserved.is_empty() {
             return self.simple();
         }
-        if NOT_READ.contains(&reserved) {
+        if !COMPOUND.contains(&reserved) {
             return self.error(&format!("`{reserved}` is not read here"));
         }
         self.next()?;
