@@ -161,6 +161,31 @@ impl EventType {
         )
     }
 
+    /// Whether the event asks the owner something.
+    #[must_use]
+    pub const fn is_question(self) -> bool {
+        matches!(self, Self::ApprovalRequested | Self::ElicitationRequested)
+    }
+
+    /// Whether the streams of the workers above a task also have the event: it says how the task stands, asks the owner
+    /// something, says what became of a question, or reports a violation.
+    #[must_use]
+    pub const fn reaches_ancestors(self) -> bool {
+        self.is_of_tasks()
+            || self.is_question()
+            || matches!(
+                self,
+                Self::ApprovalDecided
+                    | Self::ApprovalCanceled
+                    | Self::ApprovalLost
+                    | Self::ApprovalExpired
+                    | Self::ElicitationAnswered
+                    | Self::ElicitationCanceled
+                    | Self::ElicitationLost
+                    | Self::PolicyViolated
+            )
+    }
+
     /// Whether the event is progress of a turn: it says nothing about where the turn stands.
     #[must_use]
     pub const fn is_progress(self) -> bool {
@@ -216,6 +241,10 @@ pub struct Event {
     /// The turn that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
+    /// Of a question of a task, or what became of it, where a worker above the task is watched or waited for: the names
+    /// from the root to the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Vec<String>>,
     /// What it was derived from, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Value>,
@@ -237,6 +266,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
             event_type: self.event_type,
             data: depth::shown(self.data()),
             turn_id: self.turn_id.clone(),
+            path: None,
             raw: raw.then(|| depth::shown(self.raw())),
         }
     }

@@ -81,6 +81,7 @@ pub const APPROVE: &[Field] = &[
     field("alias", &["alias"], Shape::Text),
     field("note", &["note"], Shape::Text),
     field("all", &["all"], Shape::Bool),
+    field("tree", &["tree"], Shape::Bool),
     field("always", &["always"], Shape::Text),
 ];
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::AnswerTime;
 use super::approvals::OpenQuestion;
 use super::controllers::ControllerChoice;
+use super::inbox::InboxItem;
 use super::queue::QueueView;
 use crate::budget::Limits;
 use crate::bytes64::Bytes64;
@@ -176,6 +177,9 @@ pub struct WorkerView {
     /// The questions that are open, oldest first; only `worker.shown` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
+    /// The open questions of the tasks below it, oldest first; only `worker.shown` and `worker.inspected` have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions_below: Vec<InboxItem>,
     /// The sessions that its agent runs below its own, as far as it has told of them, at most 100; only `worker.shown`
     /// has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

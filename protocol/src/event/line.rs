@@ -27,6 +27,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     turn_id: Option<&'a TurnId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<Value>,
 }
 
@@ -99,9 +101,26 @@ impl<P: AsRef<str>> StoredEvent<P> {
             event_type: EventType::SubagentEvent,
             data: Data::Below { path, worker_id, agent, event: Box::new(self.line(worker_id, raw)) },
             turn_id: None,
+            path: None,
             raw: None,
         };
         end_line(&line, out)
+    }
+
+    /// Appends the line of the event in the stream of a worker above its own, as an event of its own worker with the path of
+    /// its task. Only for events that [reach ancestors](EventType::reaches_ancestors).
+    ///
+    /// # Errors
+    /// As [`StoredEvent::write_line`].
+    pub fn write_line_with_path(
+        &self,
+        below: Below<'_>,
+        raw: bool,
+        out: &mut Vec<u8>,
+    ) -> serde_json::Result<()> {
+        // How a task stands is told with its name.
+        let path = (!self.event_type.is_of_tasks()).then_some(below.path);
+        end_line(&Line { path, ..self.line(below.worker_id, raw) }, out)
     }
 
     fn line<'a>(&'a self, worker_id: &'a WorkerId, raw: bool) -> Line<'a> {
@@ -116,6 +135,7 @@ impl<P: AsRef<str>> StoredEvent<P> {
                 _ => Data::Other(depth::shown(self.data())),
             },
             turn_id: self.turn_id.as_ref(),
+            path: None,
             raw: raw.then(|| depth::shown(self.raw())),
         }
     }

@@ -58,6 +58,8 @@ pub struct OneTask {
 /// The agent gets the text and nothing else, and works on its own. The result is the last that it says; a long one is cut
 /// (task result --full has all of it). The exit code is 1 if the task ends in another way than completed.
 ///
+/// A question of the task, or of one below it, is shown on stderr with the command that answers it.
+///
 /// With --background the command returns at once; task wait and task result come back to it. A task goes on whatever
 /// becomes of this command, but for Ctrl-C of one that waits, which cancels it.
 #[derive(Debug, Args)]
@@ -92,6 +94,9 @@ pub struct TaskRun {
     /// Do not wait for the result
     #[arg(long)]
     pub background: bool,
+    /// End with exit code 15 at the first question, also of a task below; the task goes on
+    #[arg(long, conflicts_with = "background")]
+    pub no_wait_for_answers: bool,
     /// The launcher of an agent that names none [default: the config's]
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<String>,
@@ -172,6 +177,8 @@ pub struct TaskShow {
 }
 
 /// Wait for the end of a task
+///
+/// A question of the task, or of one below it, is shown on stderr with the command that answers it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -181,6 +188,9 @@ pub struct TaskWait {
     /// How long to wait, in seconds; 0 for no timeout
     #[arg(long, alias = "timeout", value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub timeout_seconds: f64,
+    /// End with exit code 15 at the first question, also of a task below; the task goes on
+    #[arg(long)]
+    pub no_wait_for_answers: bool,
     /// Which task.
     #[command(flatten)]
     pub one: OneTask,

@@ -271,6 +271,9 @@ pub struct Approve {
     /// All permission requests of the worker that are open
     #[arg(long, conflicts_with_all = ["request_id", "option_id", "alias", "always"])]
     pub all: bool,
+    /// With --all: also those of the tasks below the worker
+    #[arg(long, requires = "all")]
+    pub tree: bool,
     /// What to answer
     #[arg(long, value_name = "WORD")]
     pub decision: Option<String>,

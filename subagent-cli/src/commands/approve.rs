@@ -5,7 +5,7 @@ use subagent_protocol::api::{Decide, DecideAll, RuleScope};
 
 use super::named_worker;
 use crate::args::turns::Approve;
-use crate::client::{Ask, Client, block_on, segment};
+use crate::client::{Ask, Client, Query, block_on, segment};
 use crate::context::{Context, present};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Input};
@@ -15,6 +15,12 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
     let input = Input::load(args.input.as_deref(), input::APPROVE, &context.typed)?;
     let either = |flag: Option<String>, key: &str| present(flag).or_else(|| input.text(key));
     let all = args.all || input.flag("all").unwrap_or(false);
+    let tree = args.tree || input.flag("tree").unwrap_or(false);
+    if tree && !all {
+        return Err(Failure::input(
+            "\"tree\" is for \"all\": it decides what the tasks below the worker ask, too",
+        ));
+    }
     let Some(worker_id) = either(args.worker_id, "workerId") else {
         return Err(Failure::input(match all {
             true => "no worker: --all decides what one worker asks; give --worker-id, or workerId in --input",
@@ -51,8 +57,12 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
                 ));
             };
             let request = DecideAll { decision: word.clone(), note: decision.note.clone() };
-            let path = format!("/v1/workers/{}/approvals", segment(named_worker(&worker_id, &workspace)?));
-            Ask::change(path, &request)?
+            named_worker(&worker_id, &workspace)?;
+            if tree {
+                let mut client = Client::new(context, &workspace);
+                return Ok(decided_all(block_on(all_of_tree(&mut client, &worker_id, &request))?));
+            }
+            Ask::change(format!("/v1/workers/{}/approvals", segment(&worker_id)), &request)?
         }
         (true, Some(_)) => {
             return Err(Failure::input("a request and --all are given; give one of them"));
@@ -72,10 +82,7 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         client.ask(&ask).await
     })?;
     if all {
-        let items = data["items"].as_array().into_iter().flatten();
-        let rows: Vec<Value> = items.map(row).collect();
-        let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "");
-        return Ok(Outcome::list("approvals.decided", data, shown, "(nothing is asked)"));
+        return Ok(decided_all(data));
     }
     let mut shown = text::fields(&data, &["requestId", "decision", "state"]);
     if data["always"].is_object() {
@@ -83,6 +90,38 @@ pub(super) fn run(args: Approve, context: &Context) -> Result<Outcome> {
         shown.push_str(&text::fields(&data["always"], &["ruleId", "action", "rule", "scope"]));
     }
     Ok(Outcome::report("approval.decided", data, shown))
+}
+
+/// Decides all requests of a worker, and then those of each task below it that asks something.
+async fn all_of_tree(client: &mut Client, worker_id: &str, request: &DecideAll) -> Result<Value> {
+    let open = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", Some(worker_id)))).await?;
+    let asking = open["items"].as_array().into_iter().flatten().filter_map(|item| item["workerId"].as_str());
+    // The worker itself, also if it asks nothing: it may not be the caller's.
+    let mut workers = vec![worker_id];
+    for worker in asking {
+        if !workers.contains(&worker) {
+            workers.push(worker);
+        }
+    }
+    let (mut items, mut decided) = (Vec::new(), 0);
+    for worker in workers {
+        let path = format!("/v1/workers/{}/approvals", segment(worker));
+        let data = client.ask(&Ask::change(path, request)?).await?;
+        decided += data["decided"].as_u64().unwrap_or_default();
+        for item in data["items"].as_array().into_iter().flatten() {
+            let mut item = item.clone();
+            item["workerId"] = worker.into();
+            items.push(item);
+        }
+    }
+    Ok(json!({"count": items.len(), "decided": decided, "items": items}))
+}
+
+fn decided_all(data: Value) -> Outcome {
+    let items = data["items"].as_array().into_iter().flatten();
+    let rows: Vec<Value> = items.map(row).collect();
+    let shown = text::rows(&json!({"items": rows}), &["requestId", "outcome", "delivery"], "");
+    Outcome::list("approvals.decided", data, shown, "(nothing is asked)")
 }
 
 /// What became of one of several requests.

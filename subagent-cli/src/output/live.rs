@@ -1,12 +1,14 @@
 //! The line on stderr that says what an agent is doing while a command waits for it, and is erased at the end.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde_json::Value;
+use subagent_protocol::clean::one_line;
 
 use super::ago::elapsed;
 use super::page::shorten;
+use super::rule::task_path;
 use super::{tell, terminal};
 
 /// So many tool calls and files are remembered.
@@ -19,6 +21,8 @@ pub struct Activity {
     doing: Option<String>,
     titles: HashMap<String, String>,
     files: BTreeSet<String>,
+    /// The tasks below that ask something, by request.
+    asking: BTreeMap<String, String>,
 }
 
 impl Activity {
@@ -38,6 +42,9 @@ impl Activity {
     pub fn see(&mut self, event: &Value) {
         let data = &event["data"];
         let word = |key: &str| data[key].as_str().unwrap_or_default();
+        if let Some(path) = task_path(event) {
+            return self.see_below(word("requestId"), event["type"].as_str().unwrap_or_default(), path);
+        }
         match event["type"].as_str().unwrap_or_default() {
             "turn.started" | "message.sent" => self.goes_on(None),
             "progress.message" => self.goes_on(Some("writing".to_owned())),
@@ -53,6 +60,15 @@ impl Activity {
                 _ => {}
             },
             _ => {}
+        }
+    }
+
+    /// A question of a task, or what became of it.
+    fn see_below(&mut self, request: &str, event_type: &str, path: String) {
+        if !matches!(event_type, "approval.requested" | "elicitation.requested") {
+            self.asking.remove(request);
+        } else if self.asking.len() < MOST {
+            self.asking.insert(request.to_owned(), path);
         }
     }
 
@@ -88,7 +104,8 @@ impl Activity {
             more => Some(format!("{more} files")),
         };
         let state = self.state.unwrap_or("waiting").to_owned();
-        let before = format!("{state} · {}", elapsed(since));
+        let asking = self.asking.values().next().map(|path| format!(" · {} asks", one_line(path)));
+        let before = format!("{state} · {}{}", elapsed(since), asking.unwrap_or_default());
         let after = files.map(|files| format!(" · {files}")).unwrap_or_default();
         let Some(doing) = &self.doing else { return shorten(&format!("{before}{after}"), width) };
         // The title is cut before what stands behind it.
@@ -174,6 +191,14 @@ mod tests {
         );
         let thought = update(json!({"kind": "thought", "text": "hm"}));
         assert_eq!(after(&[started, thought]), "running · 1m 12s · thinking · 1 file");
+    }
+
+    #[test]
+    fn a_task_that_asks_is_named_until_it_is_answered() {
+        let of_task = |event_type: &str| json!({"type": event_type, "path": ["root", "docs"], "data": {"requestId": "ap_1"}});
+        let asked = of_task("approval.requested");
+        assert_eq!(after(std::slice::from_ref(&asked)), "waiting · 1m 12s · root › docs asks");
+        assert_eq!(after(&[asked, of_task("approval.decided")]), "waiting · 1m 12s");
     }
 
     #[test]

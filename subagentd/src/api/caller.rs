@@ -14,7 +14,7 @@ use super::Api;
 use super::reply::Failure;
 use crate::descriptors;
 use crate::peer::{Origin, Peer, PeerError};
-use crate::supervisor::{Caller, TaskCaller};
+use crate::supervisor::{Caller, Sight, TaskCaller};
 
 /// The longest idempotency key, in bytes.
 const MOST_KEY_BYTES: usize = 256;
@@ -55,6 +55,14 @@ impl Reader {
     /// The only worker that this reader can see; `None`: all.
     pub(super) fn only(&self) -> Option<&WorkerId> {
         self.only.as_ref()
+    }
+
+    /// What this reader sees of the tasks below a worker.
+    pub(super) fn sight(&self) -> Sight {
+        match self.only {
+            Some(_) => Sight::Alone,
+            None => Sight::Told,
+        }
     }
 
     /// Refuses a look at another worker.

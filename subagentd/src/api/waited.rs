@@ -143,6 +143,7 @@ mod tests {
             event_type: EventType::TurnCompleted,
             data: json!({"assistantText": null}),
             turn_id: None,
+            path: None,
             raw: None,
         };
         let collected = Collected { text: text.map(str::to_owned), truncated, last };

@@ -25,7 +25,7 @@ pub(super) async fn wait(
     reader.may_see(&api, &worker).await?;
     tokio::select! {
         biased;
-        found = api.supervisor.wait(&worker, request) => Ok(waited::reply(found?)),
+        found = api.supervisor.wait(&worker, request, reader.sight()) => Ok(waited::reply(found?)),
         () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
     }
 }
@@ -42,7 +42,7 @@ pub(super) async fn many(
     }
     tokio::select! {
         biased;
-        waited = api.supervisor.wait_many(request) => Ok(Reply("workers.waited", waited?)),
+        waited = api.supervisor.wait_many(request, reader.sight()) => Ok(Reply("workers.waited", waited?)),
         () = api.control.reached(Phase::EndWaits) => Err(ending().into()),
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod instructed;
 mod open;
 pub(crate) mod owner_rules;
 pub(crate) mod questions;
+pub(crate) mod questions_below;
 pub(crate) mod queue;
 pub(crate) mod removal;
 pub(crate) mod rest;
@@ -202,9 +203,14 @@ impl Store {
         done.unwrap_or_else(|error| Err(StoreError::Reader(error.to_string()).into()))
     }
 
-    /// The number of the newest event that was told of a task since the store was opened, once it is committed.
+    /// The number of the newest committed event, since the store was opened, that reaches the ancestors of its worker.
     pub fn told(&self) -> watch::Receiver<i64> {
         self.writer.told()
+    }
+
+    /// The number of the newest committed question since the store was opened.
+    pub fn asked(&self) -> watch::Receiver<i64> {
+        self.writer.asked()
     }
 
     /// Commits what is waiting and ends the writer. Later writes fail.

@@ -1,8 +1,10 @@
-//! Reading what a worker's stream has with the tasks below it: its own events and what was told of them, or all of theirs, as
-//! one sequence.
+//! Reads the stream of a worker with the tasks below it: its own events and those of the tasks that reach it
+//! ([`EventType::reaches_ancestors`](subagent_protocol::event::EventType::reaches_ancestors)), or all of theirs, in one order.
 //!
 //! Nothing is stored for that. Of each worker the next event is looked up in an index, and the lowest number of them goes
 //! first: a page costs as much as it has events, however many there are of others, or of what is not wanted.
+
+use std::collections::HashSet;
 
 use rusqlite::{Connection, params};
 use subagent_protocol::Result;
@@ -17,15 +19,20 @@ use super::rows::{self, RowId};
 use super::tasks::count;
 
 /// The tasks below the worker `?1`; of a root also where one between them was removed.
-const BELOW: &str = "below (worker) AS (
+pub(super) const BELOW: &str = "below (worker) AS (
        SELECT worker FROM tasks WHERE parent = ?1
        UNION SELECT t.worker FROM workers r CROSS JOIN tasks t ON t.controller = r.controller AND t.root = r.id WHERE r.id = ?1
        UNION SELECT t.worker FROM below b CROSS JOIN tasks t ON t.parent = b.worker)";
 
-/// The first event of a worker behind another one; `told`: of those that tell of its task.
+/// The condition of the index `task_events`, word by word.
+const REACHES_ANCESTORS: &str =
+    "x.kind IS NULL AND (x.type BETWEEN 'subagent.' AND 'subagent/' OR x.type BETWEEN 'approval.' AND 'approval/'
+     OR x.type BETWEEN 'elicitation.' AND 'elicitation/' OR x.type = 'policy.violated')";
+
+/// The first event of a worker after another one; `told`: of those that reach its ancestors.
 fn first(worker: &str, after: &str, told: bool) -> String {
     let (index, which) = match told {
-        true => ("task_events", "x.kind IS NULL AND x.type >= 'subagent.' AND x.type < 'subagent/'"),
+        true => ("task_events", REACHES_ANCESTORS),
         false => ("events_of_worker", "x.internal = 0"),
     };
     format!(
@@ -142,6 +149,17 @@ fn task_of(row: &rusqlite::Row<'_>) -> Result<Task> {
         Ok(Task { worker_id: rows::parsed(row, 8)?, path, agent: row.get(10)? })
     };
     Ok(read().map_err(|error: rusqlite::Error| StoreError::from(error))?)
+}
+
+/// The workers of all tasks below a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn below(connection: &Connection, worker: RowId) -> Result<HashSet<RowId>> {
+    let sql = format!("WITH RECURSIVE {BELOW} SELECT worker FROM below");
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_map([worker.0], |row| Ok(RowId(row.get(0)?))).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
 }
 
 /// Whether a task below a worker is open.

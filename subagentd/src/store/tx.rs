@@ -30,8 +30,8 @@ pub struct Tx<'a> {
     pub(super) failed: bool,
     /// Whether it overwrote something that may be a secret: an earlier copy of it may be in the WAL.
     pub(super) forgets: bool,
-    /// The newest event that it told of a task; 0 for none.
-    pub(super) told: i64,
+    /// Its newest events that others wait for.
+    pub(super) notices: Notices,
     events: Events<'a>,
 }
 
@@ -45,9 +45,30 @@ struct Events<'a> {
     records: Option<(RowId, u64)>,
 }
 
+/// The newest events that reach the ancestors of their workers; 0 for none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Notices {
+    pub(super) told: i64,
+    /// Of these, the newest question.
+    pub(super) asked: i64,
+}
+
+impl Notices {
+    pub(super) fn max(self, other: Self) -> Self {
+        Self { told: self.told.max(other.told), asked: self.asked.max(other.asked) }
+    }
+}
+
 impl<'a> Tx<'a> {
     pub(super) fn new(connection: &'a Connection, next_seq: &'a mut i64) -> Self {
-        Self { connection, next_seq, failed: false, forgets: false, told: 0, events: Events::default() }
+        Self {
+            connection,
+            next_seq,
+            failed: false,
+            forgets: false,
+            notices: Notices::default(),
+            events: Events::default(),
+        }
     }
 }
 
@@ -112,6 +133,12 @@ impl Tx<'_> {
                 event.payload,
             ])
             .map_err(StoreError::from)?;
+        if event.event_type.reaches_ancestors() {
+            self.notices.told = seq;
+        }
+        if event.event_type.is_question() {
+            self.notices.asked = seq;
+        }
         Ok(seq)
     }
 

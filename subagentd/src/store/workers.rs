@@ -304,9 +304,6 @@ impl Tx<'_> {
                         params![id.0, seq],
                     )?;
                 }
-                if event_type.is_of_tasks() {
-                    self.told = seq;
-                }
                 added.push((*event_type, seq));
             }
             Fact::LastError(error) => {

@@ -19,7 +19,7 @@ use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{oneshot, watch};
 
 use super::error::StoreError;
-use super::tx::Tx;
+use super::tx::{Notices, Tx};
 use super::words::MESSAGE_TYPES;
 
 /// How much goes into one transaction, in events.
@@ -74,6 +74,7 @@ pub(super) struct Writer {
     work: Mutex<Option<mpsc::Sender<Work>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     told: watch::Sender<i64>,
+    asked: watch::Sender<i64>,
 }
 
 impl Writer {
@@ -103,12 +104,13 @@ impl Writer {
         };
         connection.wal_hook(Some(count)).map_err(StoreError::from)?;
         let (work, inbox) = mpsc::channel();
-        let told = watch::Sender::new(0);
+        let (told, asked) = (watch::Sender::new(0), watch::Sender::new(0));
         let mut state = WriterState {
             connection,
             wal_pages,
             wrote,
             told: told.clone(),
+            asked: asked.clone(),
             next_seq: reserved + 1,
             reserved,
             unsynced: None,
@@ -119,11 +121,15 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || state.run(&inbox))
             .map_err(|error| StoreError::Reader(error.to_string()))?;
-        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), told })
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)), told, asked })
     }
 
     pub(super) fn told(&self) -> watch::Receiver<i64> {
         self.told.subscribe()
+    }
+
+    pub(super) fn asked(&self) -> watch::Receiver<i64> {
+        self.asked.subscribe()
     }
 
     pub(super) async fn submit<T, F>(&self, durability: Durability, weight: usize, job: F) -> Result<T>
@@ -194,8 +200,10 @@ struct WriterState {
     wal_pages: Arc<AtomicI32>,
     /// Whether something was written to it: a commit that changes nothing writes and syncs nothing.
     wrote: Arc<AtomicBool>,
-    /// The newest event that was told of a task.
+    /// The newest event that reaches the ancestors of its worker.
     told: watch::Sender<i64>,
+    /// The newest question.
+    asked: watch::Sender<i64>,
     next_seq: i64,
     reserved: i64,
     /// Since when there is progress that no FULL commit has covered.
@@ -300,14 +308,14 @@ impl WriterState {
         check("transaction.before_begin")?;
         set_synchronous(&self.connection, durability)?;
         let mut tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut told = 0;
+        let mut notices = Notices::default();
         while !jobs.is_empty() {
             let savepoint = tx.savepoint()?;
             let Some(job) = jobs.pop_front() else { break };
             let mut job_tx = Tx::new(&savepoint, &mut self.next_seq);
             let finish = (job.run)(Some(&mut job_tx));
             let failed = job_tx.failed;
-            told = if failed { told } else { job_tx.told.max(told) };
+            notices = if failed { notices } else { notices.max(job_tx.notices) };
             self.forgets |= job_tx.forgets;
             drop(job_tx);
             finishes.push(finish);
@@ -331,9 +339,11 @@ impl WriterState {
         tx.commit()?;
         let wrote = self.wrote.load(Ordering::Relaxed);
         subagent_failpoint::hit("store.after_commit");
-        if told > 0 {
-            // Before anybody hears of the transaction.
-            self.told.send_replace(told);
+        // Before the clients of the transaction are answered.
+        for (sender, newest) in [(&self.told, notices.told), (&self.asked, notices.asked)] {
+            if newest > 0 {
+                sender.send_replace(newest);
+            }
         }
         match durability {
             // Nothing is synced, and so neither is the progress before it.

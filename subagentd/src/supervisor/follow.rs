@@ -116,11 +116,11 @@ impl Follower {
             let mut lines = Vec::new();
             let joined = task_events::page(connection, query, all, |event, below| match below {
                 None => write_line(&event, &worker_id, raw, &mut lines),
-                Some(below) if event.event_type.is_of_tasks() => {
-                    write_line(&event, below.worker_id, raw, &mut lines)
-                }
                 Some(below) => {
-                    let written = event.write_line_above(&worker_id, below, raw, &mut lines);
+                    let written = match all && !event.event_type.is_of_tasks() {
+                        true => event.write_line_above(&worker_id, below, raw, &mut lines),
+                        false => event.write_line_with_path(below, raw, &mut lines),
+                    };
                     written.map_err(|error| unwritable(event.seq, &error))
                 }
             })?;

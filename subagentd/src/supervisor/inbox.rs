@@ -1,6 +1,6 @@
 //! The inbox: what all workers ask, one question in full, and several decisions at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ use crate::core::inbox::InboxInput;
 use crate::core::{Input, Worker};
 use crate::store::inbox::InboxRow;
 use crate::store::workers::ApprovalRow;
-use crate::store::{OwnerCheck, RowId, WorkerRow, inbox, workers};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, task_events, tasks, workers};
 
 /// So much is told of what is asked, in a line.
 const MOST_SUBJECT_CHARS: usize = 1000;
@@ -54,30 +54,66 @@ pub(super) fn check(time: Option<AnswerTime>) -> Result<()> {
 /// Which questions are listed; all of it must fit.
 #[derive(Debug, Clone, Default)]
 pub struct InboxFilter {
-    /// Those of these workers; all if it is empty.
+    /// Those of these workers and of the tasks below them; all if it is empty.
     pub workers: Vec<String>,
     /// Those of this controller's workers.
     pub controller_id: Option<String>,
-    /// Those of workers with these tags.
+    /// Those of workers with these tags, and of the tasks below them.
     pub selector: Option<String>,
     /// Those of this worker, which asks.
     pub only: Option<WorkerId>,
 }
 
-impl InboxFilter {
-    fn takes(&self, row: &InboxRow, spec: Option<&Spec>, chosen: Option<&Selector>) -> bool {
-        let worker = row.worker_id.as_str();
-        (self.workers.is_empty() || self.workers.iter().any(|wanted| wanted == worker))
-            && self.controller_id.as_ref().is_none_or(|wanted| wanted == row.controller_id.as_str())
-            && chosen.is_none_or(|chosen| {
-                spec.map_or_else(|| chosen.matches(&Tags::default()), |spec| chosen.matches(&spec.tags))
-            })
-            && self.only.as_ref().is_none_or(|only| *only == row.worker_id)
+/// A filter, with what it needs to know of the store.
+struct Wanted<'a> {
+    filter: &'a InboxFilter,
+    selector: Option<&'a Selector>,
+    /// The named workers and the tasks below them.
+    named: HashSet<RowId>,
+    /// Whether the selector fits a worker, or one above it.
+    selected: HashMap<RowId, bool>,
+}
+
+impl<'a> Wanted<'a> {
+    /// `named` are the workers of the filter.
+    fn new(
+        connection: &Connection,
+        filter: &'a InboxFilter,
+        selector: Option<&'a Selector>,
+        named: &[RowId],
+    ) -> Result<Self> {
+        let mut all: HashSet<RowId> = named.iter().copied().collect();
+        for worker in named {
+            all.extend(task_events::below(connection, *worker)?);
+        }
+        Ok(Self { filter, selector, named: all, selected: HashMap::new() })
+    }
+
+    fn takes(&mut self, connection: &Connection, row: &InboxRow) -> Result<bool> {
+        let InboxFilter { workers, controller_id, only, .. } = self.filter;
+        Ok((workers.is_empty() || self.named.contains(&row.worker))
+            && controller_id.as_ref().is_none_or(|wanted| wanted == row.controller_id.as_str())
+            && only.as_ref().is_none_or(|only| *only == row.worker_id)
+            && self.selects(connection, row)?)
+    }
+
+    fn selects(&mut self, connection: &Connection, row: &InboxRow) -> Result<bool> {
+        let Some(selector) = self.selector else { return Ok(true) };
+        if let Some(known) = self.selected.get(&row.worker) {
+            return Ok(*known);
+        }
+        let specs = tasks::specs_upwards(connection, row.worker)?;
+        let tags = |spec: &String| {
+            serde_json::from_str(spec).map_or_else(|_| Tags::default(), |spec: Spec| spec.tags)
+        };
+        let fits = specs.iter().map(tags).any(|tags| selector.matches(&tags));
+        self.selected.insert(row.worker, fits);
+        Ok(fits)
     }
 }
 
 impl Supervisor {
-    /// The open questions of all workers, oldest first.
+    /// The open questions of all workers, oldest first. Those of a task are also those of the workers above it.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT{selector,position}`, `WORKER_NOT_FOUND`, `STORAGE_ERROR`.
@@ -85,17 +121,19 @@ impl Supervisor {
         let chosen = filter.selector.as_deref().map(Selector::parse).transpose()?;
         self.all_settled().await;
         let read = self.shared.store.read(move |connection| {
+            let mut named = Vec::with_capacity(filter.workers.len());
             for worker in &filter.workers {
-                if workers::get(connection, worker)?.is_none() {
-                    return Ok(Err(worker.clone()));
+                match workers::get(connection, worker)? {
+                    Some(row) => named.push(row.id),
+                    None => return Ok(Err(worker.clone())),
                 }
             }
-            let mut specs: HashMap<RowId, Option<Spec>> = HashMap::new();
-            let items = inbox::open(connection, |row| {
-                let spec = specs.entry(row.worker).or_insert_with(|| serde_json::from_str(&row.spec).ok());
-                filter.takes(&row, spec.as_ref(), chosen.as_ref()).then(|| item(&row, spec.as_ref()))
+            let mut wanted = Wanted::new(connection, &filter, chosen.as_ref(), &named)?;
+            let items = inbox::open(connection, |row| match wanted.takes(connection, &row) {
+                Ok(taken) => taken.then(|| Ok(listed(&row))),
+                Err(error) => Some(Err(error)),
             });
-            Ok(Ok(items?))
+            Ok(Ok(items?.into_iter().collect::<Result<Vec<InboxItem>>>()?))
         });
         match read.await? {
             Ok(items) => Ok(Inbox { count: items.len(), items }),
@@ -137,8 +175,7 @@ impl Supervisor {
                 .with("requestId", request_id)
                 .recommend("`subagent approval list` shows what is asked"));
         };
-        let spec: Option<Spec> = serde_json::from_str(&row.spec).ok();
-        let item = item(&row, spec.as_ref());
+        let item = listed(&row);
         let shown = views::pending_approval(row.asked.clone());
         let answers = match row.asked.status {
             ApprovalStatus::Pending => answers(&row, &shown.options),
@@ -311,9 +348,10 @@ fn choose(row: &ApprovalRow, word: &str) -> Result<Choice> {
 }
 
 /// A question in a line.
-fn item(row: &InboxRow, spec: Option<&Spec>) -> InboxItem {
+/// A question in a list.
+pub(super) fn listed(row: &InboxRow) -> InboxItem {
     let asked = &row.asked;
-    let answer_time = row.deadline_at.and_then(|_| spec?.answer_time);
+    let answer_time = row.deadline_at.and_then(|_| serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time);
     let shown = views::pending_approval(asked.clone());
     let subject = subject(asked, &shown.tool_call).unwrap_or(shown.message);
     let tool_kind = shown.tool_call.get("toolKind").and_then(Value::as_str).map(str::to_owned);

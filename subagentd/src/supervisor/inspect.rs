@@ -1,6 +1,6 @@
 //! A look into a worker: itself, what it asks, its last snapshot, its last events.
 
-use subagent_protocol::api::{Inspected, InspectedEvent, LatestHandoff};
+use subagent_protocol::api::{Inspected, InspectedEvent, LatestHandoff, WorkerView};
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::EventId;
 use subagent_protocol::time::Timestamp;
@@ -53,8 +53,9 @@ impl Supervisor {
             return Err(self.roster.not_found(worker));
         };
         let (policy, agent) = spec::stored(&row).map_or((None, None), |spec| (spec.policy, spec.agent));
+        let questions_below = self.questions_below(&row).await?;
         Ok(Inspected {
-            worker: self.view(&row).await,
+            worker: WorkerView { questions_below, ..self.view(&row).await },
             policy,
             owner_rules: rules,
             agent,

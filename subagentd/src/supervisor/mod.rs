@@ -40,6 +40,7 @@ mod policy;
 mod process;
 mod program;
 mod questions;
+mod questions_below;
 mod queue;
 pub(crate) mod remains;
 mod removal;

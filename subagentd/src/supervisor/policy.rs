@@ -23,12 +23,11 @@ use subagent_protocol::{Result, surrogates};
 
 use self::chain::compiled;
 use self::request::{Request, call_id};
-use super::Supervisor;
 use crate::core::Input;
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxFact;
 use crate::store::owner_rules::{self, OfChain};
-use crate::store::{Connection, RowId, WorkerRow, decided};
+use crate::store::{Connection, RowId, decided};
 
 pub(super) use self::chain::check;
 
@@ -300,16 +299,21 @@ impl Watch {
     }
 }
 
-impl Supervisor {
-    /// Whether this is a permission request that a rule has decided: nobody has to do anything about it.
-    pub(super) async fn decided_by_rule(&self, row: &WorkerRow, event: &StoredEvent) -> Result<bool> {
-        if event.event_type != EventType::ApprovalRequested {
-            return Ok(false);
-        }
-        let data = event.data();
-        let Some(request) = data["requestId"].as_str().map(str::to_owned) else { return Ok(false) };
-        let worker = row.id;
-        self.shared.store.read(move |connection| decided::by_rule(connection, worker, &request)).await
+/// Whether this event of a worker is a permission request that a rule has decided, so no answer is needed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn is_decided_by_rule(
+    connection: &Connection,
+    worker: RowId,
+    event: &StoredEvent,
+) -> Result<bool> {
+    if event.event_type != EventType::ApprovalRequested {
+        return Ok(false);
+    }
+    match event.data()["requestId"].as_str() {
+        Some(request) => decided::by_rule(connection, worker, request),
+        None => Ok(false),
     }
 }
 

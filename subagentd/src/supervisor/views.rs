@@ -68,6 +68,7 @@ impl Supervisor {
         let row = self.row(worker).await?;
         let id = row.id;
         view.questions = self.open_questions(&row).await?;
+        view.questions_below = self.questions_below(&row).await?;
         view.child_sessions =
             self.shared.store.read(move |connection| child_sessions::known(connection, id)).await?;
         let agent = self.agent_view(&row).await?;
@@ -203,6 +204,7 @@ impl Supervisor {
             hibernated,
             hibernated_at,
             questions: Vec::new(),
+            questions_below: Vec::new(),
             child_sessions: Vec::new(),
             queue: snapshot.as_ref().map(|snapshot| &snapshot.worker.queue).and_then(queue_view),
             answer_time: spec.answer_time,

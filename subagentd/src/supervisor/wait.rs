@@ -16,7 +16,10 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::collected::Collected;
+use super::follow_below::Sight;
 use super::orders::brief;
+use super::policy::is_decided_by_rule;
+use super::questions_below::QuestionsBelow;
 use super::shared::is_ending;
 use super::worker::{self, Snapshot};
 use crate::store::{EventQuery, WorkerRow, events};
@@ -72,23 +75,25 @@ struct Patience {
 }
 
 impl Supervisor {
-    /// Waits for the first event after the cursor that matches.
+    /// Waits for the first event after the cursor that matches. A question of a task below the worker is one, too.
     ///
     /// # Errors
     /// `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`, `INVALID_ARGUMENT`, `WAIT_TIMEOUT` and `WAIT_NO_PROGRESS` (with what is
     /// going on), `DAEMON_NOT_RUNNING` when the daemon is ending.
-    pub async fn wait(&self, worker: &str, request: WaitRequest) -> Result<Found> {
+    pub async fn wait(&self, worker: &str, request: WaitRequest, sight: Sight) -> Result<Found> {
         let until = Until::parse(request.until.as_deref())?;
         let mut patience = Patience::of(&request)?;
         let row = self.row(worker).await?;
         let handle = self.roster.live(worker).ok();
-        let mut news = handle.map(|handle| handle.follow());
+        let mut news = handle.as_ref().map(|handle| handle.follow());
         let mut after = match (&request.from_event_id, request.include_history, &news) {
             (Some(event_id), _, _) => self.cursor(&row, event_id).await?,
             (None, true, _) => 0,
             (None, false, Some(news)) => news.borrow().last_seq,
             (None, false, None) => i64::MAX,
         };
+        let mut below = (sight != Sight::Alone)
+            .then(|| QuestionsBelow::after(&self.shared.store, &row, handle.as_ref(), after));
         let mut ending = self.shared.ending.subscribe();
         let mut collected = Collected::default();
         let mut meaningful = Value::Null;
@@ -103,7 +108,16 @@ impl Supervisor {
             collect: request.collect_turn.clone(),
         });
         loop {
-            let up_to = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
+            let newest = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
+            let mut asked = match &mut below {
+                Some(below) => below.next().await?,
+                None => None,
+            };
+            if asked.as_ref().is_some_and(|asked| !wanted.until.matches(asked.event.event_type, None)) {
+                asked = None;
+            }
+            // Of two that match, the first counts.
+            let up_to = asked.as_ref().map_or(newest, |asked| newest.min(asked.event.seq));
             while up_to > after {
                 let query = EventQuery { worker: row.id, after, up_to, floor };
                 let sought = Arc::clone(&wanted);
@@ -153,6 +167,10 @@ impl Supervisor {
                     break;
                 }
             }
+            if let Some(asked) = asked {
+                let state = self.view(&row).await.state;
+                return Ok(Found { matched_event: asked.view(), state, collected });
+            }
             is_news = true;
             if *ending.borrow() {
                 // The actors have returned because of it, not because their workers are over.
@@ -169,10 +187,19 @@ impl Supervisor {
                 changed = changed(news.as_mut()) => if !changed {
                     news = None;
                 },
+                () = asked_below(below.as_mut()) => {}
                 () = is_ending(&mut ending) => return Err(worker::ending()),
-                () = patience.over() => return Err(self.gave_up(&row, &request, &patience, meaningful).await?),
+                () = patience.over() => return Err(self.gave_up(&row, &request, &patience, meaningful, sight).await?),
             }
         }
+    }
+
+    async fn decided_by_rule(&self, row: &WorkerRow, event: &StoredEvent) -> Result<bool> {
+        if !event.event_type.is_question() {
+            return Ok(false);
+        }
+        let (worker, event) = (row.id, event.clone());
+        self.shared.store.read(move |connection| is_decided_by_rule(connection, worker, &event)).await
     }
 
     async fn is_stopped(&self, worker: &str) -> Result<bool> {
@@ -209,6 +236,7 @@ impl Supervisor {
         request: &WaitRequest,
         patience: &Patience,
         meaningful: Value,
+        sight: Sight,
     ) -> Result<Error> {
         let view = self.view(row).await;
         let latest = self.latest(row).await?;
@@ -232,6 +260,14 @@ impl Supervisor {
                  pass --from-event-id with the acceptedEventId of `send`, or --include-history"
             ),
         };
+        let open = match sight {
+            Sight::Alone => None,
+            _ => self.open_below(row).await?,
+        };
+        let diagnosis = match &open {
+            Some((asks, _)) => format!("{diagnosis}; {asks}"),
+            None => diagnosis,
+        };
         let mut error = Error::new(code, message)
             .retryable()
             .with("workerId", row.worker_id.as_str())
@@ -243,6 +279,9 @@ impl Supervisor {
             .with("diagnosis", diagnosis);
         if !quiet {
             error = error.with("timeoutSeconds", request.timeout_seconds);
+        }
+        if let Some((_, questions)) = open {
+            error = error.with("questionsBelow", questions);
         }
         let mut command = format!("subagent wait --worker-id {}", row.worker_id);
         if let Some(until) = &request.until {
@@ -318,6 +357,14 @@ pub(super) fn seconds(name: &str, value: f64) -> Result<Option<Duration>> {
 pub(super) async fn changed(news: Option<&mut watch::Receiver<Arc<Snapshot>>>) -> bool {
     match news {
         Some(news) => news.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a question below a worker; never ends if those do not count.
+pub(super) async fn asked_below(below: Option<&mut QuestionsBelow>) {
+    match below {
+        Some(below) => below.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -14,8 +14,10 @@ use subagent_protocol::state::WorkerState;
 use subagent_protocol::until::Until;
 use subagent_protocol::{Code, Error, Result};
 
+use super::follow_below::Sight;
+use super::questions_below::QuestionsBelow;
 use super::shared::is_ending;
-use super::wait::{changed, seconds, sleep_for};
+use super::wait::{asked_below, changed, seconds, sleep_for};
 use super::{Supervisor, worker};
 use crate::store::{WorkerRow, rest};
 
@@ -25,7 +27,7 @@ impl Supervisor {
     /// # Errors
     /// `INVALID_ARGUMENT`, `WORKER_NOT_FOUND`, `EVENT_NOT_FOUND`, `CURSOR_EXPIRED`; `WAIT_TIMEOUT{items}`;
     /// `DAEMON_NOT_RUNNING` when the daemon is ending.
-    pub async fn wait_many(&self, request: WaitMany) -> Result<WaitedMany> {
+    pub async fn wait_many(&self, request: WaitMany, sight: Sight) -> Result<WaitedMany> {
         Until::parse(request.until.as_deref())?;
         let limit = seconds("timeoutSeconds", request.timeout_seconds)?;
         let rows = self.rows_of(&request.workers).await?;
@@ -36,7 +38,7 @@ impl Supervisor {
             .enumerate()
             .map(|(index, (row, wanted))| {
                 let request = &request;
-                async move { (index, self.wait_one(row, wanted, request).await) }
+                async move { (index, self.wait_one(row, wanted, request, sight).await) }
             })
             .collect();
         let over = async {
@@ -102,9 +104,10 @@ impl Supervisor {
         row: &WorkerRow,
         wanted: &WaitedFor,
         request: &WaitMany,
+        sight: Sight,
     ) -> Result<(WorkerOutcome, Option<Event>)> {
         if request.until.is_none() {
-            return self.at_rest(row).await;
+            return self.at_rest(row, sight).await;
         }
         let request = WaitRequest {
             until: request.until.clone(),
@@ -112,7 +115,7 @@ impl Supervisor {
             include_history: request.include_history,
             ..WaitRequest::default()
         };
-        match self.wait(row.worker_id.as_str(), request).await {
+        match self.wait(row.worker_id.as_str(), request, sight).await {
             Ok(waited) => Ok((WorkerOutcome::Matched, Some(waited.matched_event))),
             Err(error) if error.code == Code::WorkerStopped => Ok((WorkerOutcome::Stopped, None)),
             Err(error) if error.code == Code::StorageError => Ok((WorkerOutcome::Error, None)),
@@ -120,11 +123,19 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the worker has no open turn, or asks something.
-    async fn at_rest(&self, row: &WorkerRow) -> Result<(WorkerOutcome, Option<Event>)> {
+    /// Waits until the worker has no open turn, or it or a task below it asks something.
+    async fn at_rest(&self, row: &WorkerRow, sight: Sight) -> Result<(WorkerOutcome, Option<Event>)> {
         let mut ending = self.shared.ending.subscribe();
-        let mut news = self.roster.live(row.worker_id.as_str()).ok().map(|handle| handle.follow());
+        let handle = self.roster.live(row.worker_id.as_str()).ok();
+        let mut news = handle.as_ref().map(|handle| handle.follow());
+        let mut below = (sight != Sight::Alone)
+            .then(|| QuestionsBelow::after(&self.shared.store, row, handle.as_ref(), 0));
         loop {
+            if let Some(below) = &mut below
+                && let Some(asked) = below.oldest_open().await?
+            {
+                return Ok((WorkerOutcome::Matched, Some(asked.view())));
+            }
             let state = match &mut news {
                 Some(news) => {
                     let now = news.borrow_and_update();
@@ -145,6 +156,7 @@ impl Supervisor {
                 changed = changed(news.as_mut()) => if !changed {
                     news = None;
                 },
+                () = asked_below(below.as_mut()) => {}
                 () = is_ending(&mut ending) => return Err(worker::ending()),
             }
         }

@@ -20,7 +20,8 @@ pub(super) fn check(evidence: &Evidence, database: &Connection) -> rusqlite::Res
                SELECT t.worker FROM tasks t JOIN workers w ON w.id = t.parent WHERE w.worker_id = ?1
                UNION SELECT t.worker FROM tasks t JOIN below b ON t.parent = b.id)
              {between} UNION SELECT e.seq FROM events e WHERE e.worker IN (SELECT id FROM below) AND e.internal = 0
-               AND (?4 OR e.type LIKE 'subagent.%') AND e.seq > ?2 AND e.seq <= ?3 ORDER BY 1"
+               AND (?4 OR e.type LIKE 'subagent.%' OR e.type LIKE 'approval.%' OR e.type LIKE 'elicitation.%'
+                 OR e.type = 'policy.violated') AND e.seq > ?2 AND e.seq <= ?3 ORDER BY 1"
         ))?)
     } else {
         None

@@ -78,6 +78,7 @@ mod tasks {
     mod delegation_start;
     mod events;
     mod limits;
+    mod questions;
     mod results;
     mod rules;
 }

@@ -189,7 +189,7 @@ async fn work_on(
             return Ok(Ending::Turn);
         }
         for question in &asked {
-            questions::answer(client, worker_id, question).await?;
+            questions::answer(client, question).await?;
         }
     }
 }

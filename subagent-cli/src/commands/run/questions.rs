@@ -1,11 +1,11 @@
-//! What a run answers when its agent asks: it has nobody to pass a question on to.
+//! Answers the questions of a run's worker and of the tasks below it: a run has no user to pass them on to.
 //!
-//! Rules of the worker (its policy) are the daemon's: what they decide is decided when the run sees the question, and
-//! the answer given here comes too late, which is no error.
+//! The daemon applies the worker's rules before the run sees a question. An answer that comes too late is not an error.
 
 use serde_json::json;
 use subagent_protocol::Code;
 use subagent_protocol::api::Decide;
+use subagent_protocol::state::QuestionKind;
 
 use super::transcript::Question;
 use crate::client::{Ask, Client, segment};
@@ -14,12 +14,12 @@ use crate::failure::{Failure, Result};
 /// Why, for the journal.
 const NOTE: &str = "a run has nobody to ask";
 
-/// Answers a question of the worker's agent: with no.
-pub(super) async fn answer(client: &mut Client, worker_id: &str, question: &Question) -> Result<()> {
-    let worker = segment(worker_id);
-    let answered = match question {
-        Question::Permission(request) => {
-            let path = format!("/v1/workers/{worker}/approvals/{}", segment(request));
+/// Answers a question with no.
+pub(super) async fn answer(client: &mut Client, question: &Question) -> Result<()> {
+    let (worker, request) = (segment(&question.worker_id), segment(&question.request_id));
+    let answered = match question.kind {
+        QuestionKind::Permission => {
+            let path = format!("/v1/workers/{worker}/approvals/{request}");
             let rejected = decide(client, &path, "reject").await;
             match rejected {
                 // It offers nothing that rejects: what is left is to end the turn's question without a choice.
@@ -29,8 +29,8 @@ pub(super) async fn answer(client: &mut Client, worker_id: &str, question: &Ques
                 rejected => rejected,
             }
         }
-        Question::Elicitation(request) => {
-            let path = format!("/v1/workers/{worker}/elicitations/{}", segment(request));
+        QuestionKind::Elicitation => {
+            let path = format!("/v1/workers/{worker}/elicitations/{request}");
             client.ask(&Ask::change(path, &json!({"action": "cancel"}))?).await.map(drop)
         }
     };

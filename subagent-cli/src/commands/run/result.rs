@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::drive::{Driven, Ending};
 use super::transcript::End;
 use crate::args::run::Form;
+use crate::output::rule::task_path;
 use crate::output::{Outcome, complain};
 use subagent_config::result_schema::ResultSchema;
 
@@ -134,7 +135,8 @@ fn told(data: &Value, went: Went, timeout: Option<u64>) {
             let line = |denied: &Value| {
                 let rule = denied["policy"]["rule"].as_str();
                 let by = rule.map(|rule| format!(" (by the rule `{rule}`)")).unwrap_or_default();
-                format!("run: permission denied: {}{by}", word(&denied["message"]))
+                let of = task_path(denied).map(|path| format!(" of the task {path}")).unwrap_or_default();
+                format!("run: permission denied{of}: {}{by}", word(&denied["message"]))
             };
             data["denied"].as_array().into_iter().flatten().map(line).collect()
         }

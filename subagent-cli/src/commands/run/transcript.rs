@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use subagent_protocol::state::QuestionKind;
 
 /// More bytes of the final message are not kept.
 const MOST_MESSAGE: usize = 16 * 1024 * 1024;
@@ -19,13 +20,13 @@ pub(super) enum End {
     Canceled,
 }
 
-/// A question of the agent, which waits for an answer.
+/// A question of the worker or of a task below it, which waits for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
-    /// A permission request.
-    Permission(String),
-    /// A form or a link.
-    Elicitation(String),
+pub(super) struct Question {
+    /// The worker that asks.
+    pub(super) worker_id: String,
+    pub(super) request_id: String,
+    pub(super) kind: QuestionKind,
 }
 
 /// The turn so far.
@@ -47,8 +48,12 @@ impl Transcript {
     /// Takes an event in; gives the question that it asks.
     pub(super) fn see(&mut self, event: &Value) -> Option<Question> {
         let data = &event["data"];
-        let request = || data["requestId"].as_str().unwrap_or_default().to_owned();
-        match event["type"].as_str().unwrap_or_default() {
+        let event_type = event["type"].as_str().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let request = || text(&data["requestId"]);
+        let question =
+            |kind| Some(Question { worker_id: text(&event["workerId"]), request_id: request(), kind });
+        match event_type {
             "progress.message" => self.say(data["text"].as_str().unwrap_or_default()),
             "progress.update" if data["kind"] == "tool_call" && data.get("sessionId").is_none() => {
                 self.interrupted = true;
@@ -57,12 +62,12 @@ impl Transcript {
                 if self.requests.len() < MOST_REQUESTS {
                     self.requests.insert(request(), data.clone());
                 }
-                return Some(Question::Permission(request()));
+                return question(QuestionKind::Permission);
             }
-            "elicitation.requested" => return Some(Question::Elicitation(request())),
+            "elicitation.requested" => return question(QuestionKind::Elicitation),
             "elicitation.answered" if data["action"] != "accept" => self.turned_away += 1,
-            "approval.decided" => self.decided(&request(), data),
-            "policy.violated" => self.violated(data),
+            "approval.decided" => self.decided(&request(), event),
+            "policy.violated" => self.violated(event),
             "turn.completed" => self.end = Some((End::Completed, data.clone())),
             "turn.failed" => self.end = Some((End::Failed, data.clone())),
             "turn.canceled" => self.end = Some((End::Canceled, data.clone())),
@@ -86,7 +91,8 @@ impl Transcript {
     }
 
     /// Whoever decided: what was not allowed is denied.
-    fn decided(&mut self, request_id: &str, data: &Value) {
+    fn decided(&mut self, request_id: &str, event: &Value) {
+        let data = &event["data"];
         let asked = self.requests.remove(request_id).unwrap_or_default();
         let chosen = data["optionId"].as_str().unwrap_or_default();
         let option = asked["options"].as_array().into_iter().flatten().find(|option| option["id"] == chosen);
@@ -109,24 +115,31 @@ impl Transcript {
                 denied[key] = found.clone();
             }
         }
-        self.deny(denied);
+        self.deny(denied, event);
     }
 
     /// The agent did what a rule denies, and did not ask.
-    fn violated(&mut self, data: &Value) {
+    fn violated(&mut self, event: &Value) {
+        let data = &event["data"];
         let mut policy = data.clone();
         if let Some(policy) = policy.as_object_mut() {
             policy.remove("toolCallId");
             policy.remove("evidence");
         }
         let what = data["subject"].as_str().or_else(|| data["kind"].as_str()).unwrap_or("a tool call");
-        self.deny(json!({
+        let denied = json!({
             "requestId": null, "message": format!("done without asking: {what}"), "optionId": null, "note": null,
             "toolKind": data["kind"], "policy": policy,
-        }));
+        });
+        self.deny(denied, event);
     }
 
-    fn deny(&mut self, denied: Value) {
+    /// `event` says so; of a task it has the path.
+    fn deny(&mut self, mut denied: Value, event: &Value) {
+        if event["path"].is_array() {
+            denied["path"] = event["path"].clone();
+            denied["workerId"] = event["workerId"].clone();
+        }
         self.denied_count += 1;
         if self.denied.len() < MOST_DENIED {
             self.denied.push(denied);
@@ -227,12 +240,30 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_named() {
+    fn questions_say_who_asks() {
         let mut transcript = Transcript::default();
-        let asks = |kind: &str| json!({"type": kind, "data": {"requestId": "ap_1"}});
-        let permission = transcript.see(&asks("approval.requested"));
-        assert_eq!(permission, Some(Question::Permission("ap_1".to_owned())));
-        let elicitation = transcript.see(&asks("elicitation.requested"));
-        assert_eq!(elicitation, Some(Question::Elicitation("ap_1".to_owned())));
+        let asks = |kind: &str| json!({"type": kind, "workerId": "w_1", "data": {"requestId": "ap_1"}});
+        for (event, kind) in [
+            ("approval.requested", QuestionKind::Permission),
+            ("elicitation.requested", QuestionKind::Elicitation),
+        ] {
+            let question = transcript.see(&asks(event)).unwrap();
+            assert_eq!(question.kind, kind);
+            assert_eq!((question.worker_id.as_str(), question.request_id.as_str()), ("w_1", "ap_1"));
+        }
+    }
+
+    #[test]
+    fn what_a_task_was_denied_has_its_path() {
+        let data =
+            json!({"requestId": "ap_1", "message": "rm", "options": [{"id": "r", "kind": "reject_once"}]});
+        let of_task = |event_type: &str, data: Value| json!({"type": event_type, "workerId": "w_2", "path": ["run", "child"], "data": data});
+        let denied = of(&[
+            of_task("approval.requested", data),
+            of_task("approval.decided", json!({"requestId": "ap_1", "optionId": "r"})),
+        ]);
+        assert_eq!(denied.denied[0]["path"], json!(["run", "child"]));
+        assert_eq!(denied.denied[0]["workerId"], "w_2");
+        assert_eq!((denied.denied_count, denied.end()), (1, None));
     }
 }

@@ -1,5 +1,6 @@
 //! `task`: gives tasks to agents, and looks at them, waits for them, tells them something, ends them.
 
+mod awaited;
 mod prune;
 mod run;
 
@@ -9,6 +10,7 @@ use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};
 use subagent_protocol::{Code, task_result};
 use tokio::time::Instant;
 
+use self::awaited::Waited;
 use super::has_state;
 use super::text_source::TextSources;
 use crate::args::CwdFlag;
@@ -102,11 +104,16 @@ fn wait(args: &TaskWait, context: &Context) -> Result<Outcome> {
         std::time::Duration::try_from_secs_f64(args.timeout_seconds).ok().filter(|time| !time.is_zero());
     let deadline = time.and_then(|time| Instant::now().checked_add(time));
     let mut client = giver.client()?;
-    let shown = block_on(async { Wait::new(task, giver.token(), deadline).end(&mut client).await });
-    let shown = shown.map_err(|failure| match failure.is(Code::WaitTimeout) {
+    let end = Wait::new(task, giver.token(), deadline);
+    let waited = block_on(awaited::wait(&giver, &mut client, end, args.no_wait_for_answers));
+    let waited = waited.map_err(|failure| match failure.is(Code::WaitTimeout) {
         true => failure.with("timeoutSeconds", args.timeout_seconds),
         false => failure,
     })?;
+    let shown = match waited {
+        Waited::Ended(shown) => shown,
+        Waited::NeedsAnswer(shown, questions) => return awaited::needs_answer(&shown, questions),
+    };
     let data = value(&shown)?;
     let lines = text::fields(&data, &["taskId", "name", "status"]);
     Ok(Outcome::report("task.waited", data, lines))

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::super::run::signals::{Interruptions, end_by};
 use super::super::text_source::TextSources;
+use super::awaited::{self, Waited};
 use super::value;
 use crate::args::tasks::TaskRun;
 use crate::client::{Ask, Client, REQUEST_LIMIT, TaskWait, block_on, segment};
@@ -28,6 +29,7 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
         stdin: args.text_stdin,
     };
     let texts = |flags: Vec<String>, key: &str| if flags.is_empty() { input.texts(key) } else { flags };
+    let no_wait = args.no_wait_for_answers;
     let background = input.flag("background").unwrap_or(args.background);
     let task = RunTask {
         agent: either(args.agent, "agent"),
@@ -84,7 +86,8 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
                         signals.next().await;
                     }
                 };
-                Some(wait(&giver, &mut client, task.task_id.as_str(), interrupted).await?)
+                let task = task.task_id.as_str();
+                Some(wait(&giver, &mut client, task, no_wait, interrupted).await?)
             }
         };
         Ok((task, ended))
@@ -95,7 +98,8 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
             let lines = text::fields(&data, &["taskId", "name", "status"]);
             Ok(Outcome::report("task.spawned", data, lines))
         }
-        Some(shown) => outcome(&shown),
+        Some(Waited::Ended(shown)) => outcome(&shown),
+        Some(Waited::NeedsAnswer(shown, questions)) => awaited::needs_answer(&shown, questions),
     }
 }
 
@@ -104,12 +108,13 @@ async fn wait(
     giver: &Giver,
     client: &mut Client,
     task: &str,
+    no_wait: bool,
     interrupted: impl Future<Output = ()>,
-) -> Result<TaskShown> {
+) -> Result<Waited> {
     let end = TaskWait::new(task, giver.token(), None);
     tokio::select! {
         biased;
-        ended = end.end(client) => return ended,
+        waited = awaited::wait(giver, client, end, no_wait) => return waited,
         () = interrupted => {}
     }
     let request = CancelTask { reason: Some("the command that waited for it was interrupted".to_owned()) };
@@ -118,7 +123,7 @@ async fn wait(
     // What it had said by then is told, if it ends soon.
     let mut client = giver.client()?;
     match timeout(REQUEST_LIMIT, TaskWait::new(task, giver.token(), None).end(&mut client)).await {
-        Ok(ended) => ended,
+        Ok(ended) => Ok(Waited::Ended(Box::new(ended?))),
         Err(_) => {
             Err(Failure::internal("the task was canceled and does not come to its end").with("taskId", task))
         }

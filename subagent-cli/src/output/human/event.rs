@@ -7,6 +7,7 @@ use super::questions::elicitation;
 use super::turns::approval;
 use super::view::{shown, word};
 use crate::output::page::Page;
+use crate::output::rule::task_path;
 use crate::output::style::Style;
 
 /// Of a message that was sent, this many lines are shown.
@@ -18,6 +19,9 @@ pub(super) fn write(page: &mut Page, worker: &str, event: &Value) {
         return;
     }
     let data = &event["data"];
+    if let Some(path) = task_path(event) {
+        page.text(Style::Dim, "task ").word(Style::Strong, &path).end();
+    }
     match word(event, "type") {
         "turn.started" => {
             page.text(Style::Dim, "turn ").word(Style::Strong, word(event, "turnId")).end();

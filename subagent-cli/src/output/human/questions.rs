@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::turns::{answered_with, pasted};
 use super::view::{View, shown, word};
 use crate::output::page::Page;
+use crate::output::rule::task_path;
 use crate::output::style::Style;
 
 /// More fields of a form are not shown, nor more values of one.
@@ -83,6 +84,7 @@ pub(super) fn open(view: &mut View, data: &Value) {
             .word(Style::Dim, &format!("{} (subagent {command})", word(question, "requestId")))
             .end();
     }
+    below(view, data);
     for child in data["childSessions"].as_array().into_iter().flatten() {
         view.page.text(Style::Dim, "  child session  ").word(Style::Plain, word(child, "sessionId"));
         view.page
@@ -90,6 +92,21 @@ pub(super) fn open(view: &mut View, data: &Value) {
             .word(Style::Dim, word(child, "state"))
             .plain("  ")
             .word(Style::Plain, word(child, "title"))
+            .end();
+    }
+}
+
+/// The open questions of the tasks below a worker.
+pub(super) fn below(view: &mut View, data: &Value) {
+    for question in data["questionsBelow"].as_array().into_iter().flatten() {
+        let command = if question["kind"] == "elicitation" { "answer" } else { "approve" };
+        let path = task_path(question).unwrap_or_default();
+        view.page.plain("  ").word(Style::Strong, &path).plain("  ");
+        view.page.word(Style::Attention, &format!("? {}", word(question, "subject"))).end();
+        let (worker, request) = (word(question, "workerId"), word(question, "requestId"));
+        view.page
+            .plain("      ")
+            .word(Style::Dim, &format!("subagent {command} --worker-id {worker} --request {request}"))
             .end();
     }
 }

@@ -7,7 +7,6 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::content::details;
 use super::event::{outcome, write as write_event};
-use super::questions::elicitation;
 use super::view::{View, shown, word};
 use crate::output::page::Page;
 use crate::output::style::Style;
@@ -47,12 +46,9 @@ pub(super) fn waited(view: &mut View, data: &Value) -> Option<()> {
     if let Some(text) = data["assistantText"].as_str().filter(|text| !text.trim().is_empty()) {
         view.page.plain(text.trim_matches('\n')).fresh_line().end();
     }
-    if event["type"] == "approval.requested" {
-        approval(&mut view.page, worker, &event["data"]);
-        return Some(());
-    }
-    if event["type"] == "elicitation.requested" {
-        elicitation(&mut view.page, worker, &event["data"]);
+    if matches!(word(event, "type"), "approval.requested" | "elicitation.requested") {
+        // It may be a question of a task below.
+        write_event(&mut view.page, event["workerId"].as_str().unwrap_or(worker), event);
         return Some(());
     }
     if !outcome(&mut view.page, event) {

@@ -30,6 +30,8 @@ fn event(kind: u8, payload: &str) -> NewEvent<'_> {
         2 => (EventType::TurnStarted, None),
         3 => (EventType::RuntimeTurnEnd, None),
         4 => (EventType::ProgressUpdate, Some("plan")),
+        5 => (EventType::ApprovalRequested, None),
+        6 => (EventType::PolicyViolated, None),
         _ => (EventType::ProgressMessage, Some("message")),
     };
     NewEvent { number: None, turn: None, at: Timestamp(5), event_type, kind, record: None, payload }
@@ -74,7 +76,7 @@ async fn is_read_in_order(shapes: Vec<Shape>, all: bool, from: usize) {
     let from = seqs.get(from).copied().unwrap_or(0);
     let up_to = seqs.get(seqs.len() * 3 / 4).copied().unwrap_or(i64::MAX);
     for (worker, tasks) in [(1, &[2, 3, 4, 6][..]), (2, &[4, 6]), (4, &[6]), (3, &[]), (5, &[])] {
-        let of_tasks = |kind: u8| if all { kind != 3 } else { kind < 2 };
+        let of_tasks = |kind: u8| if all { kind != 3 } else { matches!(kind, 0 | 1 | 5 | 6) };
         let expected: Vec<(i64, bool)> = shapes
             .iter()
             .zip(&seqs)
@@ -177,4 +179,17 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
     store.write(Durability::Full, 1, move |tx| tx.mark_expired(RowId(1), mark + 1)).await.unwrap();
     let refused = store.read(move |connection| page(connection, query, false, |_, _| Ok(()))).await;
     assert_eq!(refused.unwrap_err().code, subagent_protocol::Code::CursorExpired);
+}
+
+#[test]
+fn m10_the_index_holds_what_reaches_ancestors() {
+    let connection = Connection::open_in_memory().unwrap();
+    for event_type in EventType::ALL {
+        let sql = format!(
+            "SELECT {} FROM (SELECT NULL AS kind, ?1 AS type) x",
+            REACHES_ANCESTORS.replace("x.", "")
+        );
+        let is_in: bool = connection.query_row(&sql, [event_type.as_str()], |row| row.get(0)).unwrap();
+        assert_eq!(is_in, event_type.reaches_ancestors(), "{event_type:?}");
+    }
 }

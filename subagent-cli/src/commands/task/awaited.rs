@@ -1,0 +1,135 @@
+//! Waits for a task, and says on stderr what the task, or one below it, asks meanwhile.
+
+use std::collections::HashSet;
+use std::pin::pin;
+
+use serde_json::{Value, json};
+use subagent_protocol::api::TaskShown;
+use subagent_protocol::clean::one_line;
+
+use super::value;
+use crate::client::{Ask, Client, Cursor, Query, TaskWait, Waiting};
+use crate::failure::Result;
+use crate::output::rule::task_path;
+use crate::output::{Outcome, complain};
+use crate::tasks::Giver;
+
+/// The exit code of a wait that ends because a question is open.
+const NEEDS_ANSWER: u8 = 15;
+
+/// What ended a wait.
+pub(super) enum Waited {
+    Ended(Box<TaskShown>),
+    /// With the open questions.
+    NeedsAnswer(Box<TaskShown>, Vec<Value>),
+}
+
+/// Waits for the end of a task; with `no_wait` for its first question.
+///
+/// # Errors
+/// As [`TaskWait::next`].
+pub(super) async fn wait(
+    giver: &Giver,
+    client: &mut Client,
+    mut end: TaskWait,
+    no_wait: bool,
+) -> Result<Waited> {
+    let now = loop {
+        if let Some(shown) = end.next(client).await? {
+            break shown;
+        }
+    };
+    if now.task.status.is_end() {
+        return Ok(Waited::Ended(Box::new(now)));
+    }
+    let (mut asker, task) = (giver.client()?, now.task.task_id.to_string());
+    let asked = pin!(questions(&mut asker, &task, no_wait));
+    tokio::select! {
+        biased;
+        ended = end.end(client) => Ok(Waited::Ended(Box::new(ended?))),
+        asked = asked => Ok(Waited::NeedsAnswer(Box::new(now), asked?)),
+    }
+}
+
+/// Says what is asked, each question once, with the command that answers it. Returns the open questions if `no_wait`, else
+/// never.
+async fn questions(client: &mut Client, task: &str, no_wait: bool) -> Result<Vec<Value>> {
+    let mut told = HashSet::new();
+    let mut waiting = Waiting {
+        worker_id: task.to_owned(),
+        until: Some("waiting_approval".to_owned()),
+        cursor: Cursor::Latest,
+        timeout: 0.0,
+        no_progress: 0.0,
+        collect_turn: None,
+        only_turn: None,
+    };
+    // Questions after the cursor are noticed by the wait, earlier ones are in the list.
+    client.pin(&mut waiting).await?;
+    loop {
+        let open = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", Some(task)))).await?;
+        let open = open["items"].as_array().cloned().unwrap_or_default();
+        for question in &open {
+            if told.insert(question["requestId"].to_string()) {
+                complain(&line(question));
+            }
+        }
+        if no_wait && !open.is_empty() {
+            return Ok(open);
+        }
+        // Without a worker there are no more questions, and the end of the task is about to be known.
+        let Ok(waited) = client.wait(waiting.clone()).await else { return std::future::pending().await };
+        if let Some(event_id) = waited["matchedEvent"]["eventId"].as_str() {
+            waiting.cursor = Cursor::After(event_id.to_owned());
+        }
+    }
+}
+
+/// A question with the command that answers it.
+fn line(question: &Value) -> String {
+    let word = |key: &str| one_line(question[key].as_str().unwrap_or_default());
+    let who = task_path(question).map_or_else(|| word("label"), |path| one_line(&path));
+    let (command, answer) = match question["kind"].as_str() {
+        Some("elicitation") => ("answer", "--accept"),
+        _ => ("approve", "--decision allow"),
+    };
+    format!(
+        "{who} asks: {}; answer with: subagent {command} --worker-id {} --request {} {answer}",
+        word("subject"),
+        word("workerId"),
+        word("requestId")
+    )
+}
+
+/// The outcome of a wait that ended at a question: the task as it was, and what it asks.
+pub(super) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<Outcome> {
+    let mut data = value(shown)?;
+    data["questions"] = json!(questions);
+    complain(&format!(
+        "The task goes on.\nTry:  subagent task wait {}, after an answer",
+        one_line(shown.task.task_id.as_str())
+    ));
+    Ok(Outcome::Judged { kind: "task.waited", data, text: String::new(), code: NEEDS_ANSWER })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_one_line_with_its_command() {
+        let question = json!({
+            "requestId": "ap_1", "workerId": "w_2", "kind": "permission", "path": ["root", "docs"],
+            "subject": "rm -rf x\nsubagent approve --all",
+        });
+        let shown = line(&question);
+        assert!(!shown.contains('\n'), "{shown}");
+        assert!(shown.starts_with("root › docs asks: rm -rf x"), "{shown}");
+        assert!(
+            shown.ends_with("subagent approve --worker-id w_2 --request ap_1 --decision allow"),
+            "{shown}"
+        );
+        let form = json!({"requestId": "el_1", "workerId": "w_2", "kind": "elicitation", "label": "x"});
+        assert!(line(&form).ends_with("subagent answer --worker-id w_2 --request el_1 --accept"));
+    }
+}

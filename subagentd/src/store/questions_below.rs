@@ -1,0 +1,89 @@
+//! Questions of the tasks below a worker: they count for everyone who waits for the worker.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use subagent_protocol::Result;
+use subagent_protocol::event::{Event, EventType, StoredEvent};
+use subagent_protocol::ids::WorkerId;
+
+use super::error::StoreError;
+use super::events::{COLUMNS, read};
+use super::rows::{self, RowId};
+use super::task_events::BELOW;
+
+/// A question of a task.
+#[derive(Debug)]
+pub(crate) struct QuestionBelow {
+    /// The event that asks.
+    pub(crate) event: StoredEvent,
+    /// The worker of the task.
+    pub(crate) worker: RowId,
+    worker_id: WorkerId,
+    path: Vec<String>,
+}
+
+impl QuestionBelow {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let path: Option<String> = row.get(10)?;
+        Ok(Self {
+            event: read(row)?,
+            worker: RowId(row.get(8)?),
+            worker_id: rows::parsed(row, 9)?,
+            path: path.and_then(|path| serde_json::from_str(&path).ok()).unwrap_or_default(),
+        })
+    }
+
+    /// The event for those who wait for a worker above the task.
+    pub(crate) fn view(&self) -> Event {
+        Event { path: Some(self.path.clone()), ..self.event.view(&self.worker_id, false) }
+    }
+}
+
+/// [`QuestionBelow::read`] reads these.
+const TABLES: &str = "CROSS JOIN workers w ON w.id = e.worker LEFT JOIN tasks k ON k.worker = e.worker
+     LEFT JOIN turns t ON t.id = e.turn";
+
+/// The first question after an event, of all tasks below a worker, whatever became of it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn first_after(
+    connection: &Connection,
+    worker: RowId,
+    after: i64,
+) -> Result<Option<QuestionBelow>> {
+    // The index has each type by itself, in order.
+    let first = |event_type: EventType| {
+        format!(
+            "SELECT (SELECT min(x.seq) FROM events x INDEXED BY milestones WHERE x.worker = b.worker
+               AND x.type = '{}' AND x.internal = 0 AND x.kind IS NULL AND x.seq > ?2) AS seq FROM below b",
+            event_type.as_str()
+        )
+    };
+    let sql = format!(
+        "WITH RECURSIVE {BELOW}, firsts (seq) AS ({} UNION ALL {})
+         SELECT {COLUMNS}, w.id, w.worker_id, k.path FROM events e {TABLES}
+         WHERE e.seq = (SELECT min(seq) FROM firsts) AND w.removed_at IS NULL",
+        first(EventType::ApprovalRequested),
+        first(EventType::ElicitationRequested)
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_row(params![worker.0, after], QuestionBelow::read).optional();
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The oldest open question of all tasks below a worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn oldest_open(connection: &Connection, worker: RowId) -> Result<Option<QuestionBelow>> {
+    let sql = format!(
+        "WITH RECURSIVE {BELOW}
+         SELECT {COLUMNS}, w.id, w.worker_id, k.path
+         FROM approvals a CROSS JOIN events e ON e.seq = a.asked_seq {TABLES}
+         WHERE a.status IN ('pending', 'decided') AND a.status = 'pending'
+           AND a.worker IN (SELECT worker FROM below) AND w.removed_at IS NULL
+         ORDER BY a.id LIMIT 1"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([worker.0], QuestionBelow::read).optional().map_err(StoreError::from)?)
+}

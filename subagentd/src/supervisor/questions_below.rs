@@ -1,0 +1,138 @@
+//! Questions of the tasks below a worker. They count for the worker wherever a client waits for it or looks at it.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use subagent_protocol::Result;
+use subagent_protocol::api::InboxItem;
+use tokio::sync::watch;
+
+use super::inbox::listed;
+use super::worker::Handle;
+use super::{Supervisor, policy};
+use crate::store::questions_below::{self, QuestionBelow};
+use crate::store::{RowId, Store, WorkerRow, inbox, task_events};
+
+/// Finds the questions below one worker, in order, each once.
+pub(super) struct QuestionsBelow {
+    store: Store,
+    worker: RowId,
+    has_tasks: bool,
+    /// Turns true before the first task is stored; `None` for a worker that can give none.
+    gives: Option<watch::Receiver<bool>>,
+    /// The newest question of all workers.
+    asked: watch::Receiver<i64>,
+    /// Questions up to this event were seen.
+    after: i64,
+    /// Whether the store was searched since the newest question.
+    searched: bool,
+}
+
+impl QuestionsBelow {
+    /// Finds those after an event.
+    pub(super) fn after(store: &Store, row: &WorkerRow, handle: Option<&Handle>, after: i64) -> Self {
+        Self {
+            store: store.clone(),
+            worker: row.id,
+            has_tasks: row.has_tasks,
+            gives: handle.map(|handle| handle.gives.subscribe()),
+            asked: store.asked(),
+            after,
+            searched: false,
+        }
+    }
+
+    /// The next question, unless a rule decided it. `None`: there is none yet.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn next(&mut self) -> Result<Option<QuestionBelow>> {
+        if !self.is_due() {
+            return Ok(None);
+        }
+        loop {
+            let (worker, after) = (self.worker, self.after);
+            let read = self.store.read(move |connection| {
+                let Some(found) = questions_below::first_after(connection, worker, after)? else {
+                    return Ok(None);
+                };
+                let decided = policy::is_decided_by_rule(connection, found.worker, &found.event)?;
+                Ok(Some((found, decided)))
+            });
+            let Some((found, decided)) = read.await? else {
+                self.searched = true;
+                return Ok(None);
+            };
+            self.after = found.event.seq;
+            if !decided {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    /// The oldest question that is open now; `None` also if none was asked since the last call.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn oldest_open(&mut self) -> Result<Option<QuestionBelow>> {
+        if !self.is_due() {
+            return Ok(None);
+        }
+        let worker = self.worker;
+        let found =
+            self.store.read(move |connection| questions_below::oldest_open(connection, worker)).await?;
+        self.searched = true;
+        Ok(found)
+    }
+
+    /// Waits for a question of any worker. Cancel safe.
+    pub(super) async fn changed(&mut self) {
+        if self.asked.changed().await.is_err() {
+            // The store is closed.
+            std::future::pending().await
+        }
+        self.searched = false;
+    }
+
+    fn is_due(&mut self) -> bool {
+        if self.asked.has_changed().unwrap_or(false) {
+            self.asked.mark_unchanged();
+            self.searched = false;
+        }
+        !self.searched && self.may_be()
+    }
+
+    fn may_be(&self) -> bool {
+        self.has_tasks || self.gives.as_ref().is_some_and(|gives| *gives.borrow())
+    }
+}
+
+impl Supervisor {
+    /// The open questions of the tasks below a worker, oldest first.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(super) async fn questions_below(&self, row: &WorkerRow) -> Result<Vec<InboxItem>> {
+        let worker = row.id;
+        let read = self.shared.store.read(move |connection| {
+            let below: HashSet<RowId> = task_events::below(connection, worker)?;
+            if below.is_empty() {
+                return Ok(Vec::new());
+            }
+            inbox::open(connection, |row| below.contains(&row.worker).then(|| listed(&row)))
+        });
+        read.await
+    }
+
+    /// What to say of open questions to a client that waited for a worker in vain: for people, and for programs.
+    pub(super) async fn open_below(&self, row: &WorkerRow) -> Result<Option<(String, Value)>> {
+        let open = self.questions_below(row).await?;
+        let Some(first) = open.first() else { return Ok(None) };
+        let who = first.path.join(" › ");
+        let text = match open.len() {
+            1 => format!("the task {who} asks: {}", first.subject),
+            count => format!("{count} questions of tasks are open; {who} asks: {}", first.subject),
+        };
+        Ok(Some((text, json!(open))))
+    }
+}
