@@ -16,7 +16,7 @@ use crate::output::Format;
 const MOST_PART_CHARS: usize = 256;
 
 /// The caller of a command.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Context {
     /// Variables, working directory, home.
     pub env: Environment,

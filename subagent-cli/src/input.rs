@@ -183,7 +183,10 @@ impl Input {
     }
 
     /// The checked object. Pure.
-    fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Self> {
+    ///
+    /// # Errors
+    /// As [`Input::load`].
+    pub fn parse(text: &str, fields: &[Field], typed: &Typed) -> Result<Self> {
         // Some editors begin a file with a byte order mark; it means nothing in UTF-8.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document: Value = serde_json::from_str(text).map_err(|error| {

@@ -47,8 +47,7 @@ pub(crate) struct Giver {
 impl Giver {
     /// Whoever runs this process.
     pub(crate) fn new(context: &Context, wish: Wish) -> Self {
-        let (env, typed) = (context.env.clone(), context.typed.clone());
-        let context = Context { env, format: context.format, typed };
+        let context = context.clone();
         let token = context.env.var(TASK_TOKEN).map(|token| token.to_string_lossy().into_owned());
         let visible = |token: &String| !token.is_empty() && token.chars().all(|char| char.is_ascii_graphic());
         Self { context, wish, token: token.filter(visible) }

@@ -16,7 +16,7 @@ pub struct JsonFlag {
 }
 
 /// `--config`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ConfigFlag {
     /// The config file [default: found from the working directory]
     #[arg(long, value_name = "PATH", value_parser = path())]

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{CwdFlag, JsonFlag, path};
 
 /// `--mode`, `--model`, `--set` and `--idle-timeout`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct OptionFlags {
     /// A session mode that the agent offers
     #[arg(long, value_name = "MODE")]

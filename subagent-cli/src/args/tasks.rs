@@ -319,11 +319,14 @@ pub struct Tree {
     pub json: JsonFlag,
 }
 
-/// Serve tasks to an MCP client, on stdin and stdout
+/// Serve tasks and workers to an MCP client, on stdin and stdout
 ///
 /// For programs that speak the Model Context Protocol, as Claude Code or Codex: their agent gets the tools task,
 /// spawn_subagent, get_subagents and message_subagent, and may call the agents whose definitions are found from its
-/// folder (see agent list). A worker that may delegate has this server without being asked.
+/// folder (see agent list). It also manages workers: list_workers, start_worker, send_message, wait_for, list_questions,
+/// answer_question, stop_worker and get_events.
+///
+/// A worker that may delegate has this server without being asked, with the first four tools.
 #[derive(Debug, Args)]
 #[command(mut_args = super::any_value, after_help = "\
 Example:
@@ -332,6 +335,9 @@ pub struct Mcp {
     /// Name the tools subagent_task and so on, for clients that give the tools of servers no prefix
     #[arg(long)]
     pub prefix: bool,
+    /// Only these tools, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub tools: Vec<String>,
     /// The workspace in which tasks are run [default: .]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub cwd: Option<PathBuf>,

@@ -21,7 +21,7 @@ pub struct OneWorker {
 }
 
 /// What a worker is started with, of every command that starts one.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct StartFlags {
     /// Which launcher of the config file [default: the role's, else the config's]
     #[arg(long, value_name = "NAME")]

@@ -1,6 +1,6 @@
 //! Waiting for an event over any number of lost connections.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// `WAIT_TIMEOUT`, `WAIT_NO_PROGRESS`, and those of [`Client::ask`].
     pub async fn wait(&mut self, mut waiting: Waiting) -> Result<Value> {
-        let begun = OnceCell::new();
+        let begun = OnceLock::new();
         // Nothing at first: two limits that are equal stay so.
         let elapsed = || {
             let now = Instant::now();

@@ -1,6 +1,6 @@
 //! Waiting for several workers over any number of lost connections.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use subagent_protocol::Code;
@@ -27,7 +27,7 @@ impl Client {
             // Of one without any event all that come are later.
             request.include_history = true;
         }
-        let begun = OnceCell::new();
+        let begun = OnceLock::new();
         let timeout = request.timeout_seconds;
         let limit = (timeout > 0.0).then(|| duration(timeout) + GRACE);
         let waited = self

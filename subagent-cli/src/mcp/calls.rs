@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::answers;
 use super::arguments::{Call, Filter, Look, Style};
+use super::manager::{self, Commands};
 use super::server::Shared;
 use crate::client::{Ask, Client, TaskWait, read, segment};
 use crate::failure::{Failure, Result};
@@ -70,6 +71,30 @@ impl Caller {
                     Ok(answer) => answers::messaged(&answer),
                     Err(failure) => answers::failed(about, &failure),
                 }
+            }
+        }
+    }
+
+    /// Does what a manager wants. A call that is given up ends at once where it only looks.
+    pub(super) async fn manage(self, commands: &dyn Commands, call: manager::Call) -> CallToolResult {
+        let mut client = match self.shared.giver.client() {
+            Ok(client) => client,
+            Err(failure) => return answers::failed(About::default(), &failure),
+        };
+        let waits = matches!(call, manager::Call::Wait { .. });
+        let mut done = pin!(manager::carry_out(&mut client, commands, call));
+        let given_up = async {
+            self.given_up().await;
+            if !waits {
+                // Whether a worker was started would not be known.
+                tokio::time::sleep(END_LIMIT).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = &mut done => answer,
+            () = given_up => {
+                answers::failed(About::default(), &Failure::argument("the call was given up"))
             }
         }
     }

@@ -7,6 +7,7 @@ mod answers;
 mod arguments;
 mod calls;
 mod changes;
+mod manager;
 mod prefix;
 mod server;
 mod tools;
@@ -32,7 +33,34 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 use crate::tasks::{Giver, Wish};
+pub(crate) use manager::{Commands, NewMessage, NewWorker, Pending};
 use server::Server;
+
+/// What a server offers its client.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offer {
+    /// Whether the names of the tools have a prefix.
+    pub(crate) prefix: bool,
+    /// The tools that are listed, by their names without prefix; all if empty.
+    pub(crate) tools: Vec<String>,
+    /// For a manager.
+    pub(crate) commands: Option<Arc<dyn Commands>>,
+}
+
+impl Offer {
+    /// Refuses names that no tool has.
+    fn check(&self) -> Result<()> {
+        let known = || tools::NAMES.iter().chain(&manager::NAMES).copied();
+        match self.tools.iter().find(|name| !known().any(|known| known == **name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let known: Vec<&str> = known().collect();
+                let message = format!("--tools {unknown} is not a tool; these are: {}", known.join(", "));
+                Err(Failure::argument(message).with("tool", unknown.as_str()).with("known", known))
+            }
+        }
+    }
+}
 
 /// How long calls may take to come to their end once the server's has come: more than each of them takes.
 const CALLS_LIMIT: Duration = Duration::from_secs(8);
@@ -41,8 +69,9 @@ const CALLS_LIMIT: Duration = Duration::from_secs(8);
 ///
 /// # Errors
 /// `INVALID_INPUT` if what comes first is not how MCP begins.
-pub(crate) fn run(wish: Wish, prefix: bool, context: &Context) -> Result<Outcome> {
+pub(crate) fn run(wish: Wish, offer: Offer, context: &Context) -> Result<Outcome> {
     let giver = Giver::new(context, wish);
+    offer.check()?;
     block_on(async move {
         let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
         let signals: io::Result<Vec<Signal>> = kinds.into_iter().map(signal).collect();
@@ -55,14 +84,14 @@ pub(crate) fn run(wish: Wish, prefix: bool, context: &Context) -> Result<Outcome
             }
         });
         let (read, write) = stdio_pipes();
-        Box::pin(serve((giver, prefix), read, write, asked)).await?;
+        Box::pin(serve((giver, offer), read, write, asked)).await?;
         Ok(Outcome::Printed(ExitCode::SUCCESS))
     })
 }
 
 /// Serves on these two until the first one ends, or the end is asked for.
 async fn serve<R, W>(
-    (giver, prefix): (Giver, bool),
+    (giver, offer): (Giver, Offer),
     read: R,
     write: W,
     asked: impl Future<Output = ()>,
@@ -73,7 +102,7 @@ where
 {
     let (closing, closed) = watch::channel(false);
     let busy = Arc::new(watch::Sender::new(()));
-    let server = Server::new(giver, prefix, closed, busy.clone());
+    let server = Server::new(giver, offer, closed, busy.clone());
     let read = Watched { inner: read, closing: closing.clone() };
     let mut asked = pin!(asked);
     let begun = tokio::select! {

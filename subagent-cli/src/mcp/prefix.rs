@@ -3,6 +3,7 @@
 use rmcp::model::Tool;
 use subagent_protocol::api::TASK_SERVER;
 
+use super::manager;
 use super::tools::NAMES;
 
 /// The tool with its other name, also in its text.
@@ -23,7 +24,7 @@ pub(super) fn text(text: &str) -> String {
         "task" => text.replace("`task`", &format!("`{}`", with_prefix(name))),
         name => text.replace(name, &with_prefix(name)),
     };
-    NAMES.iter().fold(text.to_owned(), named)
+    NAMES.iter().chain(&manager::NAMES).fold(text.to_owned(), named)
 }
 
 /// The name of a tool with the prefix.

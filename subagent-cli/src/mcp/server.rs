@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
+    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
@@ -15,8 +16,9 @@ use tokio::time::timeout;
 use super::arguments::Call;
 use super::calls::Caller;
 use super::changes::Changes;
-use super::prefix;
+use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
+use super::{Offer, prefix};
 use crate::tasks::Giver;
 
 /// How long the list of tools may be waited for. Clients leave a server that does not come up.
@@ -37,26 +39,34 @@ pub(super) struct Shared {
     pub(super) busy: Arc<watch::Sender<()>>,
     /// The tools as they were listed last.
     listed: Mutex<Vec<Tool>>,
-    /// Whether the names of the tools have a prefix.
-    prefix: bool,
+    offer: Offer,
 }
 
 impl Shared {
     /// The name by which the client calls a tool.
     pub(super) fn name(&self, tool: &str) -> String {
-        if self.prefix { prefix::with_prefix(tool) } else { tool.to_owned() }
+        if self.offer.prefix { prefix::with_prefix(tool) } else { tool.to_owned() }
+    }
+
+    /// What starts workers and talks to them; none below a worker.
+    pub(super) fn commands(&self) -> Option<&dyn Commands> {
+        self.offer.commands.as_deref().filter(|_| self.giver.token().is_none())
+    }
+
+    fn offers(&self, tool: &str) -> bool {
+        self.offer.tools.is_empty() || self.offer.tools.iter().any(|name| name == tool)
     }
 }
 
 impl Server {
     pub(super) fn new(
         giver: Giver,
-        prefix: bool,
+        offer: Offer,
         closed: watch::Receiver<bool>,
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
         let listed = Mutex::default();
-        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed, prefix }))
+        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed, offer }))
     }
 
     /// The tools of now; those that were listed last where that is not known.
@@ -76,8 +86,27 @@ impl Server {
         listed().clone()
     }
 
-    fn named(&self, tools: Vec<Tool>) -> Vec<Tool> {
-        if self.0.prefix { tools.into_iter().map(prefix::tool).collect() } else { tools }
+    /// The tools that this server offers, by the names that its client sees.
+    fn named(&self, mut tools: Vec<Tool>) -> Vec<Tool> {
+        if self.0.commands().is_some() {
+            tools.extend(manager::tools());
+        }
+        tools.retain(|tool| self.0.offers(&tool.name));
+        if self.0.offer.prefix { tools.into_iter().map(prefix::tool).collect() } else { tools }
+    }
+
+    /// Carries a call of a manager's tool out; `None` if it is not one.
+    async fn manage(
+        &self,
+        tool: &str,
+        arguments: &JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallToolResult> {
+        let commands = self.0.commands()?;
+        Some(match manager::Call::parse(tool, arguments.clone())? {
+            Err(malformed) => CallToolResult::error(vec![ContentBlock::text(malformed)]),
+            Ok(call) => Caller::new(self.0.clone(), context.clone()).manage(commands, call).await,
+        })
     }
 }
 
@@ -86,7 +115,7 @@ impl ServerHandler for Server {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
-            .with_instructions(if self.0.prefix {
+            .with_instructions(if self.0.offer.prefix {
                 prefix::text(INSTRUCTIONS)
             } else {
                 INSTRUCTIONS.to_owned()
@@ -108,7 +137,13 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         self.0.changes.called(&self.0, &context.peer).await;
         let arguments = request.arguments.unwrap_or_default();
-        let own = if self.0.prefix { prefix::own(&request.name) } else { Some(&*request.name) };
+        let own = if self.0.offer.prefix { prefix::own(&request.name) } else { Some(&*request.name) };
+        let own = own.filter(|name| self.0.offers(name));
+        if let Some(name) = own
+            && let Some(answer) = Box::pin(self.manage(name, &arguments, &context)).await
+        {
+            return Ok(answer.into());
+        }
         match own.and_then(|name| Call::parse(name, arguments)) {
             None => {
                 let message =

@@ -90,7 +90,7 @@ impl Session {
                 std::future::pending::<()>().await;
             }
         };
-        let served = tokio::spawn(serve((giver, false), read, out, asked));
+        let served = tokio::spawn(serve((giver, Offer::default()), read, out, asked));
         let lines = BufReader::new(lines).lines();
         let mut session =
             Self { write: Some(write), lines, served, ask: Some(ask), heard: Vec::new(), last: 0 };
@@ -364,7 +364,8 @@ async fn a_client_that_says_nothing_is_no_error_and_one_that_says_something_else
         let (out, _lines) = duplex(1 << 10);
         write.write_all(said.as_bytes()).await.unwrap();
         drop(write);
-        let served = Box::pin(serve((giver(&fake, &[]), false), read, out, std::future::pending()));
+        let served =
+            Box::pin(serve((giver(&fake, &[]), Offer::default()), read, out, std::future::pending()));
         let served = timeout(FAR, served).await.unwrap();
         assert_eq!(served.is_err(), fails, "{served:?}");
     }

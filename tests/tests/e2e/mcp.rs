@@ -1,8 +1,10 @@
 //! `subagent mcp` and `subagent task` through the executables: a manager gives tasks to scripted agents.
 
+mod manager;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +15,9 @@ use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 
 /// Longer than any answer may take.
 const FAR: Duration = Duration::from_secs(60);
+
+/// The tools that give tasks.
+const OF_TASKS: [&str; 4] = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
 
 /// A workspace with definitions.
 fn sandbox() -> Sandbox {
@@ -44,7 +49,17 @@ impl Client {
     }
 
     fn with(sandbox: &Sandbox, args: &[&str]) -> Self {
-        let mut command = sandbox.command("subagent").args(args).process();
+        Self::of(sandbox.command("subagent").args(args).process())
+    }
+
+    /// With the token of a worker's task server.
+    fn with_token(sandbox: &Sandbox, token: &str) -> Self {
+        let mut command = sandbox.command("subagent").args(["mcp"]).process();
+        command.env("SUBAGENT_TASK_TOKEN", token);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -77,6 +92,9 @@ impl Client {
     }
 
     fn answer(&mut self, id: u64) -> Value {
+        if let Some(at) = self.heard.iter().position(|heard| heard["id"] == id) {
+            return self.heard.remove(at);
+        }
         loop {
             let next = self.lines.recv_timeout(FAR).unwrap();
             match next["id"] == id {
@@ -179,8 +197,8 @@ fn a_client_that_gives_tools_no_prefix_finds_them_with_one() {
     let listed = client.ask("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    let expected = ["task", "spawn_subagent", "get_subagents", "message_subagent"];
-    assert_eq!(names, expected.map(|name| format!("subagent_{name}")));
+    assert_eq!(names[..4], OF_TASKS.map(|name| format!("subagent_{name}")));
+    assert!(names.iter().all(|name| name.starts_with("subagent_")), "{names:?}");
     let (text, failed) = client.called("subagent_task", scout("found"));
     assert!(!failed && text.contains("found"), "{text}");
     let unknown = client.ask("tools/call", json!({"name": "task", "arguments": scout("found")}));

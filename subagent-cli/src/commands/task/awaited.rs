@@ -42,6 +42,10 @@ pub(super) async fn wait(
     if now.task.status.is_end() {
         return Ok(Waited::Ended(Box::new(now)));
     }
+    if giver.token().is_some() {
+        // An agent does not see the questions of its tasks; they are for the owner.
+        return Ok(Waited::Ended(Box::new(end.end(client).await?)));
+    }
     let (mut asker, task) = (giver.client()?, now.task.task_id.to_string());
     let asked = pin!(questions(&mut asker, &task, no_wait));
     tokio::select! {

@@ -1,0 +1,180 @@
+//! What a call of a manager's tool says, read strictly. Pure.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, LONGEST_WAIT, MOST_EVENTS, MOST_WAITED};
+use super::{NewMessage, NewWorker};
+
+/// A call that can be carried out.
+#[derive(Debug)]
+pub(in crate::mcp) enum Call {
+    ListWorkers { all: bool },
+    Start(NewWorker),
+    Send(NewMessage),
+    Wait { workers: Vec<String>, seconds: f64 },
+    ListQuestions { worker: Option<String> },
+    Answer(Answer),
+    Stop { worker: String },
+    Events { worker: String, cursor: Option<String>, limit: u64 },
+}
+
+/// The answer to a question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::mcp) struct Answer {
+    pub(super) request_id: String,
+    pub(super) decision: String,
+    pub(super) content: Option<Map<String, Value>>,
+    pub(super) note: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListWorkers {
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    launcher: Option<String>,
+    label: Option<String>,
+    agent: Option<String>,
+    model: Option<String>,
+    mode: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Send {
+    worker_id: String,
+    message: String,
+    #[serde(default)]
+    queue: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    worker_ids: Vec<String>,
+    timeout_seconds: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuestions {
+    worker_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    worker_id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Events {
+    worker_id: String,
+    cursor: Option<String>,
+    limit: Option<u64>,
+}
+
+impl Call {
+    /// What a call of this tool asks for; `None` if it is not a tool of a manager. An error says what is wrong, and where.
+    pub(in crate::mcp) fn parse(tool: &str, arguments: Map<String, Value>) -> Option<Result<Self, String>> {
+        Some(match tool {
+            "list_workers" => read(tool, arguments).map(|ListWorkers { all }| Self::ListWorkers { all }),
+            "start_worker" => read(tool, arguments).map(start),
+            "send_message" => read(tool, arguments).map(|Send { worker_id, message, queue }| {
+                Self::Send(NewMessage { worker_id, text: message, queue })
+            }),
+            "wait_for" => read(tool, arguments).and_then(wait),
+            "list_questions" => read(tool, arguments)
+                .map(|ListQuestions { worker_id }| Self::ListQuestions { worker: worker_id }),
+            "answer_question" => read(tool, arguments).map(Self::Answer),
+            "stop_worker" => read(tool, arguments).map(|Stop { worker_id }| Self::Stop { worker: worker_id }),
+            "get_events" => read(tool, arguments).and_then(events),
+            _ => return None,
+        })
+    }
+}
+
+fn read<T: DeserializeOwned>(tool: &str, arguments: Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(arguments.into()).map_err(|error| format!("{tool}: {error}"))
+}
+
+fn start(start: Start) -> Call {
+    let Start { launcher, label, agent, model, mode } = start;
+    let said = [("launcher", launcher), ("label", label), ("agent", agent), ("model", model), ("mode", mode)];
+    let said = said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
+    Call::Start(said.collect())
+}
+
+fn wait(wait: Wait) -> Result<Call, String> {
+    let count = wait.worker_ids.len();
+    if count == 0 || count > MOST_WAITED {
+        return Err(format!("wait_for: worker_ids has {count} ids, and must have 1 to {MOST_WAITED}"));
+    }
+    let seconds = wait.timeout_seconds.unwrap_or(DEFAULT_WAIT as f64);
+    if !(0.0..=LONGEST_WAIT as f64).contains(&seconds) {
+        return Err(format!("wait_for: timeout_seconds is {seconds}, and must be 0 to {LONGEST_WAIT}"));
+    }
+    Ok(Call::Wait { workers: wait.worker_ids, seconds })
+}
+
+fn events(events: Events) -> Result<Call, String> {
+    let limit = events.limit.unwrap_or(DEFAULT_EVENTS);
+    if !(1..=MOST_EVENTS).contains(&limit) {
+        return Err(format!("get_events: limit is {limit}, and must be 1 to {MOST_EVENTS}"));
+    }
+    Ok(Call::Events { worker: events.worker_id, cursor: events.cursor, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tools::{NAMES, tools};
+    use super::*;
+
+    fn parsed(tool: &str, arguments: Value) -> Result<Call, String> {
+        Call::parse(tool, arguments.as_object().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn every_tool_that_is_listed_can_be_called_with_what_it_requires() {
+        let listed = tools();
+        assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
+        for tool in listed {
+            let required = tool.input_schema["required"].as_array().unwrap();
+            let value = |name: &Value| match name.as_str().unwrap() {
+                "worker_ids" => json!(["w_1"]),
+                _ => json!("x"),
+            };
+            let arguments: Map<String, Value> =
+                required.iter().map(|name| (name.as_str().unwrap().to_owned(), value(name))).collect();
+            parsed(&tool.name, arguments.clone().into()).unwrap();
+            let mut unknown = arguments;
+            unknown.insert("unknown".to_owned(), true.into());
+            assert!(parsed(&tool.name, unknown.into()).unwrap_err().starts_with(&*tool.name));
+        }
+        assert!(Call::parse("task", Map::new()).is_none());
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_its_place() {
+        for (tool, arguments, place) in [
+            ("wait_for", json!({"worker_ids": []}), "worker_ids"),
+            ("wait_for", json!({"worker_ids": ["w"], "timeout_seconds": 61}), "timeout_seconds"),
+            ("wait_for", json!({"worker_ids": ["w"], "timeout_seconds": -1}), "timeout_seconds"),
+            ("get_events", json!({"worker_id": "w", "limit": 0}), "limit"),
+        ] {
+            let error = parsed(tool, arguments).unwrap_err();
+            assert!(error.starts_with(&format!("{tool}: {place}")), "{error}");
+        }
+    }
+}

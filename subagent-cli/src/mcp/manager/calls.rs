@@ -1,0 +1,242 @@
+//! Carries a manager's calls out: requests to the daemon, and answers as JSON for a model.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+use subagent_protocol::Code;
+use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
+
+use super::arguments::{Answer, Call};
+use super::{Commands, NewMessage};
+use crate::client::{Ask, Batch, Client, Cursor, Query, Waiting, segment};
+use crate::failure::{Failure, Result};
+
+/// The most characters of an agent's text in the answer to a wait; get_events has the rest.
+const MOST_TEXT_CHARS: usize = 16_384;
+/// How long the text of a turn that has ended may be waited for, in seconds.
+const TEXT_LIMIT: f64 = 10.0;
+
+/// Does what a call says. An error is an answer, too.
+pub(in crate::mcp) async fn carry_out(
+    client: &mut Client,
+    commands: &dyn Commands,
+    call: Call,
+) -> CallToolResult {
+    match answer(client, commands, call).await {
+        Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
+        Err(failure) => failed(&failure),
+    }
+}
+
+fn failed(failure: &Failure) -> CallToolResult {
+    let advice = failure.details.get("recommendedAction").and_then(Value::as_str).unwrap_or_default();
+    let text = format!("{}: {}\n{advice}", failure.code, failure.message);
+    CallToolResult::error(vec![ContentBlock::text(text.trim_end().to_owned())])
+}
+
+async fn answer(client: &mut Client, commands: &dyn Commands, call: Call) -> Result<Value> {
+    match call {
+        Call::ListWorkers { all } => list_workers(client, all).await,
+        Call::Start(worker) => {
+            let started = commands.start_worker(worker).await?;
+            Ok(json!({
+                "worker_id": started["workerId"], "label": started["label"], "launcher": started["launcher"],
+                "state": started["state"],
+            }))
+        }
+        Call::Send(message) => send(commands, message).await,
+        Call::Wait { workers, seconds } => wait_for(client, workers, seconds).await,
+        Call::ListQuestions { worker } => {
+            let query = Query::new("/v1/approvals").with("workerId", worker.as_deref());
+            let open = client.ask(&Ask::get(query)).await?;
+            let questions = open["items"].as_array().into_iter().flatten().map(question);
+            Ok(json!({"questions": questions.collect::<Vec<_>>()}))
+        }
+        Call::Answer(given) => answer_question(client, given).await,
+        Call::Stop { worker } => {
+            let path = format!("/v1/workers/{}/stop", segment(&worker));
+            let stopped = client.ask(&Ask::change(path, &json!({}))?).await?;
+            Ok(json!({"worker_id": stopped["workerId"], "state": stopped["state"]}))
+        }
+        Call::Events { worker, cursor, limit } => get_events(client, &worker, cursor, limit).await,
+    }
+}
+
+async fn list_workers(client: &mut Client, all: bool) -> Result<Value> {
+    let listed = client.ask(&Ask::get("/v1/workers")).await?;
+    let shown = |worker: &&Value| all || worker["state"] != "stopped";
+    let workers = listed["items"].as_array().into_iter().flatten().filter(shown).map(|worker| {
+        json!({
+            "worker_id": worker["workerId"], "label": worker["label"], "state": worker["state"],
+            "launcher": worker["launcher"], "turn_id": worker["activeTurnId"], "cwd": worker["cwd"],
+        })
+    });
+    Ok(json!({"workers": workers.collect::<Vec<_>>()}))
+}
+
+async fn send(commands: &dyn Commands, message: NewMessage) -> Result<Value> {
+    let accepted = commands.send_message(message).await?;
+    let mut answer = json!({
+        "worker_id": accepted["workerId"], "turn_id": accepted["turnId"], "cursor": accepted["acceptedEventId"],
+    });
+    if let Some(position) = accepted.get("position") {
+        answer["queue_position"] = position.clone();
+    }
+    Ok(answer)
+}
+
+async fn wait_for(client: &mut Client, workers: Vec<String>, seconds: f64) -> Result<Value> {
+    let workers = workers.into_iter().map(|worker_id| WaitedFor { worker_id, from_event_id: None });
+    let request = WaitMany {
+        workers: workers.collect(),
+        mode: WaitMode::Any,
+        until: None,
+        include_history: false,
+        // Zero would wait without a limit.
+        timeout_seconds: seconds.max(0.001),
+    };
+    let (waited, timed_out) = match client.wait_many(request).await {
+        Ok(waited) => (waited, false),
+        Err(failure) if failure.is(Code::WaitTimeout) => {
+            (Value::Object(failure.details.into_iter().collect()), true)
+        }
+        Err(failure) => return Err(failure),
+    };
+    let mut items = Vec::new();
+    for item in waited["items"].as_array().into_iter().flatten() {
+        items.push(waited_worker(client, item).await?);
+    }
+    Ok(json!({"timed_out": timed_out, "workers": items}))
+}
+
+/// What a wait found of a worker, with the question or the last message.
+async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
+    let event = &item["matchedEvent"];
+    let mut shown = json!({"worker_id": item["workerId"], "label": item["label"], "state": item["state"]});
+    match event["type"].as_str().unwrap_or_default() {
+        "" => {}
+        "approval.requested" | "elicitation.requested" => {
+            let path =
+                format!("/v1/approvals/{}", segment(event["data"]["requestId"].as_str().unwrap_or_default()));
+            // It may be over already.
+            if let Ok(asked) = client.ask(&Ask::get(path)).await {
+                shown["question"] = question(&asked);
+            }
+        }
+        ended => {
+            shown["turn_id"] = event["turnId"].clone();
+            shown["ended"] = ended.trim_start_matches("turn.").into();
+            for (key, of) in [("stop_reason", "stopReason"), ("error", "error"), ("reason", "reason")] {
+                if let Some(value) = event["data"].get(of).filter(|value| !value.is_null()) {
+                    shown[key] = value.clone();
+                }
+            }
+            shown["message"] = message_of(client, event).await?;
+        }
+    }
+    Ok(shown)
+}
+
+/// The text of the turn that an event ended, cut.
+async fn message_of(client: &mut Client, event: &Value) -> Result<Value> {
+    let (Some(worker), Some(ended)) = (event["workerId"].as_str(), event["type"].as_str()) else {
+        return Ok(Value::Null);
+    };
+    let Some(turn) = event["turnId"].as_str().and_then(|turn| turn.parse().ok()) else {
+        return Ok(Value::Null);
+    };
+    let waiting = Waiting {
+        worker_id: worker.to_owned(),
+        until: Some(ended.to_owned()),
+        cursor: Cursor::Beginning,
+        timeout: TEXT_LIMIT,
+        no_progress: 0.0,
+        collect_turn: Some(turn),
+        only_turn: event["turnId"].as_str().and_then(|turn| turn.parse().ok()),
+    };
+    let waited = client.wait(waiting).await?;
+    Ok(match waited["assistantText"].as_str() {
+        Some(text) => end_of(text).into(),
+        None => Value::Null,
+    })
+}
+
+/// The end of a text, where the result of a turn is.
+fn end_of(text: &str) -> String {
+    let count = text.chars().count();
+    match count.checked_sub(MOST_TEXT_CHARS) {
+        None | Some(0) => text.to_owned(),
+        Some(left_out) => {
+            let end: String = text.chars().skip(left_out).collect();
+            format!("[{left_out} characters left out; get_events has all]\n{end}")
+        }
+    }
+}
+
+/// A question as a model needs it to decide.
+fn question(asked: &Value) -> Value {
+    let mut shown = json!({
+        "request_id": asked["requestId"], "worker_id": asked["workerId"], "label": asked["label"],
+        "kind": asked["kind"], "subject": asked["subject"],
+    });
+    for (key, of) in
+        [("path", "path"), ("tool_kind", "toolKind"), ("options", "options"), ("request", "request")]
+    {
+        if let Some(value) = asked.get(of).filter(|value| !value.is_null()) {
+            shown[key] = value.clone();
+        }
+    }
+    shown
+}
+
+async fn answer_question(client: &mut Client, given: Answer) -> Result<Value> {
+    let Answer { request_id, decision, content, note } = given;
+    let request = segment(&request_id);
+    let asked = client.ask(&Ask::get(format!("/v1/approvals/{request}"))).await?;
+    let worker = segment(asked["workerId"].as_str().unwrap_or_default());
+    let ask = if asked["kind"] == "elicitation" {
+        let answer = json!({"action": decision, "content": content});
+        Ask::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?
+    } else if content.is_some() {
+        return Err(Failure::argument("content is for forms, and this is a permission request")
+            .with("requestId", request_id));
+    } else {
+        let offered =
+            asked["options"].as_array().into_iter().flatten().any(|option| option["id"] == *decision);
+        let key = if offered { "optionId" } else { "decision" };
+        let decide = json!({key: decision, "note": note});
+        Ask::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?
+    };
+    let answered = client.ask(&ask).await?;
+    Ok(json!({
+        "request_id": request_id, "worker_id": answered["workerId"], "state": answered["state"],
+        "delivery": answered["delivery"],
+    }))
+}
+
+async fn get_events(client: &mut Client, worker: &str, cursor: Option<String>, limit: u64) -> Result<Value> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut found = Vec::new();
+    let mut stream = client.events(worker, cursor.clone(), false, false);
+    while found.len() < limit {
+        match stream.next().await? {
+            Batch::Events(events) => found.extend(events),
+            Batch::End => break,
+        }
+    }
+    found.truncate(limit);
+    let next = found.last().map_or_else(|| json!(cursor), |event| event["eventId"].clone());
+    Ok(json!({"events": found, "next_cursor": next}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_at_its_beginning() {
+        assert_eq!(end_of("short"), "short");
+        let long = format!("{}end", "\u{e4}".repeat(MOST_TEXT_CHARS));
+        let cut = end_of(&long);
+        assert!(cut.starts_with("[3 characters left out") && cut.ends_with("end"), "{}", &cut[..60]);
+    }
+}

@@ -1,0 +1,185 @@
+//! `subagent mcp` as a manager: it starts workers, hears their questions, answers, and reads what they did.
+
+use serde_json::{Value, json};
+use subagent_tests::harness::Sandbox;
+
+use super::{Client, OF_TASKS, sandbox, scout};
+
+/// The names of the tools.
+fn names(client: &mut Client) -> Vec<String> {
+    let listed = client.ask("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The answer of a tool as JSON.
+#[track_caller]
+fn called(client: &mut Client, tool: &str, arguments: Value) -> Value {
+    let (text, is_error) = client.called(tool, arguments);
+    assert!(!is_error, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The code of an error.
+#[track_caller]
+fn refused(client: &mut Client, tool: &str, arguments: Value) -> String {
+    let (text, is_error) = client.called(tool, arguments);
+    assert!(is_error, "{text}");
+    text.split(':').next().unwrap().to_owned()
+}
+
+/// A worker that a client has started.
+fn started(client: &mut Client) -> String {
+    let worker = called(client, "start_worker", json!({"launcher": "demo", "label": "Fix"}));
+    assert_eq!((&worker["label"], &worker["state"]), (&json!("Fix"), &json!("idle")), "{worker}");
+    worker["worker_id"].as_str().unwrap().to_owned()
+}
+
+fn wait(client: &mut Client, worker: &str) -> Value {
+    let waited = called(client, "wait_for", json!({"worker_ids": [worker], "timeout_seconds": 30}));
+    assert_eq!(waited["timed_out"], false, "{waited}");
+    waited["workers"][0].clone()
+}
+
+#[test]
+fn a_manager_starts_a_worker_answers_its_question_and_reads_its_answer() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let worker = started(&mut client);
+    let listed = called(&mut client, "list_workers", json!({}));
+    assert_eq!(listed["workers"][0]["worker_id"], worker, "{listed}");
+    let message = json!({"worker_id": worker, "message": "before\n!ask execute make all\nafter"});
+    let sent = called(&mut client, "send_message", message.clone());
+    let waited = wait(&mut client, &worker);
+    let question = &waited["question"];
+    assert_eq!(
+        (&question["subject"], &question["worker_id"]),
+        (&json!("make all"), &json!(worker)),
+        "{waited}"
+    );
+    let open = called(&mut client, "list_questions", json!({}));
+    assert_eq!(open["questions"][0]["request_id"], question["request_id"], "{open}");
+    assert_eq!(refused(&mut client, "send_message", message), "WORKER_BUSY");
+    let again = json!({"worker_id": worker, "message": "!elicit {\"mode\": \"form\", \"message\": \"Which?\", \
+        \"requestedSchema\": {\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"}}}}", "queue": true});
+    assert_eq!(called(&mut client, "send_message", again)["queue_position"], 1);
+    let answer = json!({"request_id": question["request_id"], "decision": "allow", "note": "as agreed"});
+    assert_eq!(called(&mut client, "answer_question", answer.clone())["worker_id"], *worker);
+    assert_eq!(refused(&mut client, "answer_question", answer), "APPROVAL_NOT_PENDING");
+
+    let turn = sandbox.run(&["turn", "show", sent["turn_id"].as_str().unwrap()]);
+    let _ = turn.data_of("turn.shown");
+    let form = wait(&mut client, &worker)["question"].clone();
+    assert_eq!(form["kind"], "elicitation", "{form}");
+    let content = json!({"request_id": form["request_id"], "decision": "accept", "content": {"name": "a"}});
+    called(&mut client, "answer_question", content);
+    let ended = wait(&mut client, &worker);
+    assert_eq!(
+        (&ended["ended"], &ended["stop_reason"]),
+        (&json!("completed"), &json!("end_turn")),
+        "{ended}"
+    );
+    assert!(ended["message"].as_str().unwrap().contains("\"name\":\"a\""), "{ended}");
+
+    let mut events: Vec<Value> = Vec::new();
+    let mut cursor = Value::Null;
+    loop {
+        let page =
+            called(&mut client, "get_events", json!({"worker_id": worker, "cursor": cursor, "limit": 3}));
+        let found = page["events"].as_array().unwrap();
+        if found.is_empty() {
+            break;
+        }
+        assert!(found.len() <= 3);
+        events.extend(found.clone());
+        cursor = page["next_cursor"].clone();
+    }
+    assert_eq!(events, sandbox.events(&worker));
+    assert_eq!(called(&mut client, "stop_worker", json!({"worker_id": worker}))["state"], "stopped");
+    assert_eq!(called(&mut client, "list_workers", json!({}))["workers"], json!([]));
+    assert_eq!(called(&mut client, "list_workers", json!({"all": true}))["workers"][0]["state"], "stopped");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let worker = started(&mut client);
+    let gate = sandbox.gate("turn");
+    called(&mut client, "send_message", json!({"worker_id": worker, "message": gate.directive()}));
+    let waited = called(&mut client, "wait_for", json!({"worker_ids": [worker], "timeout_seconds": 0}));
+    assert_eq!(
+        (&waited["timed_out"], &waited["workers"][0]["state"]),
+        (&json!(true), &json!("running")),
+        "{waited}"
+    );
+    gate.open();
+    assert_eq!(wait(&mut client, &worker)["ended"], "completed");
+    // A task of the client's own waits for an answer that another call gives.
+    let task = client.call("task", scout("!ask execute make all\nbuilt"));
+    let question = loop {
+        let open = called(&mut client, "list_questions", json!({}));
+        if let Some(question) = open["questions"].as_array().unwrap().first() {
+            break question.clone();
+        }
+    };
+    assert_eq!(question["path"], json!(["Look around"]), "{question}");
+    let asked = called(&mut client, "wait_for", json!({"worker_ids": [question["worker_id"]]}));
+    assert_eq!(asked["workers"][0]["question"]["request_id"], question["request_id"], "{asked}");
+    called(
+        &mut client,
+        "answer_question",
+        json!({"request_id": question["request_id"], "decision": "allow-once"}),
+    );
+    assert!(client.text(task).0.contains("built"));
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn what_a_manager_gets_wrong_is_a_result_that_a_model_can_read() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let worker = started(&mut client);
+    for (tool, arguments, code) in [
+        ("wait_for", json!({"worker_ids": ["w_0000000000"]}), "WORKER_NOT_FOUND"),
+        ("send_message", json!({"worker_id": "w_0000000000", "message": "x"}), "WORKER_NOT_FOUND"),
+        ("stop_worker", json!({"worker_id": "w_0000000000"}), "WORKER_NOT_FOUND"),
+        ("get_events", json!({"worker_id": worker, "cursor": "ev_00000000zzzz"}), "EVENT_NOT_FOUND"),
+        ("answer_question", json!({"request_id": "ap_0", "decision": "allow"}), "APPROVAL_NOT_FOUND"),
+        ("start_worker", json!({"launcher": "nobody"}), "LAUNCHER_NOT_FOUND"),
+        ("start_worker", json!({"env": {"A": "b"}}), "start_worker"),
+        ("wait_for", json!({"worker_ids": [worker], "timeout_seconds": 3600}), "wait_for"),
+    ] {
+        assert_eq!(refused(&mut client, tool, arguments), code, "{tool}");
+    }
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_client_chooses_tools_and_the_agent_of_a_worker_has_no_tools_of_a_manager() {
+    let sandbox = sandbox();
+    let mut client = Client::with(&sandbox, &["mcp", "--tools", "task,list_workers,wait_for", "--prefix"]);
+    assert_eq!(names(&mut client), ["subagent_task", "subagent_list_workers", "subagent_wait_for"]);
+    let unknown = client.ask("tools/call", json!({"name": "subagent_stop_worker", "arguments": {}}));
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("there is no tool"), "{unknown}");
+    client.end();
+    let output = sandbox.command("subagent").args(["mcp", "--tools", "task,land_ship"]).run();
+    assert!(!output.status.success() && output.stderr.contains("land_ship is not a tool"), "{output}");
+    below_a_worker(&sandbox);
+    sandbox.finish();
+}
+
+/// What the server of a worker's agent lists, and that a call of a manager's tool is refused there.
+fn below_a_worker(sandbox: &Sandbox) {
+    sandbox.init();
+    let start = ["worker", "start", "--launcher", "demo", "--delegate"];
+    let worker = sandbox.run(&start).data_of("worker.started")["workerId"].as_str().unwrap().to_owned();
+    let mut client = Client::with_token(sandbox, &sandbox.task_token(&worker));
+    assert!(names(&mut client).iter().all(|name| OF_TASKS.contains(&name.as_str())));
+    let refused = client.ask("tools/call", json!({"name": "list_workers", "arguments": {}}));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("there is no tool"), "{refused}");
+}
