@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::answers;
 use super::arguments::{Call, Filter, Look, Style};
 use super::manager::{self, Commands};
 use super::server::Shared;
+use super::{answers, elicit};
 use crate::client::{Ask, Client, TaskWait, read, segment};
 use crate::failure::{Failure, Result};
 
@@ -137,6 +137,7 @@ impl Caller {
         let ended = tokio::select! {
             biased;
             ended = self.end(client, &task) => ended,
+            () = elicit::ask_user(&self.shared, &self.context.peer, id) => return answers::begun(&task, style),
             () = self.given_up() => {
                 self.cancel(id).await;
                 let failure = Failure::argument("nobody waits for the task any more: it is canceled");

@@ -7,6 +7,7 @@ mod answers;
 mod arguments;
 mod calls;
 mod changes;
+mod elicit;
 mod manager;
 mod prefix;
 mod server;

@@ -44,22 +44,27 @@ struct Client {
 }
 
 impl Client {
+    /// Of a program that shows forms to its user.
+    fn with_forms(sandbox: &Sandbox) -> Self {
+        Self::of(sandbox.command("subagent").args(["mcp"]).process(), json!({"elicitation": {"form": {}}}))
+    }
+
     fn new(sandbox: &Sandbox) -> Self {
         Self::with(sandbox, &["mcp"])
     }
 
     fn with(sandbox: &Sandbox, args: &[&str]) -> Self {
-        Self::of(sandbox.command("subagent").args(args).process())
+        Self::of(sandbox.command("subagent").args(args).process(), json!({}))
     }
 
     /// With the token of a worker's task server.
     fn with_token(sandbox: &Sandbox, token: &str) -> Self {
         let mut command = sandbox.command("subagent").args(["mcp"]).process();
         command.env("SUBAGENT_TASK_TOKEN", token);
-        Self::of(command)
+        Self::of(command, json!({}))
     }
 
-    fn of(mut command: Command) -> Self {
+    fn of(mut command: Command, capabilities: Value) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -74,7 +79,7 @@ impl Client {
         });
         let mut client = Self { child, stdin, lines, heard: Vec::new(), last: 0 };
         let hello = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+            "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"},
         });
         assert_eq!(client.ask("initialize", hello)["result"]["serverInfo"]["name"], "subagent");
         client.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -98,6 +103,20 @@ impl Client {
         loop {
             let next = self.lines.recv_timeout(FAR).unwrap();
             match next["id"] == id {
+                true => return next,
+                false => self.heard.push(next),
+            }
+        }
+    }
+
+    /// The next message of the server with this method.
+    fn next(&mut self, method: &str) -> Value {
+        if let Some(at) = self.heard.iter().position(|heard| heard["method"] == method) {
+            return self.heard.remove(at);
+        }
+        loop {
+            let next = self.lines.recv_timeout(FAR).unwrap();
+            match next["method"] == method {
                 true => return next,
                 false => self.heard.push(next),
             }

@@ -1,6 +1,5 @@
 //! Waits for a task, and says on stderr what the task, or one below it, asks meanwhile.
 
-use std::collections::HashSet;
 use std::pin::pin;
 
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use subagent_protocol::api::TaskShown;
 use subagent_protocol::clean::one_line;
 
 use super::value;
-use crate::client::{Ask, Client, Cursor, Query, TaskWait, Waiting};
+use crate::client::{Client, Questions, TaskWait};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 use crate::output::{Outcome, complain};
@@ -58,33 +57,14 @@ pub(super) async fn wait(
 /// Says what is asked, each question once, with the command that answers it. Returns the open questions if `no_wait`, else
 /// never.
 async fn questions(client: &mut Client, task: &str, no_wait: bool) -> Result<Vec<Value>> {
-    let mut told = HashSet::new();
-    let mut waiting = Waiting {
-        worker_id: task.to_owned(),
-        until: Some("waiting_approval".to_owned()),
-        cursor: Cursor::Latest,
-        timeout: 0.0,
-        no_progress: 0.0,
-        collect_turn: None,
-        only_turn: None,
-    };
-    // Questions after the cursor are noticed by the wait, earlier ones are in the list.
-    client.pin(&mut waiting).await?;
+    let mut questions = Questions::of(task);
     loop {
-        let open = client.ask(&Ask::get(Query::new("/v1/approvals").with("workerId", Some(task)))).await?;
-        let open = open["items"].as_array().cloned().unwrap_or_default();
-        for question in &open {
-            if told.insert(question["requestId"].to_string()) {
-                complain(&line(question));
-            }
+        let asked = questions.next(client).await?;
+        for question in &asked {
+            complain(&line(question));
         }
-        if no_wait && !open.is_empty() {
-            return Ok(open);
-        }
-        // Without a worker there are no more questions, and the end of the task is about to be known.
-        let Ok(waited) = client.wait(waiting.clone()).await else { return std::future::pending().await };
-        if let Some(event_id) = waited["matchedEvent"]["eventId"].as_str() {
-            waiting.cursor = Cursor::After(event_id.to_owned());
+        if no_wait {
+            return Ok(asked);
         }
     }
 }

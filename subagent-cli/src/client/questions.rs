@@ -1,0 +1,91 @@
+//! Hearing the questions of a worker and of the tasks below it, each once.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Ask, Client, Cursor, Query, Waiting};
+use crate::failure::Result;
+
+/// The questions of one worker and of the tasks below it.
+#[derive(Debug)]
+pub struct Questions {
+    waiting: Waiting,
+    heard: HashSet<String>,
+    /// Whether the list was read once.
+    listed: bool,
+}
+
+impl Questions {
+    /// Those of a worker.
+    #[must_use]
+    pub fn of(worker_id: &str) -> Self {
+        let waiting = Waiting {
+            worker_id: worker_id.to_owned(),
+            until: Some("waiting_approval".to_owned()),
+            cursor: Cursor::Latest,
+            timeout: 0.0,
+            no_progress: 0.0,
+            collect_turn: None,
+            only_turn: None,
+        };
+        Self { waiting, heard: HashSet::new(), listed: false }
+    }
+
+    /// Waits for open questions that were not given out before; items of `inbox.listed`. Of a worker that is stopped none come,
+    /// and the wait has no end.
+    ///
+    /// # Errors
+    /// Those of [`Client::ask`].
+    pub async fn next(&mut self, client: &mut Client) -> Result<Vec<Value>> {
+        // Questions after the cursor end the wait, earlier ones are in the list.
+        client.pin(&mut self.waiting).await?;
+        loop {
+            if self.listed {
+                let Ok(waited) = client.wait(self.waiting.clone()).await else {
+                    return std::future::pending().await;
+                };
+                if let Some(event_id) = waited["matchedEvent"]["eventId"].as_str() {
+                    self.waiting.cursor = Cursor::After(event_id.to_owned());
+                }
+            }
+            self.listed = true;
+            let query = Query::new("/v1/approvals").with("workerId", Some(self.waiting.worker_id.as_str()));
+            let open = client.ask(&Ask::get(query)).await?;
+            let open = open["items"].as_array().cloned().unwrap_or_default();
+            let news = open.into_iter().filter(|item| self.heard.insert(item["requestId"].to_string()));
+            let news: Vec<Value> = news.collect();
+            if !news.is_empty() {
+                return Ok(news);
+            }
+        }
+    }
+
+    /// Waits until a question is not open any more. Also ends if that cannot be known.
+    pub async fn over(client: &mut Client, question: &Value) {
+        let [worker, request] =
+            ["workerId", "requestId"].map(|key| question[key].as_str().unwrap_or_default());
+        let mut waiting =
+            Waiting { until: Some(ENDS.to_owned()), cursor: Cursor::Latest, ..Self::of(worker).waiting };
+        if client.pin(&mut waiting).await.is_err() {
+            return;
+        }
+        loop {
+            let path = format!("/v1/approvals/{}", super::segment(request));
+            match client.ask(&Ask::get(path)).await {
+                Ok(asked) if asked["status"] == "pending" => {}
+                _ => return,
+            }
+            match client.wait(waiting.clone()).await {
+                Ok(waited) => match waited["matchedEvent"]["eventId"].as_str() {
+                    Some(event_id) => waiting.cursor = Cursor::After(event_id.to_owned()),
+                    None => return,
+                },
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// The events that end questions.
+const ENDS: &str = "approval.decided,approval.canceled,approval.lost,elicitation.answered,elicitation.canceled,elicitation.lost";

@@ -1,0 +1,155 @@
+//! Asks the client's own user what a task asks, if the client has elicitation. The question also stays in the inbox: the first
+//! answer counts.
+
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, ServerRequest,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleServer};
+use serde_json::{Map, Value, json};
+use subagent_protocol::clean::one_line;
+
+use super::server::Shared;
+use crate::client::{Ask, Client, Questions, segment};
+use crate::failure::Result;
+use crate::output::rule::task_path;
+
+/// Asks the user each question of a task and of those below it, one after the other. Never ends.
+pub(super) async fn ask_user(shared: &Shared, peer: &Peer<RoleServer>, task: &str) {
+    if shared.giver.token().is_none() && has_forms(peer) {
+        // Without a daemon there are no questions; the call itself says so.
+        let _ = ask_all(shared, peer, task).await;
+    }
+    std::future::pending().await
+}
+
+/// Whether the client shows forms to its user.
+fn has_forms(peer: &Peer<RoleServer>) -> bool {
+    let info = peer.peer_info();
+    let elicitation = info.as_ref().and_then(|info| info.capabilities.elicitation.as_ref());
+    // The older revision of MCP has forms alone, and does not name them.
+    elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+}
+
+async fn ask_all(shared: &Shared, peer: &Peer<RoleServer>, task: &str) -> Result<()> {
+    let (mut client, mut watch) = (shared.giver.client()?, shared.giver.client()?);
+    let mut questions = Questions::of(task);
+    loop {
+        for question in questions.next(&mut client).await? {
+            let path =
+                format!("/v1/approvals/{}", segment(question["requestId"].as_str().unwrap_or_default()));
+            let asked = client.ask(&Ask::get(path)).await?;
+            let Some(params) = params(&asked) else { continue };
+            if let Some(answer) = ask(peer, params, Questions::over(&mut watch, &asked)).await
+                && let Some(change) = change(&asked, answer)?
+            {
+                // Somebody else may have answered: the question is over then.
+                let _ = client.ask(&change).await;
+            }
+        }
+    }
+}
+
+/// The answer of the user; `None` if there is none, or the question was over before.
+async fn ask(
+    peer: &Peer<RoleServer>,
+    params: ElicitRequestParams,
+    over: impl Future<Output = ()>,
+) -> Option<ElicitResult> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+    let mut handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.ok()?;
+    let response = tokio::select! {
+        response = &mut handle.rx => response.ok()?.ok()?,
+        () = over => {
+            let _ = handle.cancel(Some("the question was answered elsewhere".to_owned())).await;
+            return None;
+        }
+    };
+    match response {
+        rmcp::model::ClientResult::ElicitResult(answer) => Some(answer),
+        _ => None,
+    }
+}
+
+/// The question as MCP has it; `None` for one that it cannot express.
+fn params(asked: &Value) -> Option<ElicitRequestParams> {
+    let word = |key: &str| one_line(asked[key].as_str().unwrap_or_default());
+    let who = task_path(asked).map_or_else(|| word("label"), |path| one_line(&path));
+    let (message, schema) = if asked["kind"] == "elicitation" {
+        (format!("{who}: {}", word("message")), asked["request"]["schema"].clone())
+    } else {
+        let options: Vec<&Value> = asked["options"].as_array()?.iter().collect();
+        let schema = json!({
+            "type": "object", "required": ["decision"],
+            "properties": {"decision": {
+                "type": "string", "title": "Decision",
+                "oneOf": options.iter().map(|option| json!({"const": option["id"], "title": option["label"]}))
+                    .collect::<Vec<_>>(),
+            }},
+        });
+        (format!("{who} asks: {}", word("subject")), schema)
+    };
+    let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// The request that carries the answer to the daemon. A user who declines or closes the form of a permission request leaves it
+/// open for others.
+fn change(asked: &Value, answer: ElicitResult) -> Result<Option<Ask>> {
+    let [worker, request] =
+        ["workerId", "requestId"].map(|key| segment(asked[key].as_str().unwrap_or_default()).to_string());
+    let content = answer.content.as_ref().and_then(Value::as_object);
+    if asked["kind"] == "elicitation" {
+        let action = match answer.action {
+            ElicitationAction::Accept => "accept",
+            ElicitationAction::Decline => "decline",
+            _ => return Ok(None),
+        };
+        let empty = Map::new();
+        let content = (action == "accept").then(|| content.unwrap_or(&empty));
+        let answer = json!({"action": action, "content": content});
+        return Ok(Some(Ask::change(format!("/v1/workers/{worker}/elicitations/{request}"), &answer)?));
+    }
+    let Some(option) = content.filter(|_| answer.action == ElicitationAction::Accept) else {
+        return Ok(None);
+    };
+    let decide = json!({"optionId": option.get("decision"), "note": "the client's user decided"});
+    Ok(Some(Ask::change(format!("/v1/workers/{worker}/approvals/{request}"), &decide)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permission() -> Value {
+        json!({
+            "requestId": "ap_1", "workerId": "w_2", "kind": "permission", "path": ["root", "docs"],
+            "subject": "rm -rf x\nand more",
+            "options": [{"id": "yes", "label": "Allow once"}, {"id": "no", "label": "Reject"}],
+        })
+    }
+
+    #[test]
+    fn a_permission_request_is_a_choice_of_its_options() {
+        let shown = serde_json::to_value(params(&permission()).unwrap()).unwrap();
+        let message = shown["message"].as_str().unwrap();
+        assert!(message.starts_with("root › docs asks: rm -rf x") && !message.contains('\n'), "{message}");
+        let decision = &shown["requestedSchema"]["properties"]["decision"];
+        assert_eq!(decision["oneOf"][1], json!({"const": "no", "title": "Reject"}), "{shown}");
+    }
+
+    #[test]
+    fn only_an_accepted_form_decides_a_permission_request() {
+        let accepted = ElicitResult::new(ElicitationAction::Accept).with_content(json!({"decision": "no"}));
+        assert!(change(&permission(), accepted).unwrap().is_some());
+        for action in [ElicitationAction::Decline, ElicitationAction::Cancel] {
+            assert!(change(&permission(), ElicitResult::new(action)).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_form_that_mcp_cannot_express_is_left_in_the_inbox() {
+        let form =
+            json!({"kind": "elicitation", "message": "Which?", "request": {"schema": {"type": "array"}}});
+        assert!(params(&form).is_none());
+    }
+}
