@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -21,7 +22,8 @@ const SHELLS: &[&[&str]] = &[&["dash", "-c"], &["bash", "-c"], &["zsh", "-fc"]];
 /// Programs that start others, beside the markers.
 const STARTERS: &[&str] = &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat"];
 
-/// What lines are made of: all that shells read differently, and what stands around it.
+/// What lines are made of: all that shells read differently, and what stands around it. `kill` is left out, since random
+/// numbers behind it would end other processes.
 const PIECES: &[&str] = &[
     "bad",
     "bad x",
@@ -205,6 +207,41 @@ const PIECES: &[&str] = &[
     "\"noglob\"",
     "x=$(printf 'path[\\044(b\\141d)]')",
     "exit $x",
+    "exit x",
+    "return -x",
+    "shift x",
+    "break x",
+    "printf %d x",
+    "printf %d -x",
+    "printf -- %x",
+    "printf '%s %d' a",
+    "printf '%*s'",
+    "[ -t x ]",
+    "[ \"$x\" -gt 3 ]",
+    "[[ 1 -eq x ]]",
+    "[[ 1 -eq -x ]]",
+    "[[ a && 1 -eq x ]]",
+    "-t x",
+    "-x",
+    "x+1",
+    "-eq x",
+    "&& 1 -eq x ]]",
+    "HISTSIZE=x",
+    "COLUMNS=x",
+    "COLUMNS=80",
+    "TRY_BLOCK_ERROR=x",
+    "read COLUMNS <f",
+    "read x <f",
+    "getopts ab x",
+    "typeset -F y=x",
+    "declare -n y=\"$x\"",
+    "readonly -a y=\"$x\"",
+    "wait x",
+    "ulimit -n x",
+    "umask x",
+    "pushd +x",
+    "popd",
+    "read -t x y",
     "[ -t \"$x\" ]",
     "printf %d \"$x\"",
     "integer y=$x",
@@ -303,6 +340,8 @@ impl Shells {
             .env("RAN", &self.ran)
             .current_dir(&self.home)
             .stdin(Stdio::null())
+            // A signal to its whole group stays in it.
+            .process_group(0)
             .output()
             .unwrap();
         // Until all that it started has closed the pipe.

@@ -5,6 +5,7 @@
 
 mod builtins;
 mod grammar;
+mod numbers;
 mod starts;
 mod suspicion;
 mod text;

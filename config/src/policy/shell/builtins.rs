@@ -2,8 +2,11 @@
 //!
 //! The index of an array is an expression, and an expression can start commands.
 
+mod conditions;
+mod printf;
+
 use super::text::Text;
-use super::variables;
+use super::{numbers, variables};
 
 /// They define names, read settings, or carry out text in a way that this module does not take apart.
 const NOT_READ: &[&str] = &[
@@ -59,28 +62,25 @@ const NOT_READ: &[&str] = &[
     "zstyle",
     "ztcp",
 ];
-/// They take names of variables, and some of them numbers.
-const NAMES: &[&str] = &[
-    "declare",
-    "export",
-    "getopts",
-    "local",
-    "mapfile",
-    "read",
-    "readarray",
-    "readonly",
-    "typeset",
-    "unset",
-    "wait",
+/// Commands that set variables, and their options that neither run a command nor make a value an expression.
+const SETS_VARIABLES: &[(&str, &str)] = &[
+    ("declare", "fgprx"),
+    ("export", "fnp"),
+    ("getopts", ""),
+    ("local", "grx"),
+    ("mapfile", "dnstuO"),
+    ("read", "adenNprstu"),
+    ("readarray", "dnstuO"),
+    ("readonly", "fp"),
+    ("typeset", "fgprx"),
+    ("unset", "fv"),
 ];
-/// Parameters that are always numbers.
-const ALWAYS_NUMBERS: &[&str] = &["$?", "$#", "$!", "$$"];
-/// Operators of tests between two numbers, and the one that takes a descriptor.
-const COMPARES_NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"];
-/// Words beside numbers in a test that compares them; the first two are always numbers.
-const PLAIN_IN_TESTS: &[&str] = &["$?", "$#", "!", "]", "]]"];
-/// They take numbers, which zsh reads as expressions.
-const NUMBERS: &[&str] = &["kill", "popd", "printf", "pushd", "ulimit", "umask"];
+/// Those of them that give a variable a value which only the running shell knows.
+const READS_VALUES: &[&str] = &["getopts", "mapfile", "read", "readarray"];
+/// Options of `read` behind which a number stands.
+const NUMBER_OPTIONS_OF_READ: &[char] = &['n', 'N', 't', 'u'];
+/// Commands whose arguments are numbers.
+const TAKES_NUMBERS: &[&str] = &["break", "bye", "continue", "exit", "logout", "return", "shift"];
 /// Settings that do not change which commands a line has.
 pub(super) const HARMLESS_SETTINGS: &[&str] =
     &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
@@ -89,12 +89,17 @@ pub(super) const HARMLESS_SETTINGS: &[&str] =
 pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
     let carries = match name {
         "set" => !sets_plainly(words),
-        "printf" if counts(words) => true,
+        "printf" => printf::is_risky(words),
+        "[" | "[[" | "test" => conditions::is_risky(name, words),
+        "wait" => !words.iter().all(|word| numbers::is_plain(word) || is_job(word)),
         "." | "source" => words.first().is_none_or(|file| !is_script(file)),
         // What `trap` runs stands in an argument; to take it back runs nothing.
         "trap" => words.first().is_none_or(|first| first.known() != Some("-")),
+        name if TAKES_NUMBERS.contains(&name) => !words.iter().all(numbers::is_plain),
         name if NOT_READ.contains(&name) => !words.is_empty(),
-        name => has_expression(name, words),
+        name => {
+            SETS_VARIABLES.iter().any(|(sets, options)| *sets == name && !sets_names(name, options, words))
+        }
     };
     carries.then(|| format!("`{name}` may carry out what it is given"))
 }
@@ -122,68 +127,31 @@ fn sets_plainly(words: &[Text]) -> bool {
     !words.is_empty()
 }
 
-/// Whether `printf` reads an argument as a number which only the running shell knows.
-fn counts(words: &[Text]) -> bool {
-    let format = words.first().map(|format| format.shown.clone()).unwrap_or_default();
-    let text = ["%%", "%s", "%b", "%q"].iter().fold(format, |text, directive| text.replace(directive, ""));
-    text.contains('%') && words.iter().skip(1).any(Text::is_open)
+/// Whether `%1` and the like is written there, which is a job.
+fn is_job(word: &Text) -> bool {
+    word.known().and_then(|word| word.strip_prefix('%')).is_some_and(numbers::is_decimal)
 }
 
-/// Whether the operator of a test is known only when the line runs.
-fn has_open_operator(words: &[Text]) -> bool {
-    let text = |word: &&Text| !matches!(word.shown.as_str(), "]" | "]]" | "!");
-    let operands: Vec<&Text> = words.iter().filter(text).collect();
-    match operands.as_slice() {
-        [] | [_] => false,
-        [operator, _] | [_, operator, _] => operator.is_open(),
-        more => more.iter().any(|word| word.is_open()),
-    }
-}
-
-/// Whether a word may be an expression with an index.
-fn has_expression(name: &str, words: &[Text]) -> bool {
-    match name {
-        "[" | "[[" | "test" => {
-            let text = |word: &Text| word.shown.clone();
-            let compares = words.iter().map(text).any(|word| COMPARES_NUMBERS.contains(&word.as_str()));
-            // What is no number there may be an expression.
-            let number = |word: &str| word.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
-            let plain = |word: &str| number(word) || word.starts_with('-') || PLAIN_IN_TESTS.contains(&word);
-            has_open_operator(words)
-                || words.iter().any(|word| {
-                    let shown = word.shown.as_str();
-                    matches!(shown, "-v" | "-R")
-                        || word.known_part().contains('[')
-                        || (name != "[[" && word.splits && !plain(shown))
-                        || (compares && !plain(shown))
-                })
+/// Whether these words are harmless options and names of variables that nothing acts by, with plain values.
+fn sets_names(command: &str, options: &str, words: &[Text]) -> bool {
+    let mut number = false;
+    words.iter().all(|word| {
+        let is_number = std::mem::take(&mut number);
+        if let Some(letters) = word.known().and_then(|word| word.strip_prefix('-')) {
+            number = command == "read" && letters.ends_with(NUMBER_OPTIONS_OF_READ);
+            return letters.chars().all(|letter| options.contains(letter) || letter.is_ascii_digit());
         }
-        // The name of a variable comes first; the rest is text.
-        "printf" if words.first().is_none_or(|first| first.is_open() || first.shown.starts_with("-v")) => {
-            true
+        if is_number || numbers::is_plain(word) {
+            return numbers::is_plain(word);
         }
-        name if NAMES.contains(&name) => words.iter().any(|word| {
-            let (name, value) = match word.shown.split_once('=') {
-                Some((name, _)) => (name, Some(word)),
-                None => (word.shown.as_str(), None),
-            };
-            let plain = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
-            // With `-i` what is assigned is an expression, and `mapfile -C` runs a command.
-            let letters = name.strip_prefix('-').filter(|letters| !letters.contains(['i', 'C']));
-            let known = word.known().is_some() || (plain && value.is_some());
-            let assigns = plain && value.is_some_and(|word| variables::problem(word).is_some());
-            !known
-                || assigns
-                || !(plain || letters.is_some_and(|letters| letters.chars().all(char::is_alphanumeric)))
-        }),
-        "break" | "bye" | "continue" | "exit" | "logout" | "return" | "shift" => {
-            words.iter().any(|word| word.is_open() && !ALWAYS_NUMBERS.contains(&word.shown.as_str()))
-                || words.iter().any(|word| word.known_part().contains('['))
+        let name = word.shown.split('=').next().unwrap_or_default();
+        let plain = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+        match word.shown.contains('=') {
+            true => plain && variables::problem(word).is_none(),
+            false => {
+                let harmless = !READS_VALUES.contains(&command) || !variables::changes_programs(name);
+                plain && word.known().is_some() && (name.is_empty() || harmless)
+            }
         }
-        name if NUMBERS.contains(&name) => words.iter().any(|word| {
-            let literal = word.known_part();
-            literal.contains('[') && literal.contains(['$', '`'])
-        }),
-        _ => false,
-    }
+    })
 }

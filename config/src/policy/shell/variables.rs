@@ -1,5 +1,6 @@
 //! Variables that shells and programs act by. Pure.
 
+use super::numbers;
 use super::text::Text;
 
 /// The shell carries out their values, or reads other files and words because of them.
@@ -48,7 +49,9 @@ const OF_SHELLS: &[&str] = &[
 ];
 /// zsh reads their values as expressions.
 const NUMBERS: &[&str] = &[
+    "BAUD",
     "COLUMNS",
+    "DIRSTACKSIZE",
     "EGID",
     "EUID",
     "FUNCNEST",
@@ -57,12 +60,17 @@ const NUMBERS: &[&str] = &[
     "KEYTIMEOUT",
     "LINES",
     "LISTMAX",
+    "LOGCHECK",
     "MAILCHECK",
+    "MENUSCROLL",
     "PERIOD",
+    "REPORTMEMORY",
     "REPORTTIME",
     "SAVEHIST",
     "SHLVL",
     "TMOUT",
+    "TRY_BLOCK_ERROR",
+    "TRY_BLOCK_INTERRUPT",
     "UID",
 ];
 /// Programs only report more or less, or in another form, because of them.
@@ -104,12 +112,18 @@ pub(super) fn problem(assignment: &Text) -> Option<String> {
     if OF_SHELLS.contains(&name) || name.starts_with("BASH_FUNC") {
         return Some(format!("shells act by `{name}`"));
     }
-    if NUMBERS.contains(&name) && assignment.is_open() {
-        return Some(format!("`{name}` is a number, and its value is known only when the line runs"));
+    if NUMBERS.contains(&name) && !is_number(assignment) {
+        return Some(format!("shells evaluate the value of `{name}`, which is not plainly a number"));
     }
     // Quoted: what is expanded here is open, and expanded only once.
     let carried_out = assignment.known_part().contains(['$', '`']);
     carried_out.then(|| format!("the value of `{name}` may be carried out later"))
+}
+
+/// Whether the value is a number that is written there.
+fn is_number(assignment: &Text) -> bool {
+    let value = assignment.known().and_then(|text| text.split_once('='));
+    value.is_some_and(|(_, value)| value.is_empty() || numbers::is_decimal(value))
 }
 
 /// Whether nothing has to allow this assignment. In front of a command the variable reaches the program.

@@ -1,0 +1,47 @@
+//! Numbers. Pure.
+//!
+//! Where zsh or bash expects a number, it evaluates an expression: a bare name is a variable whose value is evaluated
+//! again, and the index of an array there can run a command. So such a place takes nothing but numbers.
+
+use super::text::Text;
+
+/// Parameters that are numbers in every shell.
+const PARAMETERS: &[&str] = &["$?", "$#", "$!", "$$"];
+
+/// Returns whether every shell reads the word as a number: decimal digits with a sign or a fraction, or a parameter that
+/// is always one.
+pub(super) fn is_plain(word: &Text) -> bool {
+    match word.known() {
+        Some(text) => is_decimal(text),
+        None => PARAMETERS.contains(&word.shown.as_str()),
+    }
+}
+
+/// Returns whether a text is a decimal number.
+pub(super) fn is_decimal(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match unsigned.split_once('.') {
+        Some((whole, fraction)) => digits(whole) && digits(fraction),
+        None => digits(unsigned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_digits_and_parameters_are_numbers() {
+        for number in ["0", "12", "-1", "+1", "1.5", "-0.25"] {
+            assert!(is_plain(&Text::literal(number)), "{number}");
+        }
+        for other in
+            ["", "-", "+", "x", "-x", "1+x", "x+1", "1.", ".5", "1x", "0x1f", "1e5", "--1", "$?", "a[1]"]
+        {
+            assert!(!is_plain(&Text::literal(other)), "{other}");
+        }
+        assert!(is_plain(&Text::open("$?")));
+        assert!(!is_plain(&Text::open("$x")));
+    }
+}
