@@ -27,7 +27,7 @@ pub(crate) fn handle() {
         for folder in folders.iter().filter(|folder| folder.exists()) {
             let id = folder.file_name().unwrap_or_default().to_string_lossy();
             let left =
-                || Some(of_sandbox(&id, folder, executables().folder())).filter(|left| !left.is_empty());
+                || Some(of_sandbox(&id, 0, folder, executables().folder())).filter(|left| !left.is_empty());
             wait_while(std::time::Duration::from_secs(10), || {
                 left().inspect(|left| {
                     // Stopped first, so that none starts another one while the others are killed.

@@ -159,7 +159,7 @@ impl Drop for Sandbox {
             }
         }
         let (id, path) = (&self.id, root.path());
-        let look = || Some(super::process::of_sandbox(id, path, self.executables.folder()));
+        let look = || Some(super::process::of_sandbox(id, self.born, path, self.executables.folder()));
         // Stopped first, so that none starts another one while the others are killed.
         let end = |process: &Process| {
             process.signal(Signal::SIGSTOP);

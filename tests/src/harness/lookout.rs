@@ -53,6 +53,7 @@ impl Sandbox {
             seen: Arc::clone(&seen),
             evidence: self.evidence(false),
             id: self.id.clone(),
+            born: self.born,
             root: self.path().to_owned(),
             executables: self.executables.folder().to_owned(),
         };
@@ -93,6 +94,7 @@ struct Place {
     seen: Arc<AtomicBool>,
     evidence: Evidence,
     id: String,
+    born: u64,
     root: PathBuf,
     executables: PathBuf,
 }
@@ -121,7 +123,7 @@ impl Place {
     }
 
     fn look(&self) -> BTreeSet<String> {
-        let all = of_sandbox(&self.id, &self.root, &self.executables);
+        let all = of_sandbox(&self.id, self.born, &self.root, &self.executables);
         let mut seen: BTreeSet<String> =
             strays(&all).map(|process| format!("{STRAY} {}", process.command_line())).collect();
         // Only a daemon can say anything else; each has all of the time for itself.

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use memchr::memmem;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::wait::poll;
 
@@ -103,11 +105,25 @@ pub fn all() -> Vec<Process> {
     entries.filter_map(|entry| Process::find(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
-/// The processes of a sandbox: those with its marker or with its folder on their command line, those of our
+/// The present moment as [`Process::start_time`] has it, at most one tick too early.
+///
+/// # Panics
+/// If the system does not tell the time.
+#[must_use]
+pub fn now() -> u64 {
+    let ticks = u64::try_from(sysconf(SysconfVar::CLK_TCK).unwrap().unwrap()).unwrap();
+    let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap());
+    let count = since_boot.as_secs() * ticks + u64::from(since_boot.subsec_nanos()) * ticks / 1_000_000_000;
+    count.saturating_sub(1)
+}
+
+/// The processes of a sandbox that is as old as `born` ([`now`] when it was made, or 0): those with its marker or with its folder on their command line, those of our
 /// executables that hold a file of it open, and all that descend from one of these.
 #[must_use]
-pub fn of_sandbox(id: &str, root: &Path, executables: &Path) -> Vec<Process> {
-    let all = all();
+pub fn of_sandbox(id: &str, born: u64, root: &Path, executables: &Path) -> Vec<Process> {
+    let mut all = all();
+    // Most processes of a machine are older, and reading an environment is what costs here.
+    all.retain(|process| process.start_time >= born);
     let me = i32::try_from(std::process::id()).unwrap();
     let mut found: BTreeSet<i32> = all
         .iter()
@@ -127,7 +143,7 @@ pub fn of_sandbox(id: &str, root: &Path, executables: &Path) -> Vec<Process> {
 fn is_marked(pid: i32, id: &str, root: &Path) -> bool {
     let contains = |file: &str, needle: &[u8]| {
         let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        bytes.windows(needle.len()).any(|window| window == needle)
+        memmem::find(&bytes, needle).is_some()
     };
     contains("environ", format!("{MARKER}={id}\0").as_bytes())
         || contains("cmdline", root.as_os_str().as_encoded_bytes())

@@ -22,6 +22,8 @@ use crate::invariants::Recorder;
 pub struct Sandbox {
     pub(super) root: Option<TempDir>,
     pub(super) id: String,
+    /// When it was made: its processes are not older.
+    pub(super) born: u64,
     pub(super) executables: &'static Executables,
     pub(super) recorder: Recorder,
     pub(super) state_dir: PathBuf,
@@ -42,7 +44,7 @@ impl Sandbox {
     /// When its folders cannot be made.
     #[must_use]
     pub fn new() -> Self {
-        let executables = executables();
+        let (executables, born) = (executables(), process::now());
         // Not in TMPDIR: the path of a socket has 107 bytes at most.
         let root = tempfile::Builder::new().prefix("sandbox-").rand_bytes(10).tempdir_in("/tmp").unwrap();
         let path = root.path().canonicalize().unwrap();
@@ -61,7 +63,7 @@ impl Sandbox {
         let state_dir = path.join("ws/.subagent/state");
         let recorder = Recorder::default();
         let (root, launchers) = (Some(root), BTreeMap::new());
-        let mut sandbox = Self { root, id, executables, recorder, state_dir, env, launchers };
+        let mut sandbox = Self { root, id, born, executables, recorder, state_dir, env, launchers };
         let demo = sandbox.demo_agent(&[]);
         sandbox.launcher("demo", demo);
         sandbox
@@ -286,7 +288,7 @@ impl Sandbox {
     /// The processes of this sandbox.
     #[must_use]
     pub fn processes(&self) -> Vec<Process> {
-        process::of_sandbox(&self.id, self.path(), self.executables.folder())
+        process::of_sandbox(&self.id, self.born, self.path(), self.executables.folder())
     }
 
     /// What was acknowledged so far.

@@ -574,7 +574,7 @@ fn a_process_that_is_left_is_found() {
         stray(Command::new("sh").args(["-c", "env -i sleep 61 & wait"]).env(MARKER, &id)),
     ];
     let found = wait_until("all four processes to be found", Duration::from_secs(10), || {
-        let found = of_sandbox(&id, sandbox.path(), sandbox.path());
+        let found = of_sandbox(&id, 0, sandbox.path(), sandbox.path());
         (found.len() == 4).then_some(found)
     });
     // It ends them all, as after a test that failed: the grandchild too, which is nobody's child here.

@@ -95,7 +95,7 @@ fn all_below(path: &Path) -> Vec<PathBuf> {
 
 fn holds(path: &Path, text: &str) -> bool {
     let bytes = fs::read(path).unwrap_or_default();
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    memchr::memmem::find(&bytes, text.as_bytes()).is_some()
 }
 
 /// What somebody else gets at. Nothing, and nothing must even depend on the one folder around it.
