@@ -78,7 +78,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
     };
     let (offer, input) = match tool {
         Tool::Shell(command) => {
-            let offer = first(&["Bash", "bash", "run_shell_command", "exec_command"])?;
+            let offer = first(&["Bash", "bash", "run_shell_command", "execute", "exec_command"])?;
             let args = match offer.name.as_str() {
                 // Without it the command would run in a sandbox, and nobody be asked.
                 "exec_command" => json!({
@@ -91,7 +91,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             (offer, offer.takes(args))
         }
         Tool::Read(path) => {
-            let offer = first(&["Read", "read", "read_file", "exec_command"])?;
+            let offer = first(&["Read", "read", "read_file", "read_text_file", "exec_command"])?;
             let args = match offer.name.as_str() {
                 // It has no other tool for that. Inside its sandbox nobody is asked.
                 "exec_command" => json!({"cmd": format!("cat '{path}'")}),
@@ -100,7 +100,7 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
             (offer, offer.takes(args))
         }
         Tool::Write(path, text) => {
-            let offer = first(&["Write", "write", "write_file", "apply_patch"])?;
+            let offer = first(&["Write", "write", "write_file", "write_text_file", "apply_patch"])?;
             let input = match offer.name.as_str() {
                 "apply_patch" => {
                     let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
@@ -141,7 +141,12 @@ fn names_of(offered: &[Offer]) -> String {
 fn mcp(name: &str, args: &Map<String, Value>, offered: &[Offer]) -> Result<Call, String> {
     let input = Input::Args(Value::Object(args.clone()));
     let (server, tool) = name.split_once('/').ok_or_else(|| format!("{name:?} is not SERVER/TOOL"))?;
-    let ways = [format!("mcp__{server}__{tool}"), format!("mcp_{server}_{tool}"), format!("{server}_{tool}")];
+    let ways = [
+        format!("mcp__{server}__{tool}"),
+        format!("mcp_{server}_{tool}"),
+        format!("{server}_{tool}"),
+        format!("{server}__{tool}"),
+    ];
     if let Some(offer) = offered.iter().find(|offer| ways.contains(&offer.name)) {
         return Ok(Call { namespace: None, name: offer.name.clone(), input });
     }

@@ -13,7 +13,10 @@ const FOLDER: &str = "SUBAGENT_REAL_AGENTS";
 /// The npm packages that must be installed.
 const PINNED: &str = include_str!("../../real-agents/package.json");
 /// The lock files of the virtual environments, with their names.
-const ENVIRONMENTS: [(&str, &str); 1] = [("vibe", include_str!("../../real-agents/python/vibe.txt"))];
+const ENVIRONMENTS: [(&str, &str); 2] = [
+    ("vibe", include_str!("../../real-agents/python/vibe.txt")),
+    ("fast-agent", include_str!("../../real-agents/python/fast-agent.txt")),
+];
 
 /// The folders and versions of an agent's packages, and of the Node.js for it.
 pub(super) fn find_packages(name: &str) -> Result<Vec<(PathBuf, String)>, String> {

@@ -20,7 +20,7 @@ use known::{Places, Setup};
 const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 
 /// The agents that [`RealAgent::new`] knows.
-pub const AGENTS: [&str; 6] = ["claude", "codex", "gemini", "opencode", "kimi", "vibe"];
+pub const AGENTS: [&str; 7] = ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent"];
 
 /// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
 /// agent has ended; two agents started from the same value share their stored sessions.
@@ -42,10 +42,9 @@ pub struct RealAgent {
     pub gives_up: bool,
     /// Whether it can load a session only when the clock's minute is another one than at the session's start.
     pub loads_next_minute: bool,
-    /// A mode that it is not in by itself.
-    pub mode: &'static str,
-    /// A model that it does not take by itself, with the model server behind it all the same.
-    pub model: &'static str,
+    /// A mode that it is not in by itself, and a model that it does not take by itself, with the model server behind it
+    /// all the same. `None` when it offers no choice.
+    pub chosen: Option<(&'static str, &'static str)>,
     home: TempDir,
 }
 
@@ -83,7 +82,7 @@ impl RealAgent {
             home: home.path().to_owned(),
             models: models.url(),
         };
-        let Setup { command, args, typed, env, files, mode, model } = known::set_up(name, &places);
+        let Setup { command, args, typed, env, files, chosen } = known::set_up(name, &places);
         for (file, contents) in files {
             let file = home.path().join(file);
             fs::create_dir_all(file.parent().unwrap_or(home.path()))?;
@@ -99,19 +98,7 @@ impl RealAgent {
         all.extend(env);
         let version = version.join(" / ");
         let (gives_up, loads_next_minute) = (name == "claude", name == "gemini");
-        Ok(Self {
-            name,
-            version,
-            command,
-            args,
-            typed,
-            env: all,
-            gives_up,
-            loads_next_minute,
-            mode,
-            model,
-            home,
-        })
+        Ok(Self { name, version, command, args, typed, env: all, gives_up, loads_next_minute, chosen, home })
     }
 
     /// The agent's HOME.

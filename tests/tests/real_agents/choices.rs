@@ -5,6 +5,9 @@ use subagent_tests::model_server::ModelRequest;
 
 use super::world::World;
 
+/// The agent offers no other mode and no model.
+const NO_CHOICE: &str = "it offers none";
+
 /// In each prompt after something was chosen, and in none before.
 const CHOSEN: &str = "chosen-by-the-user";
 
@@ -65,19 +68,21 @@ pub(crate) fn usage(world: &World) -> String {
 }
 
 pub(crate) fn at_start(world: &World) -> String {
-    let worker = world.start_with(&["--mode", world.agent.mode, "--model", world.agent.model]);
+    let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
+    let worker = world.start_with(&["--mode", mode, "--model", model]);
     chosen(world, &worker, &format!("{CHOSEN}, at the start"));
     world.stop(&worker);
     "yes".into()
 }
 
 pub(crate) fn idle(world: &World) -> String {
-    let flags = ["--mode", world.agent.mode, "--model", world.agent.model];
+    let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
+    let flags = ["--mode", mode, "--model", model];
     let set = world.run(&[&["worker", "set", "--worker-id", &world.worker][..], &flags].concat());
     let set = set.data_of("worker.set");
     assert_eq!(set["applied"], true);
     let current = (&set["current"]["mode"], &set["current"]["model"]);
-    assert_eq!(current, (&json!(world.agent.mode), &json!(world.agent.model)));
+    assert_eq!(current, (&json!(mode), &json!(model)));
     chosen(world, &world.worker, &format!("{CHOSEN}, later"));
     "yes".into()
 }
@@ -87,7 +92,8 @@ pub(crate) fn idle(world: &World) -> String {
 fn chosen(world: &World, worker: &str, prompt: &str) {
     let agent = shown(world, worker);
     let current = (&agent["mode"], &agent["model"]);
-    assert_eq!(current, (&json!(world.agent.mode), &json!(world.agent.model)), "{agent}");
+    let (mode, model) = world.agent.chosen.unwrap();
+    assert_eq!(current, (&json!(mode), &json!(model)), "{agent}");
     let before = world.models.requests().len();
     let end = world.send_to(worker, prompt)["matchedEvent"].take();
     assert_eq!(end["type"], "turn.completed", "{end}");
@@ -104,13 +110,14 @@ fn says(request: &ModelRequest, text: &str) -> bool {
 }
 
 pub(crate) fn unknown(world: &World) -> String {
+    let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
     let refused = |flag: &str| {
         let set = world.run(&["worker", "set", "--worker-id", &world.worker, flag, "no-such"]);
         set.error("OPTION_NOT_AVAILABLE")["details"]["available"].take()
     };
     let has = |list: &Value, value: &str| list.as_array().unwrap().iter().any(|known| known == value);
     let (modes, models) = (refused("--mode"), refused("--model"));
-    assert!(has(&modes, world.agent.mode) && has(&models, world.agent.model), "{modes} {models}");
+    assert!(has(&modes, mode) && has(&models, model), "{modes} {models}");
     let end = world.send("nothing has changed")["matchedEvent"].take();
     assert_eq!(end["type"], "turn.completed", "{end}");
     let modes: Vec<_> = modes.as_array().unwrap().iter().map(|mode| mode.as_str().unwrap()).collect();
@@ -118,7 +125,8 @@ pub(crate) fn unknown(world: &World) -> String {
 }
 
 pub(crate) fn unknown_at_start(world: &World) -> String {
-    for (flag, known) in [("--mode", world.agent.mode), ("--model", world.agent.model)] {
+    let Some((mode, model)) = world.agent.chosen else { return NO_CHOICE.into() };
+    for (flag, known) in [("--mode", mode), ("--model", model)] {
         let start = world.run(&["worker", "start", "--launcher", world.agent.name, flag, "no-such"]);
         let details = start.error("OPTION_NOT_AVAILABLE")["details"].take();
         let available = details["available"].as_array().unwrap();
@@ -132,16 +140,17 @@ pub(crate) fn unknown_at_start(world: &World) -> String {
 
 /// A mode that is chosen in the middle of a turn, which has to end as if nothing had been.
 pub(crate) fn in_turn(world: &World) -> String {
+    let Some((mode, _)) = world.agent.chosen else { return NO_CHOICE.into() };
     let worker = world.start();
     let gate = world.sandbox.gate("in-turn");
     let accepted = world.at_gate(&worker, &gate);
-    let set = world.run(&["worker", "set", "--worker-id", &worker, "--mode", world.agent.mode]);
+    let set = world.run(&["worker", "set", "--worker-id", &worker, "--mode", mode]);
     gate.open();
     let end = world.next(&worker, &accepted["acceptedEventId"]);
     assert_eq!(end["type"], "turn.completed", "{end}");
     let cell = if set.status.success() {
-        assert_eq!(set.data_of("worker.set")["current"]["mode"], world.agent.mode);
-        assert_eq!(shown(world, &worker)["mode"], world.agent.mode);
+        assert_eq!(set.data_of("worker.set")["current"]["mode"], mode);
+        assert_eq!(shown(world, &worker)["mode"], mode);
         "taken at once".into()
     } else {
         let error: Value = serde_json::from_str(&set.stdout).unwrap();

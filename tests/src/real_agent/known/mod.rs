@@ -47,8 +47,7 @@ pub(super) struct Setup {
     pub env: Vec<(String, String)>,
     /// Files below its HOME.
     pub files: Vec<(&'static str, String)>,
-    pub mode: &'static str,
-    pub model: &'static str,
+    pub chosen: Option<(&'static str, &'static str)>,
 }
 
 fn text(path: &Path) -> String {
@@ -85,6 +84,7 @@ pub(super) fn packages(name: &str) -> Packages {
         "opencode" => Packages::Npm(&["opencode-linux-x64"]),
         "kimi" => Packages::Npm(&["@moonshot-ai/kimi-code"]),
         "vibe" => Packages::Python { environment: "vibe", package: "mistral-vibe" },
+        "fast-agent" => Packages::Python { environment: "fast-agent", package: "fast-agent-mcp" },
         other => panic!("no agent {other} is known"),
     }
 }
@@ -97,6 +97,7 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
         "gemini" => node::gemini(places),
         "kimi" => node::kimi(places),
         "vibe" => python::vibe(places),
+        "fast-agent" => python::fast_agent(places),
         _ => node::opencode(places),
     }
 }

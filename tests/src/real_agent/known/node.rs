@@ -20,8 +20,7 @@ pub(super) fn claude(at: &Places) -> Setup {
             ("CLAUDE_CODE_MAX_RETRIES", "1".into()),
         ]),
         files: vec![],
-        mode: "plan",
-        model: "sonnet",
+        chosen: Some(("plan", "sonnet")),
     }
 }
 
@@ -52,8 +51,7 @@ plugins = false
             ("INITIAL_AGENT_MODE", "read-only".into()),
         ]),
         files: vec![(".codex/config.toml", config)],
-        mode: "workspace-write",
-        model: "gpt-5.6-sol",
+        chosen: Some(("workspace-write", "gpt-5.6-sol")),
     }
 }
 
@@ -78,8 +76,7 @@ pub(super) fn gemini(at: &Places) -> Setup {
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".into()),
         ]),
         files: vec![(".gemini/settings.json", settings.to_string())],
-        mode: "autoEdit",
-        model: "gemini-2.5-pro",
+        chosen: Some(("autoEdit", "gemini-2.5-pro")),
     }
 }
 
@@ -113,8 +110,7 @@ pub(super) fn opencode(at: &Places) -> Setup {
             ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".into()),
         ]),
         files: vec![(".config/opencode/opencode.json", config.to_string())],
-        mode: "plan",
-        model: "mock/other-model",
+        chosen: Some(("plan", "mock/other-model")),
     }
 }
 
@@ -151,7 +147,6 @@ api_key = "unused"
             ("KIMI_DISABLE_TELEMETRY", "1".into()),
         ]),
         files: vec![(".kimi-code/config.toml", config)],
-        mode: "auto",
-        model: "other-model",
+        chosen: Some(("auto", "other-model")),
     }
 }

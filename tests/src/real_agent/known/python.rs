@@ -38,7 +38,20 @@ backend = "generic"
         typed: vec![at.packages[0].join("bin/vibe")],
         env: pairs([("VIBE_HOME", text(&at.home.join(".vibe"))), ("MOCK_KEY", "unused".into())]),
         files: vec![(".vibe/config.toml", config)],
-        mode: "accept-edits",
-        model: "other-model",
+        chosen: Some(("accept-edits", "other-model")),
+    }
+}
+
+pub(super) fn fast_agent(at: &Places) -> Setup {
+    let home = text(&at.home.join(".fast-agent"));
+    let args = ["--model", "generic.mock-model", "--shell", "--home", &home];
+    Setup {
+        command: at.packages[0].join("bin/fast-agent-acp"),
+        args: args.map(str::to_owned).to_vec(),
+        typed: vec![at.packages[0].join("bin/fast-agent")],
+        env: pairs([("GENERIC_API_KEY", "unused".into()), ("GENERIC_BASE_URL", format!("{}/v1", at.models))]),
+        // The folder has to be there.
+        files: vec![(".fast-agent/.keep", String::new())],
+        chosen: None,
     }
 }
