@@ -20,8 +20,6 @@ pub const TASK_TOKEN: &str = "SUBAGENT_TASK_TOKEN";
 pub const TASK_SERVER: &str = "subagent";
 /// The longest name of a task, in characters.
 pub const MOST_TASK_NAME_CHARS: usize = 64;
-/// How many tokens of a result its caller gets, where the definition says nothing.
-pub const RESULT_TOKENS: u64 = 8_192;
 
 words! {
     /// How far a task is. The last six are ends.

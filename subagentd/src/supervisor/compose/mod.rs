@@ -78,7 +78,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
     mcp_servers.0.extend(own.0);
 
-    let (terms, mode) = narrow::terms(definition, request, parent.delegation.limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer, &request.overrides)?;
@@ -159,7 +159,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
     let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
     let limits = config.delegation.unwrap_or_default();
-    let (terms, mode) = narrow::terms(definition, request, limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, &limits)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer.take(), &request.overrides)?;
