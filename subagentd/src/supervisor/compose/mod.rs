@@ -125,6 +125,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
                     parent.row.worker_id.clone(),
                 ),
                 pre_approved: pre_approved(&terms),
+                is_task: true,
             }),
             answer_time: spec.answer_time,
             budget: start::budgets::of_config(&config.budgets.worker),
@@ -192,6 +193,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
     request.agent = request.agent.and_then(|spec| told(definition, spec));
     if let Some(policy) = &mut request.policy {
         policy.pre_approved = pre_approved(&terms);
+        policy.is_task = true;
     }
     request.delegation = delegation;
     let agent = definition.map(|definition| definition.name.clone());
