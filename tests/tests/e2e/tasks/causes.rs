@@ -52,6 +52,12 @@ impl World {
     }
 }
 
+/// The error of a task in one line.
+fn why(task: &Value) -> String {
+    let error = &task["error"];
+    format!("{}: {}", error["code"].as_str().unwrap(), error["message"].as_str().unwrap())
+}
+
 #[track_caller]
 fn begins(text: &Value, beginning: &str) {
     let text = text.as_str().unwrap();
@@ -75,11 +81,11 @@ fn a_task_that_was_canceled_for_a_violation_says_so_to_its_caller() {
     world.give("Cleaner", "so far\n!tool execute rm -rf x\n!sleep 600000");
     let shown = world.until("Cleaner", "cancelled");
     let id = shown["taskId"].as_str().unwrap();
-    assert_eq!(shown["error"]["code"], "POLICY_VIOLATION", "{shown}");
-    let why = shown["error"]["message"].as_str().unwrap();
+    let why = why(&shown);
+    assert!(why.starts_with("POLICY_VIOLATION: "), "{why}");
     assert!(why.contains("execute(rm *)") && why.contains("rm -rf x"), "{why}");
     let told = world.told();
-    let expected = format!("[Subagent 'Cleaner' ({id}) cancelled: POLICY_VIOLATION: {why}]");
+    let expected = format!("[Subagent 'Cleaner' ({id}) cancelled: {why}]");
     assert_eq!((&told["text"], &told["subagent"]["status"]), (&json!(expected), &json!("cancelled")));
     let canceled = world.events(id, "subagent.cancelled");
     assert_eq!((canceled.len(), &canceled[0]["error"]), (1, &shown["error"]));
@@ -98,7 +104,8 @@ fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     world.sandbox.kill_daemon();
     gate.open();
     let shown = world.until("Fast", "failed");
-    assert_eq!((&shown["error"]["code"], &shown["result"]), (&json!("POLICY_VIOLATION"), &json!("cleaned")));
+    assert!(why(&shown).starts_with("POLICY_VIOLATION: "), "{shown}");
+    assert_eq!(shown["result"], "cleaned");
     assert_eq!(world.events(&id, "turn.completed").len(), 1);
     begins(&world.told()["text"], &format!("[Subagent 'Fast' ({id}) failed: POLICY_VIOLATION: "));
 
@@ -106,9 +113,10 @@ fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
     world.give("Late", &format!("!late {}\n!say cleaned", ran("rm -rf y")));
     let shown = world.until("Late", "failed");
     let id = shown["taskId"].as_str().unwrap();
-    assert_eq!((&shown["error"]["code"], &shown["result"]), (&json!("POLICY_VIOLATION"), &json!("cleaned")));
+    assert!(why(&shown).starts_with("POLICY_VIOLATION: "), "{shown}");
+    assert_eq!(shown["result"], "cleaned");
     let failed = world.events(id, "subagent.failed");
-    assert_eq!((failed.len(), &failed[0]["error"]["code"]), (1, &json!("POLICY_VIOLATION")));
+    assert_eq!((failed.len(), &failed[0]["error"]), (1, &shown["error"]));
     // Nothing of that is left for the next run.
     world.sandbox.run(&["task", "message", "Late", "--text", "!say again"]).data_of("task.messaged");
     let again = world.until("Late", "completed");
