@@ -9,7 +9,7 @@ use crate::check::{Checked, mismatch, refuse};
 use crate::error::Place;
 
 const KEY: &str = "delegation";
-const KEYS: [&str; 4] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours"];
+const KEYS: [&str; 5] = ["maxDepth", "maxActive", "maxTasks", "taskTtlHours", "resultMaxTokens"];
 
 /// What the config says; none if workers may not delegate by themselves.
 pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits>> {
@@ -37,12 +37,14 @@ pub(crate) fn delegation(root: &Map<String, Value>) -> Checked<Option<TaskLimits
             },
         }
     };
-    let TaskLimits { max_depth, max_active, max_tasks, task_ttl_hours } = TaskLimits::default();
+    let TaskLimits { max_depth, max_active, max_tasks, task_ttl_hours, result_max_tokens } =
+        TaskLimits::default();
     Ok(Some(TaskLimits {
         max_depth: limit(0, max_depth)?,
         max_active: limit(1, max_active)?,
         max_tasks: limit(2, max_tasks)?,
         task_ttl_hours: limit(3, task_ttl_hours)?,
+        result_max_tokens: limit(4, result_max_tokens)?,
     }))
 }
 
@@ -65,8 +67,10 @@ mod tests {
         for all in [json!(true), json!({}), json!({"maxDepth": null})] {
             assert_eq!(read(all).unwrap(), Some(TaskLimits::default()));
         }
-        let some = json!({"maxDepth": 2, "maxActive": 3, "maxTasks": 4, "taskTtlHours": 5});
-        let expected = TaskLimits { max_depth: 2, max_active: 3, max_tasks: 4, task_ttl_hours: 5 };
+        let some =
+            json!({"maxDepth": 2, "maxActive": 3, "maxTasks": 4, "taskTtlHours": 5, "resultMaxTokens": 6});
+        let expected =
+            TaskLimits { max_depth: 2, max_active: 3, max_tasks: 4, task_ttl_hours: 5, result_max_tokens: 6 };
         assert_eq!(read(some).unwrap(), Some(expected));
     }
 
@@ -79,6 +83,7 @@ mod tests {
             (json!({"maxActive": 1.5}), "delegation.maxActive"),
             (json!({"maxTasks": "5"}), "delegation.maxTasks"),
             (json!({"taskTtlHours": 100_000}), "delegation.taskTtlHours"),
+            (json!({"resultMaxTokens": 0}), "delegation.resultMaxTokens"),
         ] {
             assert_eq!(read(wrong.clone()).unwrap_err().place, Place::Field(place.to_owned()), "{wrong}");
         }

@@ -49,6 +49,7 @@ const KEYS: &[&str] = &[
     "delegation.maxActive",
     "delegation.maxTasks",
     "delegation.taskTtlHours",
+    "delegation.resultMaxTokens",
     "launchers.*.tiers",
     "permissions",
     "approvals",

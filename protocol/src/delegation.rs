@@ -15,8 +15,10 @@ pub const ACTIVE: u32 = 6;
 pub const TASKS: u32 = 100;
 /// For how many hours a task that has ended can be resumed.
 pub const TTL_HOURS: u32 = 24;
+/// How many tokens of a result its caller gets.
+pub const RESULT_TOKENS: u32 = 8_192;
 /// The highest of each of these, in the same order.
-pub const MOST: [u32; 4] = [100, 1_000, 100_000, 24 * 366];
+pub const MOST: [u32; 5] = [100, 1_000, 100_000, 24 * 366, 1_000_000];
 
 /// Limits of the tasks below a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,11 +33,19 @@ pub struct TaskLimits {
     pub max_tasks: u32,
     /// For how many hours one that has ended can be resumed.
     pub task_ttl_hours: u32,
+    /// How many tokens of a result its caller gets, where the definition of its agent says nothing.
+    pub result_max_tokens: u32,
 }
 
 impl Default for TaskLimits {
     fn default() -> Self {
-        Self { max_depth: DEPTH, max_active: ACTIVE, max_tasks: TASKS, task_ttl_hours: TTL_HOURS }
+        Self {
+            max_depth: DEPTH,
+            max_active: ACTIVE,
+            max_tasks: TASKS,
+            task_ttl_hours: TTL_HOURS,
+            result_max_tokens: RESULT_TOKENS,
+        }
     }
 }
 
@@ -50,6 +60,7 @@ impl TaskLimits {
             ("maxActive", self.max_active),
             ("maxTasks", self.max_tasks),
             ("taskTtlHours", self.task_ttl_hours),
+            ("resultMaxTokens", self.result_max_tokens),
         ];
         match all.into_iter().zip(MOST).find(|((_, limit), most)| !(1..=*most).contains(limit)) {
             None => Ok(()),

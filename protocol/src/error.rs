@@ -45,6 +45,14 @@ words! {
         TaskDepthLimit = "TASK_DEPTH_LIMIT",
         /// The tree has as many tasks as it may.
         TaskLimit = "TASK_LIMIT",
+        /// The task was canceled: by its caller, or with the turn or worker above it.
+        Cancelled = "CANCELLED",
+        /// The task made more tool calls in one prompt than its limit allows.
+        MaxIterationsReached = "MAX_ITERATIONS_REACHED",
+        /// A prompt of the task ran longer than its limit allows.
+        TimedOut = "TIMED_OUT",
+        /// A question was not answered before its deadline, and its turn was canceled for that.
+        ApprovalTimeout = "APPROVAL_TIMEOUT",
         /// The agent cannot restore the session that a message is for.
         ContextLost = "CONTEXT_LOST",
         /// No such role.

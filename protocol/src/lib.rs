@@ -4,6 +4,11 @@
 //! Architecture invariant: this crate does no I/O, starts no task and knows no clock. Everything is a value or
 //! a pure function of values, so that daemon, runtime, CLI and tests agree by construction.
 
+#[cfg(windows)]
+compile_error!(
+    "subagent does not build for Windows: it needs sockets, locks and process groups of Unix; use WSL 2 or Linux"
+);
+
 pub mod api;
 pub mod ask;
 pub mod attachment;

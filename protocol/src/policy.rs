@@ -27,6 +27,9 @@ pub struct PolicySpec {
     /// None: it is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_approved: Option<Vec<PolicyRule>>,
+    /// Whether they are those of a task: a task keeps no list of what is to do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_task: bool,
 }
 
 /// One of those above a task, with the rules that it was started with.
@@ -50,7 +53,7 @@ impl PolicySpec {
     /// A worker's own rules, of nobody's task.
     #[must_use]
     pub fn own(workspace: PathBuf, home: Option<PathBuf>, layers: Vec<PolicyLayer>) -> Self {
-        Self { workspace, home, layers, ancestors: Vec::new(), pre_approved: None }
+        Self { workspace, home, layers, ancestors: Vec::new(), pre_approved: None, is_task: false }
     }
 
     /// All those above a task of the worker with these rules, from the root to this worker itself.

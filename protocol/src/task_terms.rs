@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::RESULT_TOKENS;
-use crate::delegation::TTL_HOURS;
+use crate::delegation::{RESULT_TOKENS, TTL_HOURS};
 use crate::policy::PolicyRule;
 
 /// How many tool calls a prompt may make, where the definition says nothing.
@@ -41,7 +40,7 @@ impl Default for TaskTerms {
             timeout_ms: FOREGROUND_MS,
             inspectable: true,
             result_schema: None,
-            result_max_tokens: RESULT_TOKENS,
+            result_max_tokens: RESULT_TOKENS.into(),
             pre_approved: Vec::new(),
             ttl_hours: TTL_HOURS,
         }

@@ -22,7 +22,8 @@ pub(crate) fn limit() -> u64 {
 }
 
 /// The maximum number of runtimes that the daemon is connected to.
-pub(crate) fn max_runtimes(limit: u64) -> usize {
+#[must_use]
+pub fn max_runtimes(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(RESERVED) / PER_RUNTIME).unwrap_or(usize::MAX)
 }
 

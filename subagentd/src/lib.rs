@@ -2,7 +2,7 @@
 
 pub mod api;
 pub mod core;
-mod descriptors;
+pub mod descriptors;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod handoff;

@@ -203,7 +203,7 @@ impl Judge<'_> {
                     let query = Query { labels: &call.labels, ..Query::of(kind, name, Subject::Unknown) };
                     judged.push(self.answer(&query).judged(kind, name.map(str::to_owned)));
                 }
-                Kind::Todo => judged.push(self.word(kind, name, None)),
+                Kind::Todo => judged.push(self.todo(name)),
             }
         }
         judged.extend(self.denied_by_label(call));
@@ -235,6 +235,17 @@ impl Judge<'_> {
         let subject = word.map_or(Subject::Unknown, Subject::Word);
         let shown = word.or(name).map(str::to_owned);
         self.answer(&Query::of(kind, name, subject)).judged(kind, shown)
+    }
+
+    /// A list of what is to do. A task has one piece of work, and is denied it; no rule does that, so that it is no violation
+    /// if an agent keeps one without asking.
+    fn todo(&self, name: Option<&str>) -> Judged {
+        let judged = self.word(Kind::Todo, name, None);
+        if judged.action == Action::Deny || !self.policy.chain.last().is_some_and(|node| node.is_task) {
+            return judged;
+        }
+        let note = Some("a task keeps no list of what is to do".to_owned());
+        Judged { action: Action::Deny, by: None, note, ..judged }
     }
 
     /// A call of another kind whose name or title says that it is a tool of an MCP server which a rule denies.

@@ -84,6 +84,8 @@ pub struct Node {
     listed: Vec<Listed>,
     /// What was granted of that for which somebody would be asked; none: somebody is asked.
     granted: Option<Vec<Rule>>,
+    /// Whether it is a task.
+    is_task: bool,
 }
 
 impl Node {
@@ -91,7 +93,7 @@ impl Node {
     #[must_use]
     pub fn new(name: impl Into<String>, mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
-        Self { name: name.into(), layers, listed: Vec::new(), granted: None }
+        Self { name: name.into(), layers, listed: Vec::new(), granted: None, is_task: false }
     }
 
     /// The same, with the tools alone that are in all of these lists; an empty list is none.
@@ -106,6 +108,13 @@ impl Node {
     #[must_use]
     pub fn granting(mut self, granted: Option<Vec<Rule>>) -> Self {
         self.granted = granted;
+        self
+    }
+
+    /// The same, of a task: it keeps no list of what is to do.
+    #[must_use]
+    pub const fn of_task(mut self, is_task: bool) -> Self {
+        self.is_task = is_task;
         self
     }
 

@@ -233,7 +233,7 @@ fn of_tasks(definition: &Definition) -> Vec<NotHonoured> {
 /// What no agent takes over ACP.
 fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
     let value = |key: &str| definition.unknown.get(key).cloned().unwrap_or_default();
-    let keys = ["temperature", "top_p", "topP", "effort", "reasoningEffort"];
+    let keys = ["temperature", "top_p", "topP", "effort", "reasoningEffort", "maxOutputTokens"];
     let mut keys = keys.map(|key| (key, value(key), "agents do not take it from their client")).to_vec();
     if !definition.required_servers.is_empty() {
         let why = "whether a server starts is known to the agent alone";

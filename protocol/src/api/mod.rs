@@ -48,9 +48,9 @@ pub use queue::{
 pub use removal::{Prune, Pruned, PrunedWorker, RETENTION_DAYS, RemoveWorker, WorkerRemoved};
 pub use task_prune::{KeptTask, PruneTasks, PrunedTask, PrunedTasks};
 pub use tasks::{
-    CallableAgent, CallableAgents, CancelTask, KnownTask, MOST_TASK_NAME_CHARS, MessageTask, RESULT_TOKENS,
-    RunTask, TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides,
-    TaskPlace, TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
+    CallableAgent, CallableAgents, CancelTask, KnownTask, MOST_TASK_NAME_CHARS, MessageTask, RunTask,
+    TASK_SERVER, TASK_TOKEN, TaskList, TaskMessage, TaskMessaged, TaskMode, TaskOverrides, TaskPlace,
+    TaskShown, TaskStatus, TaskTranscript, TaskView, WaitTask,
 };
 pub use turns::{
     CancelChildSession, CancelTurn, ChildSessionCanceled, LatestEvent, LatestOfAll, SendTurn, Simulation,

@@ -10,7 +10,7 @@ use crate::bytes64::Bytes64;
 use crate::children::ChildSession;
 use crate::details::Cost;
 use crate::error::Error;
-use crate::ids::WorkerId;
+use crate::ids::{TurnId, WorkerId};
 use crate::state::words;
 use crate::time::Timestamp;
 
@@ -20,8 +20,6 @@ pub const TASK_TOKEN: &str = "SUBAGENT_TASK_TOKEN";
 pub const TASK_SERVER: &str = "subagent";
 /// The longest name of a task, in characters.
 pub const MOST_TASK_NAME_CHARS: usize = 64;
-/// How many tokens of a result its caller gets, where the definition says nothing.
-pub const RESULT_TOKENS: u64 = 8_192;
 
 words! {
     /// How far a task is. The last six are ends.
@@ -187,6 +185,8 @@ pub struct TaskView {
     pub status: TaskStatus,
     /// The worker whose task it is; null for a manager's.
     pub parent: Option<WorkerId>,
+    /// The turn of the parent that gave it, or has it go on; null for a manager's, and for one that somebody else has go on.
+    pub parent_turn_id: Option<TurnId>,
     /// The worker at the top of the tree; null for a manager's.
     pub root: Option<WorkerId>,
     /// How far below the root, from 1.
@@ -212,6 +212,8 @@ pub struct TaskView {
     pub metadata: Map<String, Value>,
     /// Created.
     pub created_at: Timestamp,
+    /// When it last changed: the time of its newest event.
+    pub updated_at: Timestamp,
     /// When its present or last run began.
     pub started_at: Option<Timestamp>,
     /// When it ended.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::{TaskMode, TaskStatus};
 use crate::error::Error;
-use crate::ids::WorkerId;
+use crate::ids::{TurnId, WorkerId};
 
 /// The task whose end a message tells.
 #[derive(utoipa::ToSchema)]
@@ -22,6 +22,7 @@ pub(super) struct ToldTask {
 
 /// A task was given.
 #[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct SubagentSpawned {
     /// The task.
     id: WorkerId,
@@ -34,6 +35,9 @@ pub(super) struct SubagentSpawned {
     task: String,
     /// Whether somebody waits for it.
     mode: TaskMode,
+    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    #[schema(required)]
+    parent_turn_id: Option<TurnId>,
 }
 
 /// A prompt of a task has made another tool call.
@@ -68,6 +72,7 @@ pub(super) struct SubagentEvent {
 
 /// A task ended well.
 #[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct SubagentCompleted {
     /// The task.
     id: WorkerId,
@@ -75,10 +80,14 @@ pub(super) struct SubagentCompleted {
     name: String,
     /// The beginning of its result.
     summary: String,
+    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    #[schema(required)]
+    parent_turn_id: Option<TurnId>,
 }
 
 /// A task failed.
 #[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct SubagentFailed {
     /// The task.
     id: WorkerId,
@@ -89,10 +98,14 @@ pub(super) struct SubagentFailed {
     /// Why; null if its status says all.
     #[schema(required)]
     error: Option<Error>,
+    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    #[schema(required)]
+    parent_turn_id: Option<TurnId>,
 }
 
 /// Somebody canceled a task.
 #[derive(utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct SubagentCancelled {
     /// The task.
     id: WorkerId,
@@ -101,4 +114,10 @@ pub(super) struct SubagentCancelled {
     /// Why, if that is known.
     #[schema(required)]
     reason: Option<String>,
+    /// The same with a code.
+    #[schema(required)]
+    error: Option<Error>,
+    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    #[schema(required)]
+    parent_turn_id: Option<TurnId>,
 }

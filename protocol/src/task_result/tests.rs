@@ -11,7 +11,7 @@ fn task(result: &str, limit: u64) -> TaskShown {
         "description": "runs tests", "prompt": "run", "mode": "foreground", "status": "completed",
         "parent": null, "root": null, "depth": 1, "launcher": "demo", "model": null, "steps": 0,
         "toolCalls": 0, "cost": null, "tokens": null, "runs": 1, "error": null, "metadata": {},
-        "createdAt": "2026-11-21T20:29:42+00:00", "startedAt": null, "completedAt": null,
+        "createdAt": "2026-11-21T20:29:42+00:00", "updatedAt": "2026-11-21T20:29:42+00:00", "startedAt": null, "completedAt": null,
         "result": result, "resultMaxTokens": limit,
     }))
     .unwrap()

@@ -15,7 +15,8 @@ pub(super) fn run(args: &AgentList, context: &Context) -> Result<Outcome> {
     let data = json!({
         "count": items.len(), "items": items, "problems": problems, "workspace": agent_data::root(&root),
     });
-    let rows = text::rows(&data, &["name", "mode", "level", "description"], "(no agents)");
+    // There are always those that are built in.
+    let rows = text::rows(&data, &["name", "mode", "level", "description"], "");
     // Notes are told by `agent validate`.
     let errors = problems.iter().filter(|problem| problem["severity"] == "error").map(agent_data::line);
     let shown: Vec<String> = std::iter::once(rows).chain(errors).collect();

@@ -41,7 +41,7 @@ pub(super) enum Directive {
     Error { code: i64, message: String },
     Stop(String),
     Unknown,
-    Late,
+    Late(Option<String>),
     Spawn(Vec<Shape>),
     Shell(String),
     Env(String),
@@ -129,7 +129,7 @@ fn parse_line(line: &str) -> Result<Directive, String> {
         }
         "stop" => Directive::Stop(words.word("REASON")?),
         "unknown" => Directive::Unknown,
-        "late" => Directive::Late,
+        "late" => Directive::Late((!rest.is_empty()).then(text)),
         "spawn" if rest == "all" => Directive::Spawn(Shape::ALL.to_vec()),
         "spawn" => Directive::Spawn(vec![rest.parse().map_err(|error| format!("!spawn: {error}"))?]),
         "shell" => Directive::Shell(words.word("COMMAND")?),
@@ -191,7 +191,7 @@ mod tests {
         let steps = parse("hello\n\n  \n!late\n");
         assert_eq!(steps.len(), 2);
         assert_eq!(steps[0], Step { line: 1, directive: Ok(Directive::Say("hello".into())) });
-        assert_eq!(steps[1], Step { line: 4, directive: Ok(Directive::Late) });
+        assert_eq!(steps[1], Step { line: 4, directive: Ok(Directive::Late(None)) });
     }
 
     #[test]

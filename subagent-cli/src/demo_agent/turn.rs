@@ -60,6 +60,14 @@ pub(super) enum Woken {
     TimeOut,
 }
 
+/// What comes after the answer to the prompt.
+enum Late {
+    /// A chunk of a message.
+    Chunk,
+    /// This line.
+    Line(String),
+}
+
 /// A running turn.
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a mut Agent,
@@ -70,7 +78,8 @@ pub(super) struct Turn<'a> {
     cancel_seen: bool,
     history: Vec<Value>,
     said: String,
-    late: bool,
+    /// What comes after the answer to the prompt.
+    late: Option<Late>,
     exit_after: bool,
     /// What the answer to the prompt says of tokens.
     usage: Option<Value>,
@@ -91,7 +100,7 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
         cancel_seen: false,
         history: Vec::new(),
         said: String::new(),
-        late: false,
+        late: None,
         exit_after: false,
         usage: None,
     };
@@ -130,10 +139,12 @@ pub(super) fn run(agent: &mut Agent, prompt: Prompt) -> io::Result<Flow> {
         Err(error) => agent.out.error(Some(&id), &error)?,
     }
     agent.out.flush()?;
-    if late {
-        agent.out.update(&session, updates::message("late update"))?;
-        agent.out.flush()?;
+    match late {
+        Some(Late::Chunk) => agent.out.update(&session, updates::message("late update"))?,
+        Some(Late::Line(line)) => agent.out.raw((line.replace("SESSION", &session) + "\n").as_bytes())?,
+        None => {}
     }
+    agent.out.flush()?;
     Ok(if exit_after { Flow::Exit(ExitCode::SUCCESS) } else { Flow::Continue })
 }
 
@@ -197,7 +208,7 @@ impl Turn<'_> {
             Directive::Error { code, message } => return Err(Stop::Error(RpcError::new(code, message))),
             Directive::Stop(reason) => return Err(Stop::Reason(reason)),
             Directive::Unknown => self.unknown()?,
-            Directive::Late => self.late = true,
+            Directive::Late(line) => self.late = Some(line.map_or(Late::Chunk, Late::Line)),
             Directive::Spawn(shapes) => return self.spawn(&shapes),
             Directive::Shell(command) => return self.shell(&command),
             Directive::Env(name) => {

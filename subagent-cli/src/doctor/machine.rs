@@ -10,6 +10,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{AccessFlags, access};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use subagent_config::proc;
+use subagentd::descriptors::max_runtimes;
 
 use super::facts::Facts;
 use super::finding::{Finding, Group};
@@ -123,7 +124,8 @@ fn descriptors() -> Finding {
         Ok((soft, hard)) => {
             let seen = format!("{soft} open files, up to {hard} for the daemon");
             if hard < FEW_DESCRIPTORS {
-                return Finding::warning(GROUP, ID, format!("{seen}: enough for about {} workers", hard / 16))
+                let workers = max_runtimes(hard);
+                return Finding::warning(GROUP, ID, format!("{seen}: enough for {workers} workers that run"))
                     .advise("raise the hard limit of RLIMIT_NOFILE where your session is set up (limits.conf, systemd)");
             }
             Finding::ok(GROUP, ID, seen)

@@ -2,6 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
+use subagent_protocol::Code;
 use subagent_protocol::api::{TaskMessage, TaskMessaged, TaskShown, TaskView};
 use subagent_protocol::task_result::{self, About, Answer};
 
@@ -44,6 +45,11 @@ pub(super) fn failed(about: About<'_>, failure: &Failure) -> CallToolResult {
         None => failure.message.clone(),
     };
     answered(task_result::error_answer(about, &failure.code, &message))
+}
+
+/// Why a call makes no sense.
+pub(super) fn malformed(problem: &str) -> CallToolResult {
+    answered(task_result::error_answer(About::default(), Code::InvalidArgument.as_str(), problem))
 }
 
 /// What an error about a task is about.

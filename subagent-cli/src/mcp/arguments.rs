@@ -68,7 +68,9 @@ struct Task {
     #[serde(default, alias = "subagent_type", alias = "agentType")]
     agent: Option<String>,
     prompt: String,
-    description: String,
+    description: Option<String>,
+    /// What the caller's user had typed, where others tell of it.
+    command: Option<String>,
     name: Option<String>,
     background: Option<bool>,
     task_id: Option<String>,
@@ -156,13 +158,17 @@ fn task(task: Task) -> Result<Call, Malformed> {
     let Some(agent) = filled(task.agent) else {
         return Err("task: missing field `agent`".to_owned());
     };
+    let mut metadata = task.metadata.unwrap_or_default();
+    if let Some(command) = filled(task.command) {
+        metadata.entry("command").or_insert(command.into());
+    }
     let run = RunTask {
         agent: Some(agent),
         prompt: task.prompt,
-        description: filled(Some(task.description)),
+        description: filled(task.description),
         name: filled(task.name),
         mode,
-        metadata: task.metadata.unwrap_or_default(),
+        metadata,
         overrides,
         manager: None,
     };
@@ -315,6 +321,21 @@ mod tests {
         assert!(parse("task", two).unwrap_err().contains("duplicate field `agent`"));
         let none = parse("task", json!({"prompt": "p", "description": "d"})).unwrap_err();
         assert_eq!(none, "task: missing field `agent`");
+    }
+
+    #[test]
+    fn a_task_needs_no_description_and_keeps_the_command_behind_it() {
+        let run = spawned("task", json!({"agent": "a", "prompt": "p", "command": "/review x"}));
+        assert_eq!(run.description, None);
+        assert_eq!(Value::from(run.metadata), json!({"command": "/review x"}));
+        let own = json!({"agent": "a", "prompt": "p", "command": "/x", "metadata": {"command": 1}});
+        assert_eq!(
+            Value::from(spawned("task", own).metadata),
+            json!({"command": 1}),
+            "the caller's own stays"
+        );
+        let again = json!({"task_id": "N", "prompt": "p", "command": "/x"});
+        assert!(matches!(parse("task", again), Ok(Call::Resume(..))));
     }
 
     #[test]

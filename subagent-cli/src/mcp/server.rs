@@ -13,6 +13,7 @@ use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::answers;
 use super::arguments::Call;
 use super::calls::Caller;
 use super::changes::Changes;
@@ -150,7 +151,8 @@ impl ServerHandler for Server {
                     format!("there is no tool {:?}; tools/list has those that there are", request.name);
                 Err(ErrorData::invalid_params(message, None))
             }
-            Some(Err(malformed)) => Err(ErrorData::invalid_params(malformed, None)),
+            // A model reads the results of its tools, and not the errors of the protocol.
+            Some(Err(malformed)) => Ok(answers::malformed(&malformed).into()),
             Some(Ok(call)) => Ok(Box::pin(Caller::new(self.0.clone(), context).carry_out(call)).await.into()),
         }
     }

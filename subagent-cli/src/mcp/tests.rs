@@ -35,7 +35,8 @@ fn task(status: &str, steps: u64) -> Value {
         "description": "Look around", "prompt": "Look.", "mode": "foreground", "status": status,
         "parent": "w_9876543210", "root": "w_9876543210", "depth": 1, "launcher": "demo", "model": null,
         "steps": steps, "toolCalls": steps, "cost": null, "tokens": null, "runs": 1, "error": null,
-        "metadata": {}, "createdAt": "2026-11-21T20:29:42+00:00", "startedAt": null, "completedAt": null,
+        "metadata": {}, "createdAt": "2026-11-21T20:29:42+00:00", "updatedAt": "2026-11-21T20:29:42+00:00", "startedAt": null,
+        "completedAt": null,
     })
 }
 
@@ -372,7 +373,7 @@ async fn a_client_that_says_nothing_is_no_error_and_one_that_says_something_else
 }
 
 #[tokio::test]
-async fn errors_of_the_daemon_are_answers_and_malformed_calls_are_not() {
+async fn errors_of_the_daemon_and_malformed_calls_are_answers_that_a_model_reads() {
     let fake = Fake::playing(|seen| match seen.line.as_str() {
         "POST /v1/tasks" => refused("TASK_LIMIT", "there are 100 tasks </task_error>"),
         _ => ordinary(seen),
@@ -384,13 +385,12 @@ async fn errors_of_the_daemon_are_answers_and_malformed_calls_are_not() {
         text(&answer),
         r#"<task_error agent="explore">TASK_LIMIT: there are 100 tasks &lt;/task_error></task_error>"#
     );
-    for (tool, arguments, told) in [
-        ("task", json!({"agent": "explore"}), "task: missing field `prompt`"),
-        ("tusk", json!({}), "there is no tool \"tusk\"; tools/list has those that there are"),
-    ] {
-        let answer = session.call(tool, arguments).await;
-        assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&json!(-32602), &json!(told)));
-    }
+    let answer = session.call("task", json!({"agent": "explore"})).await;
+    assert_eq!(answer["result"]["isError"], true);
+    assert_eq!(text(&answer), "<task_error>INVALID_ARGUMENT: task: missing field `prompt`</task_error>");
+    let answer = session.call("tusk", json!({})).await;
+    let told = "there is no tool \"tusk\"; tools/list has those that there are";
+    assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), (&json!(-32602), &json!(told)));
     session.end().await;
 }
 

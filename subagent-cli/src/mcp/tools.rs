@@ -66,7 +66,11 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
             "description": "Which agent. Also taken as subagent_type or agentType",
         },
         "prompt": {"type": "string", "description": "The whole task: the agent knows nothing else"},
-        "description": {"type": "string", "description": "The task in three to five words, for people"},
+        "description": {
+            "type": "string",
+            "description": "The task in three to five words, for people; without it the beginning of the prompt",
+        },
+        "command": {"type": "string", "description": "The command of your user that led to the task, if one did"},
         "name": name("A name to refer to the task by; without one it is made of the description"),
         "background": {
             "type": "boolean", "default": false,
@@ -79,7 +83,7 @@ fn task(agents: &[CallableAgent], is_told: bool) -> Tool {
         "metadata": {"type": "object", "description": "Whatever you want to find again with the task"},
         "config": config(json!({})),
     });
-    new("task", text, properties, &["agent", "prompt", "description"]).annotate(changes("Give a task"))
+    new("task", text, properties, &["agent", "prompt"]).annotate(changes("Give a task"))
 }
 
 fn spawn_subagent(agents: &[CallableAgent], is_told: bool) -> Tool {

@@ -61,6 +61,10 @@ pub(super) const fn status(code: Code) -> StatusCode {
         | Code::TaskDepthLimit
         | Code::TaskLimit
         | Code::ContextLost
+        | Code::Cancelled
+        | Code::MaxIterationsReached
+        | Code::TimedOut
+        | Code::ApprovalTimeout
         | Code::IdempotencyConflict
         | Code::DaemonAlreadyRunning => StatusCode::CONFLICT,
         Code::CursorExpired => StatusCode::GONE,

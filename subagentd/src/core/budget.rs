@@ -483,7 +483,9 @@ impl Next {
         match &self.worker.state {
             State::Turn(open) if open.cancel.is_none() => {
                 let reason = error.to_string();
-                self.facts.push(Fact::LastError(Some(error)));
+                let turn = Some(open.no);
+                self.facts.push(Fact::LastError(Some(error.clone())));
+                self.facts.push(Fact::TaskCause { error, turn });
                 self.cancel(reason)
             }
             _ => Ok(()),

@@ -3,12 +3,12 @@
 //! Whatever decides, a question is decided once: `take_decision` looks, and takes it, in the same step.
 
 use serde_json::{Value, json};
-use subagent_protocol::Result;
 use subagent_protocol::api::DecidedBy;
 use subagent_protocol::event::EventType;
 use subagent_protocol::ids::{RequestId, RuleId};
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
 
 use super::approval::Approval;
 use super::decision::{Choice, Reply};
@@ -145,6 +145,8 @@ impl Next {
             matches!(&self.worker.state, State::Turn(open) if open.no == turn && open.cancel.is_none());
         if cancels {
             let reason = EXPIRED.to_owned();
+            let error = Error::new(Code::ApprovalTimeout, EXPIRED);
+            self.facts.push(Fact::TaskCause { error, turn: Some(turn) });
             if self.cancel_turn(reason.clone(), Some(request_id)) {
                 self.actions.push(Action::Cancel { turn, reason });
             }

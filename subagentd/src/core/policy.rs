@@ -45,7 +45,9 @@ impl Next {
         let seen = call["evidence"].as_str().map(|seen| format!(" ({seen})")).unwrap_or_default();
         let message = format!("the agent did without asking what the rule {rule} denies: {what}{seen}");
         self.event(EventType::PolicyViolated, call.clone(), turn);
-        self.facts.push(Fact::LastError(Some(Error::new(Code::PolicyViolation, message.clone()))));
+        let error = Error::new(Code::PolicyViolation, message.clone());
+        self.facts.push(Fact::LastError(Some(error.clone())));
+        self.facts.push(Fact::TaskCause { error, turn });
         let open = self.worker.open_turn().cloned();
         self.pause(QueuePause::PolicyViolation, open.as_ref());
         match &self.worker.state {

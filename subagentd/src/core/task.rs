@@ -15,6 +15,8 @@ use super::worker::{Fact, State, Worker};
 
 /// Of a result a parent is told so many characters.
 const TOLD_CHARS: usize = 1_000;
+/// Why a task was canceled where nobody gave a reason.
+const CANCELED: &str = "the task was canceled";
 
 /// Why a task is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,15 @@ impl TaskEnding {
             Self::Cancelled => TaskStatus::Cancelled,
             Self::MaxIterationsReached => TaskStatus::MaxIterationsReached,
             Self::TimedOut => TaskStatus::TimedOut,
+        }
+    }
+
+    /// The code of the error that says why.
+    const fn code(self) -> Code {
+        match self {
+            Self::Cancelled => Code::Cancelled,
+            Self::MaxIterationsReached => Code::MaxIterationsReached,
+            Self::TimedOut => Code::TimedOut,
         }
     }
 
@@ -105,16 +116,45 @@ pub fn beginning(text: &str, chars: usize) -> &str {
 
 /// What the end of a background task is told to its parent as.
 #[must_use]
-pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: &str) -> String {
+pub fn told(name: &str, id: &WorkerId, status: TaskStatus, result: &str, error: Option<&Error>) -> String {
     let how = match status {
-        TaskStatus::Completed => format!("completed: {}", beginning(result, TOLD_CHARS)),
-        TaskStatus::Cancelled => "cancelled".to_owned(),
-        TaskStatus::MaxIterationsReached => "reached its step limit".to_owned(),
-        TaskStatus::TimedOut => "timed out".to_owned(),
-        TaskStatus::Lost => "lost".to_owned(),
-        _ => format!("failed: {}", beginning(error, TOLD_CHARS)),
+        TaskStatus::Completed => "completed",
+        TaskStatus::Cancelled => "cancelled",
+        TaskStatus::MaxIterationsReached => "reached its step limit",
+        TaskStatus::TimedOut => "timed out",
+        TaskStatus::Lost => "lost",
+        _ => "failed",
     };
-    format!("[Subagent '{name}' ({id}) {how}]")
+    let why = match (status, error) {
+        (TaskStatus::Completed, _) => result.to_owned(),
+        (_, Some(error)) => error.to_string(),
+        (TaskStatus::Failed, None) => "it could not be begun".to_owned(),
+        (_, None) => return format!("[Subagent '{name}' ({id}) {how}]"),
+    };
+    format!("[Subagent '{name}' ({id}) {how}: {}]", beginning(&why, TOLD_CHARS))
+}
+
+/// The status and the error of a task that has ended, from its last turn, with what was noticed of it besides: `cause` is why
+/// its run was to end early, `canceled` why its last turn was.
+///
+/// A violation fails a task that its agent ended well before it was noticed.
+#[must_use]
+pub fn explained(
+    outcome: TaskStatus,
+    cause: Option<Error>,
+    canceled: Option<String>,
+) -> (TaskStatus, Option<Error>) {
+    match outcome {
+        TaskStatus::Completed => match cause {
+            Some(cause) if cause.code == Code::PolicyViolation => (TaskStatus::Failed, Some(cause)),
+            _ => (outcome, None),
+        },
+        TaskStatus::Cancelled | TaskStatus::MaxIterationsReached | TaskStatus::TimedOut => {
+            let canceled = || Error::new(Code::Cancelled, canceled.unwrap_or_else(|| CANCELED.to_owned()));
+            (outcome, Some(cause.unwrap_or_else(canceled)))
+        }
+        _ => (outcome, None),
+    }
 }
 
 /// The message that tells it: data of `message.sent`, and of `turn.started` without the turn.
@@ -171,7 +211,9 @@ impl Next {
         if matches!(self.worker.state, State::Stopping(_) | State::Stopped) {
             return Ok(());
         }
+        let turn = self.worker.turn().map(|turn| turn.no);
         self.facts.push(Fact::TaskEnding(ending));
+        self.facts.push(Fact::TaskCause { error: Error::new(ending.code(), reason), turn });
         self.drop_for_good(reason);
         match self.worker.state {
             State::Turn(_) | State::Local(_) => self.cancel(reason.to_owned()),

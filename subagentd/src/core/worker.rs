@@ -410,6 +410,13 @@ pub enum Fact {
     },
     /// The task of the worker ends by this, unless something else has ended it before.
     TaskEnding(TaskEnding),
+    /// Why the present run of the worker's task ends early. The first reason counts.
+    TaskCause {
+        /// The reason.
+        error: Error,
+        /// The turn that it is about, if it is about one: the run may have ended before a violation was noticed.
+        turn: Option<u64>,
+    },
     /// A turn was opened that waited: with the events `turn.started` and `message.sent`, made of what was kept.
     QueuedTurnOpened {
         /// Its number.

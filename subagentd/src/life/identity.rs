@@ -3,7 +3,7 @@
 //!
 //! Guarded by a lock on the folder itself, the only thing of a state dir that cannot be a hard link.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use subagent_protocol::{Code, Error, Result};
 
 use super::error;
 use super::files::{DAEMON_INFO, DAEMON_LOCK, STATUS_FILE, announced, replace_unless};
-use super::separate::separate;
+use super::separate::{remove, separate};
 
 /// How long another process may take to make the folder its own; the files of a large one are copied.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -102,13 +102,6 @@ fn is_served(state_dir: &Path) -> io::Result<bool> {
         Ok(file) => Ok(file.metadata()?.nlink() == 1 && file.try_lock_shared().is_err()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -124,7 +124,8 @@ fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file that may not be there.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -91,15 +91,20 @@ impl Tx<'_> {
         now: Timestamp,
         added: &mut Vec<(EventType, i64)>,
     ) -> Result<()> {
-        let Some(open) = tasks::open(self.connection, id)? else { return Ok(()) };
+        let Some(open) = tasks::open(self.connection, id)? else {
+            return self.fail_completed(id, now, added);
+        };
         let last = last_turn(self.connection, id, open.first_turn)?;
         let lost = |ended: &Ended| ended.error().is_some_and(|error| error.code == Code::RuntimeLost);
         let known = last.as_ref().map(|ended| LastTurn { status: ended.status, lost: lost(ended) });
         let Some(outcome) = task::outcome(worker, open.ending, known) else { return Ok(()) };
+        let canceled = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
+        let reason = canceled.clone().or_else(|| open.why.clone());
+        let (outcome, cause) = task::explained(outcome, open.cause.clone(), reason.clone());
         let (outcome, refused) = match (outcome, judged) {
             (TaskStatus::Completed, None) if open.has_schema => return Ok(()),
             (TaskStatus::Completed, Some(Some(refused))) => (TaskStatus::Failed, Some(refused)),
-            (outcome, _) => (outcome, None),
+            (outcome, _) => (outcome, cause),
         };
         subagent_failpoint::hit("task_end.before_commit");
         let result = match &last {
@@ -114,31 +119,48 @@ impl Tx<'_> {
             },
             _ => None,
         };
-        let reason = last.as_ref().and_then(|ended| ended.data["reason"].as_str()).map(str::to_owned);
         let text = error.as_ref().map(serde_json::to_string).transpose();
         let text = text.map_err(|error| StoreError::BadRow(error.to_string()))?;
         self.execute(
-            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5 WHERE worker = ?1",
+            "UPDATE tasks SET outcome = ?2, error = ?3, result = ?4, completed_at = ?5, cause = NULL WHERE worker = ?1",
             params![id.0, outcome.as_str(), text, result, now.0],
         )?;
         if open.why.is_some() || was_ended(outcome) {
             // It is not woken by what it has left: that would begin another run, with its limits anew.
             self.tell_no_ends(id)?;
         }
-        let (task_id, name) = (&open.task_id, &open.name);
-        let data = match outcome {
-            TaskStatus::Completed => {
-                json!({"id": task_id, "name": name, "summary": beginning(&result, SUMMARY_CHARS)})
-            }
-            TaskStatus::Cancelled => {
-                json!({"id": task_id, "name": name, "reason": reason.or_else(|| open.why.clone())})
-            }
-            _ => json!({"id": task_id, "name": name, "status": outcome, "error": error}),
+        let mut data = match outcome {
+            TaskStatus::Completed => json!({"summary": beginning(&result, SUMMARY_CHARS)}),
+            TaskStatus::Cancelled => json!({"reason": reason, "error": error}),
+            _ => json!({"status": outcome, "error": error}),
         };
+        (data["id"], data["name"]) = (json!(open.task_id), json!(open.name));
+        data["parentTurnId"] = json!(open.parent_turn);
         let event = Fact::Event { event_type: event_of(outcome), data, turn: None };
         added.extend(self.store_facts(id, &[event], None, now)?);
-        let why = error.map_or_else(|| "it could not be begun".to_owned(), |error| error.to_string());
-        self.make_due(id, &open, outcome, &result, &why)
+        self.make_due(id, &open, outcome, &result, error.as_ref())
+    }
+
+    /// Fails a task that had completed when a violation of its last run was noticed. A parent that was told the end already is
+    /// told nothing more; its stream has the event.
+    fn fail_completed(&mut self, id: RowId, now: Timestamp, added: &mut Vec<(EventType, i64)>) -> Result<()> {
+        let Some(late) = tasks::completed_with_cause(self.connection, id)? else { return Ok(()) };
+        let text =
+            serde_json::to_string(&late.error).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        let failed = TaskStatus::Failed;
+        self.execute(
+            "UPDATE tasks SET outcome = ?2, error = ?3, cause = NULL WHERE worker = ?1",
+            params![id.0, failed.as_str(), text],
+        )?;
+        let told = task::told(&late.name, &late.task_id, failed, "", Some(&late.error));
+        self.execute(
+            "UPDATE task_deliveries SET status = ?2, text = ?3 WHERE task = ?1 AND run = ?4 AND turn_id IS NULL",
+            params![id.0, failed.as_str(), told, signed(late.run)],
+        )?;
+        let data = json!({"id": late.task_id, "name": late.name, "status": failed, "error": late.error, "parentTurnId": late.parent_turn});
+        let event = Fact::Event { event_type: event_of(failed), data, turn: None };
+        added.extend(self.store_facts(id, &[event], None, now)?);
+        Ok(())
     }
 
     /// A worker is not told any more what has come of its tasks: it would go on because of that.
@@ -154,7 +176,7 @@ impl Tx<'_> {
         open: &OpenTask,
         outcome: TaskStatus,
         result: &str,
-        error: &str,
+        error: Option<&Error>,
     ) -> Result<()> {
         let (TaskMode::Background, Some(parent)) = (open.mode, open.parent) else { return Ok(()) };
         // Who is above it had it ended, and is not woken by that.

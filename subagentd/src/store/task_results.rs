@@ -47,7 +47,8 @@ pub(crate) fn unjudged(connection: &Connection, id: RowId, worker: &Worker) -> R
     let Some(open) = tasks::open(connection, id)?.filter(|open| open.has_schema) else { return Ok(None) };
     let Some(ended) = last_turn(connection, id, open.first_turn)? else { return Ok(None) };
     let last = LastTurn { status: ended.status, lost: false };
-    if task::outcome(worker, open.ending, Some(last)) != Some(TaskStatus::Completed) {
+    let Some(outcome) = task::outcome(worker, open.ending, Some(last)) else { return Ok(None) };
+    if task::explained(outcome, open.cause, None).0 != TaskStatus::Completed {
         return Ok(None);
     }
     let schema = task_limits::terms(connection, id)?.and_then(|(_, terms)| terms.result_schema);

@@ -8,14 +8,14 @@ use subagent_protocol::api::{TaskMode, TaskStatus};
 use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::details::Details;
 use subagent_protocol::event::EventType;
-use subagent_protocol::ids::WorkerId;
+use subagent_protocol::ids::{TurnId, WorkerId};
 use subagent_protocol::time::Timestamp;
 use subagent_protocol::{Code, Error, Result};
 
 use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
 use super::tasks_below::Unwanted;
-use super::tx::Tx;
+use super::tx::{Tx, signed};
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
@@ -41,6 +41,7 @@ pub(crate) struct NewTask {
 struct Place {
     parent_id: Option<String>,
     parent_turn: Option<i64>,
+    parent_turn_id: Option<String>,
     root: Option<i64>,
     root_id: Option<String>,
     depth: u32,
@@ -112,6 +113,7 @@ impl Tx<'_> {
         self.execute("UPDATE workers SET label = ?2 WHERE id = ?1", params![id.0, name])?;
         let data = json!({
             "id": worker_id, "name": name, "agent": task.agent, "task": task.description, "mode": task.mode,
+            "parentTurnId": place.parent_turn_id,
         });
         let event = Fact::Event { event_type: EventType::SubagentSpawned, data, turn: None };
         self.store_facts(id, &[event], None, now)?;
@@ -123,23 +125,25 @@ impl Tx<'_> {
             return Ok(Place {
                 parent_id: None,
                 parent_turn: None,
+                parent_turn_id: None,
                 root: None,
                 root_id: None,
                 depth: 1,
                 path: Vec::new(),
             });
         };
-        let sql = "SELECT w.worker_id, w.label, (SELECT no FROM turns u WHERE u.worker = w.id AND u.status = 'accepted'),
-                          t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path
-                   FROM workers w LEFT JOIN tasks t ON t.worker = w.id WHERE w.id = ?1";
+        let sql = "SELECT w.worker_id, w.label, u.no, t.worker IS NOT NULL, t.root, t.root_id, t.depth, t.path, u.turn_id
+                   FROM workers w LEFT JOIN tasks t ON t.worker = w.id
+                   LEFT JOIN turns u ON u.worker = w.id AND u.status = 'accepted' WHERE w.id = ?1";
         let found = rows::one(self.connection, sql, [parent.0], |row| {
             let worker_id: String = row.get(0)?;
-            let parent_turn = row.get(2)?;
+            let (parent_turn, parent_turn_id) = (row.get(2)?, row.get(8)?);
             if row.get(3)? {
                 let path: String = row.get(7)?;
                 return Ok(Place {
                     parent_id: Some(worker_id),
                     parent_turn,
+                    parent_turn_id,
                     root: row.get(4)?,
                     root_id: row.get(5)?,
                     depth: row.get::<_, u32>(6)?.saturating_add(1),
@@ -153,6 +157,7 @@ impl Tx<'_> {
                 path: vec![if label.is_empty() { worker_id.clone() } else { label }],
                 parent_id: Some(worker_id),
                 parent_turn,
+                parent_turn_id,
                 depth: 1,
             })
         });
@@ -189,6 +194,7 @@ impl Tx<'_> {
                 )?;
                 self.tell_no_ends(id)?;
             }
+            Fact::TaskCause { error, turn } => self.note_cause(id, error, *turn)?,
             Fact::TurnQueued { .. } if !self.is_paused(id)? => self.go_on(id)?,
             Fact::Event { event_type: EventType::QueueResumed, data, .. } if data["length"] != 0 => {
                 self.go_on(id)?
@@ -197,7 +203,7 @@ impl Tx<'_> {
                 self.go_on(id)?;
                 self.execute(
                     // What is begun behind an end was said after it.
-                    "UPDATE tasks SET ending = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
+                    "UPDATE tasks SET ending = NULL, cause = NULL, started_at = coalesce(started_at, ?2) WHERE worker = ?1",
                     params![id.0, now.0],
                 )?;
             }
@@ -214,6 +220,17 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Notes why the present run of a task ends early, and of one that has completed that its agent broke a rule in it.
+    fn note_cause(&self, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
+        let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "UPDATE tasks SET cause = ?2 WHERE worker = ?1 AND cause IS NULL AND (?3 IS NULL OR ?3 >= first_turn)
+               AND (outcome IS NULL OR (outcome = 'completed' AND ?4))",
+            params![id.0, text, turn.map(signed), error.code == Code::PolicyViolation],
+        )?;
+        Ok(())
+    }
+
     /// Whether nothing of what waits for a worker begins before somebody says so.
     fn is_paused(&self, id: RowId) -> Result<bool> {
         let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
@@ -224,7 +241,7 @@ impl Tx<'_> {
     pub(super) fn go_on(&self, id: RowId) -> Result<()> {
         self.execute(
             "UPDATE tasks SET runs = runs + 1, steps = 0, ending = NULL, outcome = NULL, error = NULL, result = NULL,
-                    why = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,
+                    why = NULL, cause = NULL, asked_again = 0, parent_turn = NULL, started_at = NULL, completed_at = NULL,
                     first_turn = 1 + coalesce((SELECT max(no) FROM turns u WHERE u.worker = ?1 AND u.status <> 'accepted'), 0)
              WHERE worker = ?1 AND outcome IS NOT NULL",
             [id.0],
@@ -327,6 +344,10 @@ pub(crate) struct TaskRow {
     pub(crate) had_session: bool,
     /// Whether something waits for its worker.
     pub(crate) waits: bool,
+    /// The parent's turn that gave it, or has it go on.
+    pub(crate) parent_turn: Option<TurnId>,
+    /// When something was last told of it or its worker.
+    pub(crate) updated_at: Timestamp,
 }
 
 impl TaskRow {
@@ -369,7 +390,7 @@ impl TaskRow {
                 None => None,
                 Some(_) => Some(rows::word(row, 15, TaskStatus::parse)?),
             },
-            error: json(16)?.and_then(|text| serde_json::from_str(&text).ok()),
+            error: error(row, 16)?,
             result: row.get(17)?,
             created_at: Timestamp(row.get(18)?),
             started_at: at(19)?,
@@ -382,6 +403,8 @@ impl TaskRow {
             tokens: row.get::<_, Option<i64>>(26)?.map(i64::unsigned_abs),
             had_session: row.get(27)?,
             waits: row.get(28)?,
+            parent_turn: turn(row, 29)?,
+            updated_at: Timestamp(row.get(30)?),
         })
     }
 }
@@ -392,15 +415,29 @@ pub(super) const HAS_SCHEMA: &str = "coalesce(json_type(t.terms, '$.resultSchema
 /// Whether a task `t` is in no list.
 pub(super) const HIDDEN: &str = "coalesce(t.terms ->> '$.inspectable', 1) = 0";
 
-const SELECT: &str = "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
+/// The turn of the parent of a task `t` that gave it, or has it go on.
+macro_rules! parent_turn {
+    () => {
+        "(SELECT u.turn_id FROM turns u WHERE u.worker = t.parent AND u.no = t.parent_turn)"
+    };
+}
+
+const SELECT: &str = concat!(
+    "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
         t.prompt, t.mode, t.terms, t.metadata, t.runs, t.steps, t.tool_calls, t.outcome, t.error, t.result, t.created_at,
         t.started_at, t.completed_at, t.archived_at, w.launcher,
         (SELECT u.dispatched FROM turns u WHERE u.worker = t.worker AND u.status = 'accepted'),
         EXISTS (SELECT 1 FROM approvals a WHERE a.worker = t.worker AND a.status IN ('pending', 'decided') AND a.status = 'pending'),
         w.details, (SELECT CASE WHEN own ->> '$.tokensKnown' > 0 THEN own ->> '$.tokens' END
            FROM (SELECT coalesce(account -> '$.own', account) AS own FROM accounts WHERE scope = 'worker' AND key = t.worker)),
-        w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker)
-     FROM tasks t JOIN workers w ON w.id = t.worker";
+        w.session_id IS NOT NULL, EXISTS (SELECT 1 FROM queued_turns q WHERE q.worker = t.worker),
+        ",
+    parent_turn!(),
+    ",
+        max(t.created_at, coalesce(t.started_at, 0), coalesce(t.completed_at, 0), coalesce(t.archived_at, 0),
+          coalesce((SELECT e.at FROM events e WHERE e.worker = t.worker AND e.internal = 0 ORDER BY e.seq DESC LIMIT 1), 0))
+     FROM tasks t JOIN workers w ON w.id = t.worker"
+);
 
 /// Which tasks.
 #[derive(Debug, Clone, Default)]
@@ -487,12 +524,15 @@ pub(crate) fn name_in_a_path(connection: &Connection, worker: &WorkerRow) -> Res
 pub(super) struct OpenTask {
     pub(super) task_id: WorkerId,
     pub(super) parent: Option<RowId>,
+    pub(super) parent_turn: Option<TurnId>,
     pub(super) name: String,
     pub(super) mode: TaskMode,
     pub(super) run: u64,
     pub(super) first_turn: u64,
     pub(super) ending: Option<TaskEnding>,
     pub(super) why: Option<String>,
+    /// Why its present run ends early.
+    pub(super) cause: Option<Error>,
     pub(super) has_schema: bool,
     pub(super) asked_again: bool,
 }
@@ -500,8 +540,10 @@ pub(super) struct OpenTask {
 /// The task of a worker, if it goes on.
 pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask>> {
     let sql = format!(
-        "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {HAS_SCHEMA}, t.asked_again
-         FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL"
+        "SELECT w.worker_id, t.parent, t.name, t.mode, t.runs, t.first_turn, t.ending, t.why, {HAS_SCHEMA}, t.asked_again, t.cause,
+                {}
+         FROM tasks t JOIN workers w ON w.id = t.worker WHERE t.worker = ?1 AND t.outcome IS NULL",
+        parent_turn!()
     );
     let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
     let found = statement.query_row([id.0], |row| {
@@ -516,9 +558,46 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
             why: row.get(7)?,
             has_schema: row.get(8)?,
             asked_again: row.get(9)?,
+            cause: error(row, 10)?,
+            parent_turn: turn(row, 11)?,
         })
     });
     Ok(found.optional().map_err(StoreError::from)?)
+}
+
+/// A task that had completed when a violation of its last run was noticed.
+pub(super) struct LateViolation {
+    pub(super) task_id: WorkerId,
+    pub(super) name: String,
+    pub(super) parent_turn: Option<TurnId>,
+    pub(super) run: u64,
+    pub(super) error: Error,
+}
+
+/// The task of a worker, if it is such a one.
+pub(super) fn completed_with_cause(connection: &Connection, id: RowId) -> Result<Option<LateViolation>> {
+    let sql = format!(
+        "SELECT w.worker_id, t.name, t.runs, t.cause, {} FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.worker = ?1 AND t.outcome = 'completed' AND t.cause IS NOT NULL",
+        parent_turn!()
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_row([id.0], |row| {
+        let Some(error) = error(row, 3)? else { return Ok(None) };
+        let (task_id, run) = (rows::parsed(row, 0)?, rows::unsigned(row, 2)?);
+        let (name, parent_turn) = (row.get(1)?, turn(row, 4)?);
+        Ok(Some(LateViolation { task_id, name, parent_turn, run, error }))
+    });
+    Ok(found.optional().map_err(StoreError::from)?.flatten())
+}
+
+fn turn(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TurnId>> {
+    Ok(row.get::<_, Option<String>>(index)?.and_then(|id| id.parse().ok()))
+}
+
+fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Error>> {
+    let text: Option<String> = row.get(index)?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// Deletes what is stored of the task of a removed worker, and of what was told of it.

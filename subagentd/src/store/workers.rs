@@ -280,7 +280,7 @@ impl Tx<'_> {
             Fact::ApprovalClosed { request_id, status } => {
                 self.close_question(request_id, *status)?;
             }
-            Fact::TaskEnding(_) => {}
+            Fact::TaskEnding(_) | Fact::TaskCause { .. } => {}
             Fact::Inbox(fact) => self.store_inbox(id, fact)?,
             Fact::Event { event_type, data, turn } => {
                 if let Some(turn) = turn.filter(|_| event_type.ends_turn()) {

@@ -43,10 +43,11 @@ impl Supervisor {
         check(&request.options)?;
         check_count(request.forget.len())?;
         let (owner, key) = self.guarded(caller, &format!("options {worker}"), &request)?;
-        let handle = match self.reach(&row, &owner, &key).await? {
-            Reached::Actor(handle) => handle,
-            Reached::Past(response) => return read_response(response),
-        };
+        let handle =
+            match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
+                Reached::Actor(handle) => handle,
+                Reached::Past(response) => return read_response(response),
+            };
         let mut limit = request.options.patience() + MARGIN;
         if handle.snapshot.borrow().worker.hibernation != Hibernation::None {
             // An agent that is being ended, and another one that is started.

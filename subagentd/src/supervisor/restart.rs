@@ -29,7 +29,7 @@ impl Supervisor {
         let environment = Kept::taken(&mut request.env, &mut request.mcp_servers)?;
         let row = self.row(worker).await?;
         let (owner, key) = self.guarded(caller, &format!("restart {worker}"), &request)?;
-        match self.reach(&row, &owner, &key).await? {
+        match self.reach(&row, &owner, &key).await.map_err(|error| self.shared.refused(&row, error))? {
             Reached::Past(response) => self.restarted(&row, since(&response), None).await,
             Reached::Actor(handle) => {
                 let snapshot = handle.follow();

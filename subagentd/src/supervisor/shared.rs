@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use subagent_config::RuntimeDir;
-use subagent_protocol::Result;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::process::ProcessId;
+use subagent_protocol::{Code, Error, Result};
 use tokio::sync::{Notify, watch};
 
 use super::tasks::Bells;
 use crate::descriptors;
-use crate::store::{Durability, RowId, Store};
+
+use crate::store::{Durability, RowId, Store, WorkerRow};
 
 /// Where the daemon keeps things.
 #[derive(Debug, Clone)]
@@ -39,6 +40,23 @@ pub(super) struct Copies {
     pub(super) newest: RowId,
     /// Where the original was, if that is known.
     pub(super) from: Option<PathBuf>,
+}
+
+impl Copies {
+    /// The error of a worker that is such a copy.
+    pub(super) fn error(&self) -> Error {
+        let from = self.from.as_ref().map(|path| path.display().to_string());
+        let of = from.as_ref().map_or_else(|| "another one".to_owned(), Clone::clone);
+        let message =
+            format!("the worker is a copy: this state dir was copied from {of}, where the worker itself is");
+        let error = Error::new(Code::WorkerCopied, message).recommend(
+            "use the worker in the original workspace; here, start another one, or remove this one with `subagent worker rm`",
+        );
+        match from {
+            Some(from) => error.with("copiedFrom", from),
+            None => error,
+        }
+    }
 }
 
 pub(super) struct Shared {
@@ -99,6 +117,14 @@ impl Shared {
     /// Whether a worker is a copy: everything that its rows and files say of processes is about the original's.
     pub(super) fn is_copy(&self, worker: RowId) -> bool {
         worker.0 <= self.copies.newest.0
+    }
+
+    /// The refusal of something that needs a runtime: of a copied worker it says where the worker itself is.
+    pub(super) fn refused(&self, row: &WorkerRow, error: Error) -> Error {
+        if error.code != Code::WorkerStopped || !self.is_copy(row.id) {
+            return error;
+        }
+        self.copies.error().with("workerId", row.worker_id.as_str())
     }
 
     /// The number of this daemon, higher than that of every daemon before it.

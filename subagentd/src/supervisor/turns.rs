@@ -56,7 +56,8 @@ impl Supervisor {
         attachments::check(&request.attachments)?;
         let sender = caller.handle.as_ref().and_then(Handle::epoch_number);
         let (owner, key) = self.guarded(caller, &format!("send {worker}"), &request)?;
-        let handle = match self.reach(&row, &owner, &key).await? {
+        let reached = self.reach(&row, &owner, &key).await;
+        let handle = match reached.map_err(|error| self.shared.refused(&row, error))? {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
@@ -93,7 +94,7 @@ impl Supervisor {
         let respond = Box::new(accepted(row.worker_id.clone(), turn_id, asked));
         match self.order_with(&handle, Some(owner), key, input, respond, environment).await {
             Ok(response) => read_response(response),
-            Err(error) => Err(of_worker(error, worker)),
+            Err(error) => Err(self.shared.refused(&row, of_worker(error, worker))),
         }
     }
 

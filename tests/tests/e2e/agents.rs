@@ -271,10 +271,16 @@ fn a_model_is_a_tier_of_the_launcher_or_what_the_agent_has_and_else_it_is_told()
     let worker = start(&sandbox, &["--launcher", "demo"]);
     assert!(options(&worker).contains("model=small"), "the agent does as well without");
     assert_eq!((&untold(&worker)[0]["key"], &untold(&worker)[0]["value"]), (&json!("model"), &json!("opus")));
-    let _ = define(&sandbox, "reviewer", "---\ndescription: d\nmodel: LAR\ntemperature: 0.2\n---\n");
+    let _ = define(
+        &sandbox,
+        "reviewer",
+        "---\ndescription: d\nmodel: LAR\ntemperature: 0.2\nmaxOutputTokens: 500\n---\n",
+    );
     let worker = start(&sandbox, &["--launcher", "demo"]);
     assert!(options(&worker).contains("model=large"), "a word that fits one model alone");
-    assert_eq!(untold(&worker)[0]["key"], "temperature");
+    let untold = untold(&worker);
+    assert_eq!((&untold[0]["key"], &untold[1]["key"]), (&json!("temperature"), &json!("maxOutputTokens")));
+    assert_eq!(untold[1]["value"], 500);
     sandbox.finish();
 }
 

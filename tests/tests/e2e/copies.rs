@@ -89,6 +89,13 @@ impl Copied {
             shown["lastError"].as_str().is_some_and(|error| error.starts_with("WORKER_COPIED")),
             "{shown}"
         );
+        let sent = self.here(&["send", "--worker-id", &self.worker, "--text", "hello"]);
+        let original = self.sandbox.state_dir().display().to_string();
+        assert!(!sent.status.success(), "{sent}");
+        let refused = sent.document()["error"].to_string();
+        for part in ["WORKER_COPIED", "is a copy", "in the original workspace", &original, &self.worker] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
         assert_eq!(self.identity()["copiedFrom"], json!(self.sandbox.state_dir()));
         let own = self.here(&["worker", "start", "--launcher", "demo"]).data();
         let own = own["workerId"].as_str().unwrap_or_else(|| panic!("{own}")).to_owned();

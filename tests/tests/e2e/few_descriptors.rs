@@ -84,3 +84,13 @@ fn a_daemon_with_hardly_any_descriptors_says_so() {
     assert!(is_reached(&sandbox, &workers[0]));
     sandbox.finish();
 }
+
+#[test]
+fn doctor_says_how_many_workers_the_daemon_reaches() {
+    let sandbox = Sandbox::new();
+    let script = "ulimit -n 100; exec \"$0\" doctor --json";
+    let found = sandbox.command("sh").args(["-c", script, &sandbox.executable("subagent")]).run();
+    // (100 - 48) / 3: what the daemon keeps for itself, and what a runtime costs.
+    assert!(found.stdout.contains("100 for the daemon: enough for 17 workers that run"), "{found}");
+    sandbox.finish();
+}

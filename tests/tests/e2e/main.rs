@@ -75,6 +75,7 @@ mod tasks {
     //! Tasks and delegation.
     mod basics;
     mod budgets;
+    mod causes;
     mod delegation_start;
     mod events;
     mod limits;

@@ -202,6 +202,17 @@ fn a_manager_gives_tasks_through_mcp_in_the_foreground_and_in_the_background() {
     let look = json!({"name_or_id": begun["subagent_id"], "wait_seconds": 30});
     let found: Value = serde_json::from_str(&client.called("get_subagents", look).0).unwrap();
     assert_eq!((&found["status"], &found["result"]), (&json!("completed"), &json!("later")));
+    let (text, is_error) =
+        client.called("task", json!({"agent": "scout", "prompt": "!say without", "command": "/look"}));
+    assert!(!is_error && inside(&text) == "without", "{text}");
+    let listed = sandbox.run(&["task", "list"]).data_of("task.listed");
+    let last = listed["items"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["description"], &last["metadata"]),
+        (&json!("!say without"), &json!({"command": "/look"}))
+    );
+    let (error, is_error) = client.called("task", json!({"agent": "scout", "prompt": 7}));
+    assert!(is_error && inside(&error).starts_with("INVALID_ARGUMENT: task: invalid type"), "{error}");
     let (error, is_error) =
         client.called("task", json!({"agent": "nobody", "description": "d", "prompt": "p"}));
     assert!(is_error && inside(&error).starts_with("AGENT_NOT_FOUND: "), "{error}");
@@ -363,9 +374,9 @@ fn tasks_are_given_and_looked_at_on_the_command_line() {
         sandbox.run(&["task", "run", "--agent", "scout", "--name", "One", "--text", "!tool read a\nhello"]);
     let shape = json!({
         "taskId": "w", "name": "=One", "path": ["str"], "agent": "=scout", "description": "str", "prompt": "str",
-        "mode": "=foreground", "status": "=completed", "parent": null, "root": null, "depth": 1,
+        "mode": "=foreground", "status": "=completed", "parent": null, "parentTurnId": null, "root": null, "depth": 1,
         "launcher": "=demo", "model": "str?", "steps": "int", "toolCalls": "int", "cost": "any", "tokens": "any",
-        "runs": 1, "error": null, "metadata": {}, "createdAt": "ts", "startedAt": "ts", "completedAt": "ts",
+        "runs": 1, "error": null, "metadata": {}, "createdAt": "ts", "updatedAt": "ts", "startedAt": "ts", "completedAt": "ts",
         "result": "=hello", "resultMaxTokens": 8192,
     });
     assert_shape(&ended.data_of("task.waited"), &shape);

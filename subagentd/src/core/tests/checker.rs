@@ -11,7 +11,7 @@ use super::rows::Rows;
 use super::{LOCAL, Shape, is_stopped, request};
 use crate::core::approval::Approval;
 use crate::core::budget::runs;
-use crate::core::inbox::InboxFact;
+use crate::core::inbox::{InboxFact, InboxInput};
 use crate::core::queue::Urgency;
 use crate::core::worker::{Action, By, Fact, Hibernation, Input, Link, Restart, State, Step, Worker};
 
@@ -320,6 +320,16 @@ impl Checker {
             }
             Fact::QueuedAppended { .. } => assert!(matches!(input, Input::AppendQueued { .. })),
             Fact::TaskEnding(_) => assert!(matches!(input, Input::EndTask { .. })),
+            Fact::TaskCause { .. } => {
+                let known = matches!(
+                    input,
+                    Input::EndTask { .. }
+                        | Input::Violation { .. }
+                        | Input::OverBudget { .. }
+                        | Input::Inbox(InboxInput::Expired { .. })
+                );
+                assert!(known, "nothing ends a task early");
+            }
             Fact::QueueOrdered { .. } => assert!(matches!(input, Input::MoveQueued { .. })),
             Fact::TurnDispatching { no } => {
                 self.dispatching.insert(*no);

@@ -157,6 +157,7 @@ impl Rows {
             }
             Fact::QueuedAppended { id, .. } => assert!(self.queue.position(id).is_some(), "it waits"),
             Fact::TaskEnding(_)
+            | Fact::TaskCause { .. }
             | Fact::Inbox(_)
             | Fact::Event { .. }
             | Fact::LastError(_)

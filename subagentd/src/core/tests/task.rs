@@ -5,6 +5,7 @@ use subagent_protocol::event::EventType;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::record::{SessionOrigin, TurnEnd};
 use subagent_protocol::state::{QueuePause, TurnStatus};
+use subagent_protocol::{Code, Error};
 
 use super::checker::Checker;
 use super::{enqueue, failure, queued_id, send};
@@ -111,17 +112,23 @@ fn m8_each_end_has_its_words() {
     let id: WorkerId = "w_0123456789".parse().unwrap();
     let told = |status, result: &str, error| told("Test Runner", &id, status, result, error);
     let begins = "[Subagent 'Test Runner' (w_0123456789) ";
-    for (status, ends) in [
-        (TaskStatus::Completed, "completed: all green]"),
-        (TaskStatus::Failed, "failed: no luck]"),
-        (TaskStatus::Cancelled, "cancelled]"),
-        (TaskStatus::MaxIterationsReached, "reached its step limit]"),
-        (TaskStatus::TimedOut, "timed out]"),
-        (TaskStatus::Lost, "lost]"),
+    let error = Error::new(Code::PolicyViolation, "no luck");
+    for (status, alone, explained) in [
+        (TaskStatus::Completed, "completed: all green]", "completed: all green]"),
+        (TaskStatus::Failed, "failed: it could not be begun]", "failed: POLICY_VIOLATION: no luck]"),
+        (TaskStatus::Cancelled, "cancelled]", "cancelled: POLICY_VIOLATION: no luck]"),
+        (
+            TaskStatus::MaxIterationsReached,
+            "reached its step limit]",
+            "reached its step limit: POLICY_VIOLATION: no luck]",
+        ),
+        (TaskStatus::TimedOut, "timed out]", "timed out: POLICY_VIOLATION: no luck]"),
+        (TaskStatus::Lost, "lost]", "lost: POLICY_VIOLATION: no luck]"),
     ] {
-        assert_eq!(told(status, "all green", "no luck"), format!("{begins}{ends}"));
+        assert_eq!(told(status, "all green", None), format!("{begins}{alone}"));
+        assert_eq!(told(status, "all green", Some(&error)), format!("{begins}{explained}"));
     }
-    let long = told(TaskStatus::Completed, &"ä".repeat(2_000), "");
+    let long = told(TaskStatus::Completed, &"ä".repeat(2_000), None);
     assert_eq!(long.matches('ä').count(), 1_000);
 }
 

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use serde_json::json;
 
+use std::fs;
+
 use super::*;
 
 /// A state dir whose daemon runs, as far as its files tell.

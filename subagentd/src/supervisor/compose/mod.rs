@@ -78,7 +78,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
     mcp_servers.0.retain(|server| !own.names().iter().any(|name| server["name"] == name.as_str()));
     mcp_servers.0.extend(own.0);
 
-    let (terms, mode) = narrow::terms(definition, request, parent.delegation.limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, &parent.delegation.limits)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer, &request.overrides)?;
@@ -125,6 +125,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
                     parent.row.worker_id.clone(),
                 ),
                 pre_approved: pre_approved(&terms),
+                is_task: true,
             }),
             answer_time: spec.answer_time,
             budget: start::budgets::of_config(&config.budgets.worker),
@@ -159,7 +160,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
         definition.map(|definition| agent::resolved(definition, at, config, &ground.workspace, &ground.env));
     let mut resolved = found.transpose()?.unwrap_or_else(unnamed);
     let limits = config.delegation.unwrap_or_default();
-    let (terms, mode) = narrow::terms(definition, request, limits.task_ttl_hours)?;
+    let (terms, mode) = narrow::terms(definition, request, &limits)?;
     narrow::prompt(&mut resolved.spec, &request.overrides);
     narrow::model(&mut resolved.spec, &request.overrides, at);
     let layer = narrow::layer(resolved.layer.take(), &request.overrides)?;
@@ -192,6 +193,7 @@ pub(super) fn for_manager(place: &TaskPlace, request: &RunTask) -> Result<Compos
     request.agent = request.agent.and_then(|spec| told(definition, spec));
     if let Some(policy) = &mut request.policy {
         policy.pre_approved = pre_approved(&terms);
+        policy.is_task = true;
     }
     request.delegation = delegation;
     let agent = definition.map(|definition| definition.name.clone());

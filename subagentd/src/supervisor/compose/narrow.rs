@@ -5,8 +5,9 @@ use subagent_config::model::Launcher;
 use subagent_config::policy::{Action, Rule, lists_tool};
 use subagent_config::start::agent;
 use subagent_config::start::policy::travels;
-use subagent_protocol::api::{RESULT_TOKENS, RunTask, TaskMode, TaskOverrides};
+use subagent_protocol::api::{RunTask, TaskMode, TaskOverrides};
 use subagent_protocol::definition::AgentSpec;
+use subagent_protocol::delegation::TaskLimits;
 use subagent_protocol::policy::PolicyLayer;
 use subagent_protocol::task_terms::{FOREGROUND_MS, STEPS, TaskTerms};
 use subagent_protocol::{Code, Error, Result};
@@ -25,7 +26,7 @@ fn wider(field: &str, message: String) -> Error {
 pub(super) fn terms(
     definition: Option<&Definition>,
     request: &RunTask,
-    ttl_hours: u32,
+    limits: &TaskLimits,
 ) -> Result<(TaskTerms, TaskMode)> {
     let overrides = &request.overrides;
     let most = definition.and_then(|definition| definition.max_steps);
@@ -56,10 +57,10 @@ pub(super) fn terms(
         result_schema: definition.and_then(|definition| definition.result_schema.clone()),
         result_max_tokens: definition
             .and_then(|definition| definition.result_max_tokens)
-            .unwrap_or(RESULT_TOKENS),
+            .unwrap_or(limits.result_max_tokens.into()),
         // Whoever waits for it can be asked.
         pre_approved: rules.iter().filter(|_| background).map(travels).collect(),
-        ttl_hours,
+        ttl_hours: limits.task_ttl_hours,
     };
     Ok((terms, if background { TaskMode::Background } else { TaskMode::Foreground }))
 }

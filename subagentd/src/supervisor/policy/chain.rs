@@ -57,7 +57,8 @@ pub(super) fn compiled(spec: &PolicySpec, added: &OfChain, cwd: &Path) -> Result
         let added = added.above.get(at).map(Vec::as_slice).unwrap_or_default();
         chain.push(node(&above.name, &above.layers, above.pre_approved.as_deref(), added)?);
     }
-    chain.push(node("worker", &spec.layers, spec.pre_approved.as_deref(), &added.own)?);
+    let own = node("worker", &spec.layers, spec.pre_approved.as_deref(), &added.own)?;
+    chain.push(own.of_task(spec.is_task));
     Ok(Policy { places, chain })
 }
 

@@ -41,6 +41,7 @@ async fn world(limits: TaskLimits) -> World {
         layers: vec![layer],
         ancestors: Vec::new(),
         pre_approved: None,
+        is_task: false,
     };
     let start = StartWorker {
         debug_mode: true,

@@ -3,7 +3,6 @@
 
 use serde_json::json;
 use subagent_protocol::event::EventType;
-use subagent_protocol::{Code, Error};
 
 use super::actor::Actor;
 use super::ingest::Goal;
@@ -20,7 +19,7 @@ impl Actor {
         }
         self.may_live = false;
         self.apply(Input::RuntimeGone { clean: true, rebooted: true }).await;
-        let error = self.copied();
+        let error = self.shared.copies.error();
         let reason = error.message.clone();
         let lost =
             Fact::Event { event_type: EventType::WorkerLost, data: json!({ "reason": reason }), turn: None };
@@ -34,19 +33,5 @@ impl Actor {
         }
         self.settled = true;
         tracing::info!(worker = %self.worker_id, "a copied worker is stopped");
-    }
-
-    fn copied(&self) -> Error {
-        let from = self.shared.copies.from.as_ref().map(|path| path.display().to_string());
-        let of = from.as_ref().map_or_else(|| "another one".to_owned(), Clone::clone);
-        let message =
-            format!("the worker is a copy: this state dir was copied from {of}, where the worker itself is");
-        let error = Error::new(Code::WorkerCopied, message).recommend(
-            "use the worker in the original workspace; here, start another one, or remove this one with `subagent worker rm`",
-        );
-        match from {
-            Some(from) => error.with("copiedFrom", from),
-            None => error,
-        }
     }
 }

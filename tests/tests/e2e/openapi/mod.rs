@@ -68,6 +68,7 @@ struct World {
     workers: Vec<Value>,
     turns: Vec<Value>,
     requests: Vec<Value>,
+    tasks: Vec<Value>,
 }
 
 impl World {
@@ -75,9 +76,12 @@ impl World {
         let sandbox = Sandbox::new();
         sandbox.init();
         let socket = sandbox.daemon_info().unwrap().socket;
-        let lists = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (handle, workers, turns, requests) = lists;
-        let mut world = Self { sandbox, socket, handle, workers, turns, requests };
+        let folder = sandbox.workspace().join(".agents/agents");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("scout.md"), "---\ndescription: Looks around\nlauncher: demo\n---\n").unwrap();
+        let lists = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (handle, workers, turns, requests, tasks) = lists;
+        let mut world = Self { sandbox, socket, handle, workers, turns, requests, tasks };
         world.refresh();
         world
     }
@@ -99,8 +103,12 @@ impl World {
             self.handle.push(format!("{header}: {}", text(field)));
             self.sandbox.set_env(variable, text(field));
         }
+        self.give();
         let listed = self.sandbox.run(&["worker", "list"]).data();
-        let lives = |worker: &&Value| worker["state"] != "stopped" && worker["launcher"] == "demo";
+        let is_task = |worker: &Value| self.tasks.contains(&worker["workerId"]);
+        let lives = |worker: &&Value| {
+            worker["state"] != "stopped" && worker["launcher"] == "demo" && !is_task(worker)
+        };
         let live = listed["items"].as_array().unwrap().iter().filter(lives).count();
         for _ in live..2 {
             let _ = self.sandbox.start("demo");
@@ -112,9 +120,19 @@ impl World {
             let wish = ["worker", "rm", &as_text(&worker["workerId"])].map(str::to_owned);
             self.sandbox.recorder().attempt(&wish);
         }
+        items.retain(|worker| !self.tasks.contains(&worker["workerId"]));
         items.truncate(4);
         self.workers = items;
         self.ask();
+    }
+
+    /// Gives a task, unless earlier requests have taken what it needs.
+    fn give(&mut self) {
+        let given =
+            self.sandbox.run(&["task", "run", "--agent", "scout", "--background", "--text", "!say done"]);
+        if given.status.success() {
+            self.tasks.push(given.data()["taskId"].clone());
+        }
     }
 
     /// Has a worker ask something, unless earlier requests have taken its budget or filled its queue.
@@ -140,6 +158,7 @@ impl World {
         let mut known = BTreeMap::from([
             ("turn", newest(&self.turns)),
             ("request", newest(&self.requests)),
+            ("task", newest(&self.tasks)),
             ("decision", vec![json!("allow"), json!("deny"), json!("cancel")]),
             ("worker", of("workerId")),
             ("workerId", of("workerId")),
@@ -298,6 +317,8 @@ fn no_generated_request_finds_a_fault() {
     let never: Vec<_> =
         seen.iter().filter(|(_, statuses)| !statuses.contains(&200)).map(|(name, _)| name).collect();
     say(&format!("operations without a success: {never:?}"));
+    let of_tasks: Vec<_> = never.iter().filter(|name| name.contains("/tasks/{task}")).collect();
+    assert!(of_tasks.is_empty(), "no request about a task succeeded: {of_tasks:?}");
     assert!(never.len() < operations.len() / 2, "most requests were refused: {never:?}");
     world.sandbox.run(&["worker", "list"]).data();
     world.sandbox.finish();

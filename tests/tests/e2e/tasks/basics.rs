@@ -127,9 +127,9 @@ fn a_managers_task_runs_ends_and_can_be_resumed_and_canceled() {
         &waited,
         &json!({
             "taskId": "str", "name": "=Scout", "path": ["str"], "agent": null, "description": "str", "prompt": "str",
-            "mode": "=foreground", "status": "=completed", "parent": null, "root": null, "depth": 1, "launcher": "=demo",
+            "mode": "=foreground", "status": "=completed", "parent": null, "parentTurnId": null, "root": null, "depth": 1, "launcher": "=demo",
             "model": "=small", "steps": "int", "toolCalls": "int", "cost": null, "tokens": null, "runs": 1, "error": null,
-            "metadata": {}, "createdAt": "str", "startedAt": "str", "completedAt": "str", "result": "str", "resultMaxTokens": "int",
+            "metadata": {}, "createdAt": "str", "updatedAt": "str", "startedAt": "str", "completedAt": "str", "result": "str", "resultMaxTokens": "int",
         }),
     );
     let told: Vec<Value> = world.sandbox.events(id);
@@ -317,7 +317,8 @@ fn m8_a_busy_parent_gets_it_next_and_a_lost_task_is_told_as_lost() {
     let _ = world.sandbox.turn_end(&accepted);
     let told = world.told_at_last(2);
     assert_eq!(told[0]["subagent"]["name"], "quick");
-    assert_eq!(told[1]["text"], format!("[Subagent 'dies' ({dies}) lost]"));
+    let expected = format!("[Subagent 'dies' ({dies}) lost: RUNTIME_LOST: ");
+    assert!(text(&told[1]["text"]).starts_with(&expected), "{told:?}");
     world.sandbox.finish();
 }
 

@@ -136,6 +136,11 @@ fn m6_a_budget_that_tasks_use_up_cancels_the_turns_of_all_whose_it_is() {
         world.root
     );
     assert_eq!(canceled[0]["reason"], reason);
+    let error = world.shown("long")["error"].take();
+    assert_eq!(
+        (&error["code"], &error["details"]["workerId"]),
+        (&json!("BUDGET_EXCEEDED"), &json!(world.root))
+    );
     let told = |worker: &str| world.told(worker, "budget.exceeded");
     assert_eq!(told(&world.task("eater"))[0]["workerId"], world.root);
     assert_eq!(told(&world.task("long")).len() + told(&world.root).len(), 0, "once for all of them");

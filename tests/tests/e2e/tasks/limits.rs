@@ -73,6 +73,10 @@ fn m6_a_prompt_that_makes_more_tool_calls_than_it_may_ends_with_what_it_has_said
     let end = ended(&sandbox, &task);
     assert_eq!(counts(&end), ("max_iterations_reached", 3, 3));
     assert_eq!(end["result"], "so far");
+    assert_eq!(
+        (&end["error"]["code"], &end["error"]["message"]),
+        (&json!("MAX_ITERATIONS_REACHED"), &json!("the task made more than the 2 tool calls that it may"))
+    );
     let failed = told(&sandbox, &task, "subagent.failed");
     assert_eq!((failed.len(), &failed[0]["status"]), (1, &json!("max_iterations_reached")));
     let canceled = told(&sandbox, &task, "turn.canceled");
@@ -121,6 +125,7 @@ fn m6_a_prompt_that_runs_for_longer_than_it_may_is_timed_out_also_by_the_next_da
     sandbox.kill_daemon();
     let end = ended(&sandbox, &task);
     assert_eq!((&end["status"], &end["result"]), (&json!("timed_out"), &json!("so far")));
+    assert_eq!(end["error"]["code"], "TIMED_OUT", "{end}");
     let database = Connection::open(sandbox.state_dir().join("state.db")).unwrap();
     let ran = "SELECT completed_at - started_at FROM tasks";
     let ran: i64 = database.query_row(ran, [], |row| row.get(0)).unwrap();

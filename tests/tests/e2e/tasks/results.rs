@@ -315,6 +315,23 @@ fn an_archived_task_is_removed_when_somebody_asks_for_it_and_nothing_that_goes_o
 }
 
 #[test]
+fn the_config_says_how_much_of_a_result_callers_get_where_no_definition_does() {
+    let sandbox = sandbox();
+    let config = sandbox.config_file();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}delegation: {{resultMaxTokens: 60}}\n")).unwrap();
+    define(&sandbox, "plain", "launcher: demo");
+    define(&sandbox, "talker", "launcher: demo\nresultMaxTokens: 500");
+    let long = format!("!say {}", "word ".repeat(100));
+    for (agent, limit) in [("plain", 60), ("talker", 500)] {
+        assert_eq!(run(&sandbox, agent, &long)["resultMaxTokens"], limit, "{agent}");
+        let given = sandbox.run(&["task", "result", agent]).data_of("task.result")["result"].take();
+        assert_eq!(given.as_str().unwrap().contains("[Output truncated: "), limit == 60, "{given}");
+    }
+    sandbox.finish();
+}
+
+#[test]
 fn a_message_with_cancel_is_the_last_turn_of_a_task_that_runs() {
     let sandbox = sandbox();
     sandbox.init();

@@ -196,3 +196,39 @@ fn m4_the_tools_of_the_task_server_are_judged_by_the_rules_for_tasks() {
     assert_eq!(asks("get_subagents", json!({})).0, "allow");
     world.sandbox.finish();
 }
+
+#[test]
+fn a_task_keeps_no_list_of_what_is_to_do_and_is_not_canceled_for_one() {
+    let world = world(&["--allow", "todo", "--allow", "task"], &[("plain", "permission: {todo: allow}")]);
+    let call = json!({
+        "toolCallId": "t", "name": "TodoWrite", "title": "TodoWrite", "kind": "other", "rawInput": {"todos": []},
+    });
+    let options = json!([
+        {"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"},
+    ]);
+    let params = json!({"sessionId": "SESSION", "toolCall": call, "options": options});
+    let ask = json!({"jsonrpc": "2.0", "id": 4242, "method": "session/request_permission", "params": params});
+    let mut update = call;
+    update["sessionUpdate"] = "tool_call".into();
+    update["toolCallId"] = "unasked".into();
+    update["status"] = "completed".into();
+    update["content"] = json!([{"type": "content", "content": {"type": "text", "text": "written"}}]);
+    let params = json!({"sessionId": "SESSION", "update": update});
+    let told = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+    let prompt = format!("!raw {ask}\n!raw {told}\n!say done");
+    for agent in ["plain", "explore"] {
+        let waited = world.sandbox.send(&world.root, &world.gives(agent, agent, "foreground", &prompt));
+        let said = waited["assistantText"].as_str().unwrap();
+        assert!(said.contains(&format!("{agent} completed")), "{said}");
+        let decided = world.decided(&world.task(agent));
+        assert_eq!((&decided[0]["decision"], &decided[0]["by"]), (&json!("deny"), &json!("rule")), "{agent}");
+        assert_eq!(decided[0]["policy"]["note"], "a task keeps no list of what is to do", "{agent}");
+        let shown = world.sandbox.run(&["task", "show", agent]).data_of("task.shown");
+        assert_eq!((&shown["status"], &shown["error"]), (&json!("completed"), &Value::Null), "{shown}");
+    }
+    // A worker that is no task keeps one.
+    let _ = world.sandbox.send(&world.root, &format!("!raw {ask}"));
+    let decided = wait_until("a decision", SOON, || world.decided(&world.root).pop());
+    assert_eq!(decided["decision"], "allow", "{decided}");
+    world.sandbox.finish();
+}

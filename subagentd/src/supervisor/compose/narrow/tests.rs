@@ -34,7 +34,7 @@ fn of(
     mode: Option<TaskMode>,
 ) -> Result<(TaskTerms, TaskMode)> {
     let definition = front.map(definition);
-    terms(definition.as_ref(), &request(overrides, mode), 24)
+    terms(definition.as_ref(), &request(overrides, mode), &TaskLimits::default())
 }
 
 fn steps(max_steps: u64) -> TaskOverrides {

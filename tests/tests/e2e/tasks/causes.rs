@@ -1,0 +1,172 @@
+//! Why a task ended early, where its caller looks: in the task, in its result and in what its parent is told.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use subagent_tests::harness::{Sandbox, wait_until};
+
+/// For what comes of its own accord.
+const SOON: Duration = Duration::from_secs(30);
+
+struct World {
+    sandbox: Sandbox,
+    root: String,
+}
+
+/// A worker that may give tasks, started with these flags.
+fn world(flags: &[&str]) -> World {
+    let mut sandbox = Sandbox::new();
+    let root = sandbox.delegating(&json!(true), flags);
+    World { sandbox, root }
+}
+
+impl World {
+    /// Gives a task in the background.
+    fn give(&self, name: &str, prompt: &str) {
+        let gives = self.sandbox.gives(&self.sandbox.task_file("nested", name, "background", prompt));
+        let waited = self.sandbox.send(&self.root, &gives);
+        assert_eq!(waited["matchedEvent"]["type"], "turn.completed", "{waited}");
+    }
+
+    fn shown(&self, name: &str) -> Value {
+        self.sandbox.run(&["task", "show", name]).data_of("task.shown")
+    }
+
+    fn until(&self, name: &str, status: &str) -> Value {
+        wait_until(&format!("{name} to be {status}"), SOON, || {
+            Some(self.shown(name)).filter(|shown| shown["status"] == status)
+        })
+    }
+
+    fn events(&self, worker: &str, event_type: &str) -> Vec<Value> {
+        let events = self.sandbox.events(worker).into_iter();
+        events.filter(|event| event["type"] == event_type).map(|event| event["data"].clone()).collect()
+    }
+
+    /// What the parent is told of an end.
+    fn told(&self) -> Value {
+        wait_until("the end to be told", SOON, || {
+            let mut sent = self.events(&self.root, "message.sent").into_iter();
+            sent.rfind(|data| !data["subagent"].is_null())
+        })
+    }
+}
+
+/// The error of a task in one line.
+fn why(task: &Value) -> String {
+    let error = &task["error"];
+    format!("{}: {}", error["code"].as_str().unwrap(), error["message"].as_str().unwrap())
+}
+
+#[track_caller]
+fn begins(text: &Value, beginning: &str) {
+    let text = text.as_str().unwrap();
+    assert!(text.starts_with(beginning), "{text}");
+}
+
+/// The update by which an agent tells of a command that it has run.
+fn ran(command: &str) -> String {
+    let update = json!({
+        "sessionUpdate": "tool_call", "toolCallId": command, "title": command, "kind": "execute",
+        "status": "completed", "rawInput": {"command": command},
+        "content": [{"type": "content", "content": {"type": "text", "text": "done"}}],
+    });
+    let params = json!({"sessionId": "SESSION", "update": update});
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string()
+}
+
+#[test]
+fn a_task_that_was_canceled_for_a_violation_says_so_to_its_caller() {
+    let world = world(&["--deny", "execute(rm *)"]);
+    world.give("Cleaner", "so far\n!tool execute rm -rf x\n!sleep 600000");
+    let shown = world.until("Cleaner", "cancelled");
+    let id = shown["taskId"].as_str().unwrap();
+    let why = why(&shown);
+    assert!(why.starts_with("POLICY_VIOLATION: "), "{why}");
+    assert!(why.contains("execute(rm *)") && why.contains("rm -rf x"), "{why}");
+    let told = world.told();
+    let expected = format!("[Subagent 'Cleaner' ({id}) cancelled: {why}]");
+    assert_eq!((&told["text"], &told["subagent"]["status"]), (&json!(expected), &json!("cancelled")));
+    let canceled = world.events(id, "subagent.cancelled");
+    assert_eq!((canceled.len(), &canceled[0]["error"]), (1, &shown["error"]));
+    let printed = world.sandbox.command("subagent").args(["task", "show", "Cleaner"]).run();
+    assert!(printed.text().contains("POLICY_VIOLATION"), "{printed}");
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_violation_that_is_noticed_after_the_turn_fails_the_task() {
+    let world = world(&["--deny", "execute(rm *)"]);
+    // The turn and the call are read together by the next daemon: there is nothing left to cancel.
+    let gate = world.sandbox.gate("turn");
+    world.give("Fast", &format!("{}\n!raw {}\n!say cleaned", gate.directive(), ran("rm -rf x")));
+    let id = world.until("Fast", "running")["taskId"].as_str().unwrap().to_owned();
+    world.sandbox.kill_daemon();
+    gate.open();
+    let shown = world.until("Fast", "failed");
+    assert!(why(&shown).starts_with("POLICY_VIOLATION: "), "{shown}");
+    assert_eq!(shown["result"], "cleaned");
+    assert_eq!(world.events(&id, "turn.completed").len(), 1);
+    begins(&world.told()["text"], &format!("[Subagent 'Fast' ({id}) failed: POLICY_VIOLATION: "));
+
+    // The call is told of behind the answer to the prompt.
+    world.give("Late", &format!("!late {}\n!say cleaned", ran("rm -rf y")));
+    let shown = world.until("Late", "failed");
+    let id = shown["taskId"].as_str().unwrap();
+    assert!(why(&shown).starts_with("POLICY_VIOLATION: "), "{shown}");
+    assert_eq!(shown["result"], "cleaned");
+    let failed = world.events(id, "subagent.failed");
+    assert_eq!((failed.len(), &failed[0]["error"]), (1, &shown["error"]));
+    // Nothing of that is left for the next run.
+    world.sandbox.run(&["task", "message", "Late", "--text", "!say again"]).data_of("task.messaged");
+    let again = world.until("Late", "completed");
+    assert_eq!((&again["runs"], &again["error"]), (&json!(2), &Value::Null), "{again}");
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_task_that_was_canceled_says_by_whom_or_for_what() {
+    let world = world(&["--approval-timeout", "1s", "--on-approval-timeout", "cancel"]);
+    world.give("Asker", "!ask execute make");
+    let shown = world.until("Asker", "cancelled");
+    assert_eq!(shown["error"]["code"], "APPROVAL_TIMEOUT", "{shown}");
+    let id = shown["taskId"].as_str().unwrap();
+    let told = world.told();
+    begins(&told["text"], &format!("[Subagent 'Asker' ({id}) cancelled: APPROVAL_TIMEOUT: a question"));
+
+    world.give("Long", "!sleep 600000");
+    world.until("Long", "running");
+    world.sandbox.run(&["task", "cancel", "Long", "--reason", "enough"]).data_of("task.cancelled");
+    let error = world.until("Long", "cancelled")["error"].take();
+    assert_eq!((&error["code"], &error["message"]), (&json!("CANCELLED"), &json!("enough")));
+    world.sandbox.finish();
+}
+
+#[test]
+fn a_task_shows_the_turn_that_gave_it_and_when_it_last_changed() {
+    let world = world(&[]);
+    world.give("Scout", "!tool read a\n!say found");
+    let shown = world.until("Scout", "completed");
+    let id = shown["taskId"].as_str().unwrap();
+    let given = world.events(&world.root, "turn.started").remove(0)["turnId"].take();
+    assert_eq!(shown["parentTurnId"], given, "{shown}");
+    for event_type in ["subagent.spawned", "subagent.completed"] {
+        assert_eq!(world.events(id, event_type)[0]["parentTurnId"], given, "{event_type}");
+    }
+    wait_until("the time of the newest event", SOON, || {
+        let updated = world.shown("Scout")["updatedAt"].take();
+        (world.sandbox.events(id).pop()?["ts"] == updated).then_some(())
+    });
+    let printed = world.sandbox.command("subagent").args(["task", "show", "Scout"]).run();
+    let line = format!("parentTurnId: {}", given.as_str().unwrap());
+    assert!(printed.text().lines().any(|printed| printed == line), "{printed}");
+    assert!(printed.text().contains("\nupdatedAt: "), "{printed}");
+    // Somebody else has it go on: it is no turn of the parent's any more.
+    world.sandbox.run(&["task", "message", "Scout", "--text", "!say again"]).data_of("task.messaged");
+    let again = wait_until("the second run", SOON, || {
+        Some(world.shown("Scout")).filter(|shown| shown["runs"] == 2 && shown["status"] == "completed")
+    });
+    assert_eq!(again["parentTurnId"], Value::Null);
+    assert!(again["updatedAt"].as_str() >= shown["updatedAt"].as_str(), "{again}");
+    world.sandbox.finish();
+}
