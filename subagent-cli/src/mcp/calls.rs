@@ -137,7 +137,7 @@ impl Caller {
         let ended = tokio::select! {
             biased;
             ended = self.end(client, &task) => ended,
-            () = elicit::ask_user(&self.shared, &self.context.peer, id) => return answers::begun(&task, style),
+            () = Box::pin(elicit::ask_user(&self.shared, &self.context.peer, id)) => return answers::begun(&task, style),
             () = self.given_up() => {
                 self.cancel(id).await;
                 let failure = Failure::argument("nobody waits for the task any more: it is canceled");

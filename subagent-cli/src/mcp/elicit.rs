@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use subagent_protocol::clean::one_line;
 
 use super::server::Shared;
-use crate::client::{Ask, Client, Questions, segment};
+use crate::client::{Ask, Questions, segment};
 use crate::failure::Result;
 use crate::output::rule::task_path;
 
