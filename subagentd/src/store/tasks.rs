@@ -286,22 +286,6 @@ pub(crate) fn parent(connection: &Connection, task: RowId) -> Result<Option<RowI
     Ok(found.flatten().map(RowId))
 }
 
-/// The stored specs of a worker and of the workers above it.
-///
-/// # Errors
-/// `STORAGE_ERROR`.
-pub(crate) fn specs_upwards(connection: &Connection, worker: RowId) -> Result<Vec<String>> {
-    // The root also where a worker between was removed.
-    let sql = "WITH RECURSIVE upwards (worker) AS (
-                 SELECT ?1
-                 UNION SELECT t.parent FROM upwards u CROSS JOIN tasks t ON t.worker = u.worker WHERE t.parent IS NOT NULL
-                 UNION SELECT t.root FROM upwards u CROSS JOIN tasks t ON t.worker = u.worker WHERE t.root IS NOT NULL)
-               SELECT w.spec FROM upwards u CROSS JOIN workers w ON w.id = u.worker WHERE w.removed_at IS NULL";
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
-    let specs = statement.query_map([worker.0], |row| row.get(0)).and_then(Iterator::collect);
-    Ok(specs.map_err(StoreError::from)?)
-}
-
 pub(super) fn count(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<i64> {
     let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
     Ok(statement.query_row(params, |row| row.get(0)).map_err(StoreError::from)?)

@@ -27,7 +27,7 @@ use crate::core::inbox::InboxInput;
 use crate::core::{Input, Worker};
 use crate::store::inbox::InboxRow;
 use crate::store::workers::ApprovalRow;
-use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, task_events, tasks, workers};
+use crate::store::{Connection, OwnerCheck, RowId, WorkerRow, inbox, questions_below, task_events, workers};
 
 /// So much is told of what is asked, in a line.
 const MOST_SUBJECT_CHARS: usize = 1000;
@@ -102,7 +102,7 @@ impl<'a> Wanted<'a> {
         if let Some(known) = self.selected.get(&row.worker) {
             return Ok(*known);
         }
-        let specs = tasks::specs_upwards(connection, row.worker)?;
+        let specs = questions_below::specs_upwards(connection, row.worker)?;
         let tags = |spec: &String| {
             serde_json::from_str(spec).map_or_else(|_| Tags::default(), |spec: Spec| spec.tags)
         };

@@ -43,7 +43,8 @@ async fn call(State(seen): State<Arc<Seen>>, Path(call): Path<String>, body: Byt
     seen.add(ModelRequest { path, body, asked });
     match (method, schema) {
         ("streamGenerateContent", schema) => {
-            let steps = schema.map_or_else(|| answer(&turn), |value| vec![Step::Text(value.to_string())]);
+            let steps =
+                schema.map_or_else(|| seen.answer(&turn), |value| vec![Step::Text(value.to_string())]);
             stream(Gemini { model: model.to_owned() }, steps, offered)
         }
         ("generateContent", Some(value)) => {

@@ -92,6 +92,12 @@ impl ModelServer {
         self.seen.all()
     }
 
+    /// Has the model answer the next result of a tool as if a user had said what this makes of it. Several are for one result
+    /// each, in order.
+    pub fn react(&self, reaction: impl FnOnce(&str) -> String + Send + 'static) {
+        self.seen.react(Box::new(reaction));
+    }
+
     /// The user texts of the *turns* that were asked for so far, one for each request that wanted a streamed
     /// answer to a user's text: no routing questions, and no requests that only hand in a tool's result.
     /// A prompt that is in here twice was delivered twice.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Wire, event, failure, stream};
 use super::sample::aside;
-use super::script::{Step, Turn, answer};
+use super::script::{Step, Turn};
 use super::seen::{Asked, Seen, id};
 use super::tools::{Call, Input, Offer};
 
@@ -27,7 +27,7 @@ async fn completions(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Re
         Err(why) => return failure::<Chat>(StatusCode::BAD_REQUEST, &why),
     };
     let offered = offered(&body);
-    let steps = if offered.is_empty() { aside(&body) } else { answer(&turn(&body)) };
+    let steps = if offered.is_empty() { aside(&body) } else { seen.answer(&turn(&body)) };
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     if body["stream"] == true {
         return stream(Chat { id: id("chatcmpl"), model, calls: 0 }, steps, offered);

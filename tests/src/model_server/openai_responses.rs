@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Wire, event, failure, stream};
 use super::sample::aside;
-use super::script::{Turn, answer};
+use super::script::Turn;
 use super::seen::{Asked, Seen, id};
 use super::tools::{Call, Input, Offer};
 
@@ -26,7 +26,7 @@ async fn responses(State(seen): State<Arc<Seen>>, uri: Uri, body: Bytes) -> Resp
         Err(why) => return failure::<Responses>(StatusCode::BAD_REQUEST, &why),
     };
     let offered = offered(&body);
-    let steps = if offered.is_empty() { aside(&body) } else { answer(&turn(&body)) };
+    let steps = if offered.is_empty() { aside(&body) } else { seen.answer(&turn(&body)) };
     let model = body["model"].as_str().unwrap_or_default().to_owned();
     stream(Responses { id: id("resp"), model, ..Default::default() }, steps, offered)
 }

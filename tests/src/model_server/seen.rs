@@ -1,12 +1,14 @@
-//! What the server was asked, for tests to look at. It does not interpret anything.
+//! What the server was asked, for tests to look at, and what a test wants the model to do about results of tools.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::Uri;
 use serde_json::Value;
 
-use super::script::Turn;
+use super::script::{self, Step, Turn};
 
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +50,21 @@ impl Asked {
     }
 }
 
+/// Makes the text of a user, with a directive, of the result of a tool.
+pub(super) type Reaction = Box<dyn FnOnce(&str) -> String + Send>;
+
 /// The log of requests.
-#[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Vec<ModelRequest>>);
+#[derive(Default)]
+pub(super) struct Seen {
+    requests: Mutex<Vec<ModelRequest>>,
+    reactions: Mutex<VecDeque<Reaction>>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Seen").field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
 
 /// An id that no other answer of this process has.
 pub(super) fn id(kind: &str) -> String {
@@ -81,10 +95,28 @@ impl Seen {
     }
 
     pub(super) fn add(&self, request: ModelRequest) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    pub(super) fn react(&self, reaction: Reaction) {
+        self.reactions.lock().unwrap_or_else(PoisonError::into_inner).push_back(reaction);
+    }
+
+    /// The answer to a turn. To the result of a tool it is the next reaction's, as long as there are any.
+    pub(super) fn answer(&self, turn: &Turn) -> Vec<Step> {
+        let reaction = match turn {
+            Turn::ToolReturned(_) => {
+                self.reactions.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+            }
+            Turn::User(_) => None,
+        };
+        match (reaction, turn) {
+            (Some(reaction), Turn::ToolReturned(output)) => script::answer(&Turn::User(reaction(output))),
+            _ => script::answer(turn),
+        }
     }
 
     pub(super) fn all(&self) -> Vec<ModelRequest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -84,37 +84,94 @@ fn add(sandbox: &Sandbox, agent: &RealAgent, row: &Row) {
     }
 }
 
+/// A client with its server, and a user who can run it where nobody can be asked.
+struct Manager {
+    models: ModelServer,
+    sandbox: Sandbox,
+    agent: RealAgent,
+    row: Row,
+}
+
+impl Manager {
+    fn new(name: &'static str, title: &str) -> Self {
+        let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), Row::of(title));
+        let agent = RealAgent::new(name, &models);
+        install(&agent);
+        let _ = sandbox.command("git").args(["init", "-q"]).run().text();
+        if name == "codex" {
+            // It hands on no `XDG_RUNTIME_DIR`: a daemon that its server starts has its socket outside of the sandbox.
+            sandbox.init();
+        }
+        add(&sandbox, &agent, &row);
+        Self { models, sandbox, agent, row }
+    }
+
+    /// Runs the client with this prompt; gives what its tools returned.
+    fn run(&self, prompt: &str) -> Vec<String> {
+        let line = self.row.running().replace("PROMPT", "\"$PROMPT\"");
+        let _ = shell(&self.sandbox, &self.agent, &line).env("PROMPT", prompt).run().text();
+        let told = |request: ModelRequest| match request.asked {
+            Asked::ToolResult { output } => Some(output),
+            _ => None,
+        };
+        self.models.requests().into_iter().filter_map(told).collect()
+    }
+}
+
 fn tried(name: &'static str, title: &str) {
     if !RealAgent::is_installed(name) {
         return;
     }
-    let (models, sandbox, row) = (ModelServer::start().unwrap(), Sandbox::new(), Row::of(title));
-    let agent = RealAgent::new(name, &models);
-    install(&agent);
+    gives_a_task(name, title);
+    manages_a_worker(name, title);
+}
+
+/// The first id of this kind in a text, however it is quoted there.
+fn id(kind: &str, text: &str) -> String {
+    let at = text.find(kind).unwrap_or_else(|| panic!("{kind} in {text}"));
+    text[at..].chars().take_while(|char| char.is_ascii_alphanumeric() || *char == '_').collect()
+}
+
+/// It starts a worker, hears its question, answers it, hears the end, and stops the worker.
+fn manages_a_worker(name: &'static str, title: &str) {
+    let manager = Manager::new(name, title);
+    let models = &manager.models;
+    let calls = |tool: &str, arguments: serde_json::Value| format!("MCP: subagent/{tool} {arguments}");
+    models.react(move |started| {
+        let message = json!({"worker_id": id("w_", started), "message": "!ask execute make all\nbuilt"});
+        calls("send_message", message)
+    });
+    let waits = move |result: &str| calls("wait_for", json!({"worker_ids": [id("w_", result)]}));
+    models.react(waits);
+    models.react(move |asked| {
+        assert!(asked.contains("make all"), "{asked}");
+        calls("answer_question", json!({"request_id": id("ap_", asked), "decision": "allow"}))
+    });
+    models.react(waits);
+    models.react(move |ended| calls("stop_worker", json!({"worker_id": id("w_", ended)})));
+    models.react(|stopped| format!("SAY: {stopped}"));
+    let told = manager.run(&calls("start_worker", json!({"launcher": "demo", "label": "Fix"})));
+    assert_eq!(told.len(), 6, "{told:#?}");
+    assert!(told[4].contains("completed") && told[4].contains("built"), "{told:#?}");
+    assert!(told[5].contains("stopped"), "{told:#?}");
+    manager.sandbox.finish();
+}
+
+fn gives_a_task(name: &'static str, title: &str) {
+    let manager = Manager::new(name, title);
+    let Manager { sandbox, agent, .. } = &manager;
     let folder = sandbox.workspace().join(".agents/agents");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("scout.md"), "---\ndescription: Finds things\nlauncher: demo\n---\n").unwrap();
-    let _ = sandbox.command("git").args(["init", "-q"]).run().text();
-    if name == "codex" {
-        // It hands on no `XDG_RUNTIME_DIR`: a daemon that its server starts has its socket outside of the sandbox.
-        sandbox.init();
-    }
-    add(&sandbox, &agent, &row);
     if name == "claude" {
         // Of the others, the packages' versions are their own.
-        let version = shell(&sandbox, &agent, "claude --version").run();
+        let version = shell(sandbox, agent, "claude --version").run();
         assert!(document().contains(version.text().split(' ').next().unwrap()), "{version}");
     }
     let script = format!("!env {}\nfound it", HANDED_ON.0);
     let task = json!({"agent": "scout", "description": "Look around", "prompt": script});
     let prompt = format!("MCP: subagent/task {task}");
-    let run = row.running().replace("PROMPT", "\"$PROMPT\"");
-    let _ = shell(&sandbox, &agent, &run).env("PROMPT", prompt).run().text();
-    let told = |request: ModelRequest| match request.asked {
-        Asked::ToolResult { output } => Some(output),
-        _ => None,
-    };
-    let told: Vec<String> = models.requests().into_iter().filter_map(told).collect();
+    let told = manager.run(&prompt);
     let [result] = &told[..] else { panic!("one call, and one result: {told:?}") };
     assert!(result.contains("<task_result agent=\"scout\" name=\"Look around\" id=\"w_"), "{result}");
     assert!(result.contains(&format!(">{}found it</task_result>", HANDED_ON.1)), "{result}");
@@ -122,25 +179,25 @@ fn tried(name: &'static str, title: &str) {
     assert!(sandbox.find_daemon().is_some_and(|daemon| daemon.lives()), "it has ended with its client");
     let tasks = sandbox.run(&["task", "list"]).data_of("task.listed");
     assert_eq!((&tasks["count"], &tasks["items"][0]["status"]), (&json!(1), &json!("completed")), "{tasks}");
-    sandbox.finish();
+    manager.sandbox.finish();
 }
 
 #[test]
-fn claude_code_gives_a_task_through_the_server_that_it_was_given() {
+fn claude_code_gives_a_task_and_manages_a_worker_through_its_server() {
     tried("claude", "Claude Code");
 }
 
 #[test]
-fn codex_gives_a_task_through_the_server_that_it_was_given() {
+fn codex_gives_a_task_and_manages_a_worker_through_its_server() {
     tried("codex", "Codex");
 }
 
 #[test]
-fn gemini_cli_gives_a_task_through_the_server_that_it_was_given() {
+fn gemini_cli_gives_a_task_and_manages_a_worker_through_its_server() {
     tried("gemini", "Gemini CLI");
 }
 
 #[test]
-fn opencode_gives_a_task_through_the_server_that_it_was_given() {
+fn opencode_gives_a_task_and_manages_a_worker_through_its_server() {
     tried("opencode", "OpenCode");
 }
