@@ -1,6 +1,6 @@
 //! How much a randomised suite does in an ordinary run, and in a long one.
 
-/// The variable with the factor of the long run, which is at most 20.
+/// The variable with the factor of the long run, usually 20.
 const FACTOR: &str = "SUBAGENT_FAULTS";
 
 /// Returns `count` times the factor in `SUBAGENT_FAULTS`, or `count` without that variable.

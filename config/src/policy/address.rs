@@ -27,11 +27,11 @@ impl Address {
             Ok(url) if !has_port(&url) => return None,
             _ => (with_scheme()?, true),
         };
-        let mut same = vec![url.to_string()];
+        let mut same = vec![without_needless_escapes(url.as_str())];
         if url.path() == "/" && url.query().is_none() && url.fragment().is_none() {
             same.extend(url.as_str().strip_suffix('/').map(str::to_owned));
         }
-        let mut also = vec![written.to_owned()];
+        let mut also = vec![written.to_owned(), url.to_string()];
         for host in hosts(&url) {
             let mut other = url.clone();
             // A URL with a host takes all of these.
@@ -45,6 +45,8 @@ impl Address {
                 also.push(open.to_string());
             }
         }
+        let unescaped: Vec<String> = also.iter().map(|spelling| without_needless_escapes(spelling)).collect();
+        also.extend(unescaped);
         also.retain(|spelling| !same.contains(spelling));
         also.sort_unstable();
         also.dedup();
@@ -73,6 +75,8 @@ fn hosts(url: &Url) -> Vec<String> {
 /// Whether a pattern fits a spelling. In front of the path a `*` of a pattern with a path stands for no slash, so that
 /// `https://*.good.com/*` does not fit `https://evil.com/a.good.com/x`.
 pub(super) fn fits(pattern: &str, spelling: &str) -> bool {
+    let pattern = without_needless_escapes(pattern);
+    let pattern = pattern.as_str();
     let Some((scheme, rest)) = pattern.split_once("://") else { return glob::matches(pattern, spelling) };
     let end = rest.find('/').unwrap_or(rest.len());
     let authority = format!("{}://{}", scheme.to_lowercase(), host_of_pattern(scheme, &rest[..end]));
@@ -85,6 +89,24 @@ pub(super) fn fits(pattern: &str, spelling: &str) -> bool {
         }
         _ => glob::matches(&authority, spelling),
     }
+}
+
+/// The text with letters and other unreserved characters in place of their `%61`, and the other escapes in capitals.
+fn without_needless_escapes(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('%') {
+        plain.push_str(before);
+        let code = behind.get(..2).filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).map(char::from) {
+            Some(char) if char.is_ascii_alphanumeric() || "-._~".contains(char) => plain.push(char),
+            Some(_) => plain.push_str(&format!("%{}", behind[..2].to_ascii_uppercase())),
+            None => plain.push('%'),
+        }
+        rest = if code.is_some() { &behind[2..] } else { behind };
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// Host and port of a pattern as addresses are written that were read.
@@ -109,6 +131,8 @@ mod tests {
             "https://evil.com./x",
             "https://\u{ff45}vil.com/x",
             "evil.com/x",
+            "https://evil.com/%78",
+            "evil.com/%78",
         ] {
             let address = Address::read(written).unwrap();
             let all = [address.same, address.also].concat();
@@ -135,6 +159,7 @@ mod tests {
             ("https://good.com*", "https://good.com/x", true),
             ("http*", "https://good.com/x", true),
             ("evil.com*", "evil.com/x", true),
+            ("https://evil.com/%61*", "https://evil.com/ab", true),
         ];
         for (pattern, spelling, expected) in table {
             assert_eq!(fits(pattern, spelling), expected, "{pattern} {spelling}");

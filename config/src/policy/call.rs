@@ -34,6 +34,8 @@ pub struct Call {
     pub command: Option<Command>,
     /// Further commands that its input holds: which of them runs is not known.
     pub other_commands: Vec<Command>,
+    /// Whether its input holds a command that cannot be read.
+    pub unread_command: bool,
     /// Whether that is its title, for want of anything better.
     pub by_title: bool,
     /// Where that runs, if it says so.
@@ -54,6 +56,8 @@ pub struct Call {
     pub more: bool,
     /// Whether it brings the text of a file.
     pub writes: bool,
+    /// Whether its input was told as such.
+    has_input: bool,
     /// What was said of it before, and is said otherwise now.
     earlier: Vec<earlier::Said>,
 }
@@ -144,7 +148,9 @@ impl Call {
             add(&mut self.labels, label, &mut self.more);
         }
         let keys = COMMAND_KEYS.iter().filter(|key| runs || !ONLY_OF_SHELLS.contains(key));
-        let mut commands = keys.filter_map(|key| command(&input[*key]));
+        let keys: Vec<&&str> = keys.collect();
+        self.unread_command |= keys.iter().any(|key| is_unread(&input[**key]));
+        let mut commands = keys.iter().filter_map(|key| command(&input[**key]));
         match commands.next() {
             Some(command) => {
                 let others: Vec<Command> = commands.filter(|other| *other != command).collect();
@@ -286,6 +292,8 @@ impl Call {
             // Agents call a command that reads a file `read`: it is judged as the command that it is.
             kinds.retain(|kind| !matches!(kind, Kind::Read | Kind::Search | Kind::Other | Kind::Think));
             kinds.push(Kind::Execute);
+        } else if self.unread_command {
+            kinds.push(Kind::Execute);
         }
         if !self.changed.is_empty() && !kinds.iter().any(|kind| kind.changes_files()) {
             kinds.push(Kind::Edit);
@@ -323,6 +331,16 @@ fn command(value: &Value) -> Option<Command> {
         }
         _ => None,
     }
+}
+
+/// Whether a value is no command, though it says something.
+fn is_unread(value: &Value) -> bool {
+    let is_empty = match value {
+        Value::String(_) | Value::Null => true,
+        Value::Array(words) => words.is_empty(),
+        _ => false,
+    };
+    !is_empty && command(value).is_none()
 }
 
 /// A program with the words that stand beside it, as ACP's terminals are started; and whether that is all.

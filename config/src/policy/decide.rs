@@ -169,14 +169,11 @@ impl Judge<'_> {
         for kind in call.kinds() {
             match kind {
                 Kind::Execute => match &call.command {
-                    Some(command) => {
-                        for command in [command].into_iter().chain(&call.other_commands) {
-                            self.execute(command, name, call.cwd.as_deref(), real, &mut judged);
-                        }
-                        if call.more {
-                            judged.push(self.doubtful(kind, name, "what it runs is not told in full"));
-                        }
+                    _ if call.unread_command => {
+                        judged.push(self.unknown(kind, name, "what it runs cannot be read"));
+                        self.commands(call, real, &mut judged);
                     }
+                    Some(_) => self.commands(call, real, &mut judged),
                     None => judged.push(self.unknown(kind, name, "what it runs is not told")),
                 },
                 Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
@@ -216,6 +213,17 @@ impl Judge<'_> {
         }
         judged.extend(self.undeclared(call, real));
         judged
+    }
+
+    /// The commands that a call holds.
+    fn commands(&self, call: &Call, real: &dyn Fn(&Path) -> PathBuf, judged: &mut Vec<Judged>) {
+        let name = call.name.as_deref();
+        for command in call.command.iter().chain(&call.other_commands) {
+            self.execute(command, name, call.cwd.as_deref(), real, judged);
+        }
+        if call.more {
+            judged.push(self.doubtful(Kind::Execute, name, "what it runs is not told in full"));
+        }
     }
 
     fn unknown(&self, kind: Kind, name: Option<&str>, note: &str) -> Judged {

@@ -18,7 +18,16 @@ use super::*;
 const REQUIRE: &str = "SUBAGENT_REQUIRE_SHELLS";
 /// Generated lines of an ordinary run.
 const LINES: usize = 20_000;
-const SHELLS: &[&[&str]] = &[&["dash", "-c"], &["bash", "-c"], &["zsh", "-fc"]];
+/// Shells with their options, and whether they read the line from their input, as those of agents with a terminal do.
+const SHELLS: &[(&str, &str, bool)] = &[
+    ("dash", "-c", false),
+    ("bash", "-c", false),
+    ("zsh", "-fc", false),
+    ("dash", "-s", true),
+    ("bash", "-s", true),
+    ("zsh", "-fs", true),
+    ("zsh", "-fis", true),
+];
 /// Programs that start others, beside the markers.
 const STARTERS: &[&str] = &["sh", "bash", "env", "xargs", "timeout", "nohup", "nice", "find", "cat"];
 
@@ -300,6 +309,9 @@ const PIECES: &[&str] = &[
     "autoload bad",
 ];
 
+/// A shell that is installed, as in [`SHELLS`].
+type Shell = (PathBuf, &'static str, bool);
+
 struct Shells {
     _dir: tempfile::TempDir,
     bin: PathBuf,
@@ -331,15 +343,28 @@ impl Shells {
     }
 
     /// Runs a line; whether `bad` ran.
-    fn starts_bad(&self, shell: &Path, option: &str, line: &str) -> bool {
-        let output = Command::new(shell)
-            .args([option, line])
+    fn starts_bad(&self, shell: &Shell, line: &str) -> bool {
+        let (program, option, by_input) = shell;
+        let mut command = Command::new(program);
+        command.arg(option);
+        let input = match by_input {
+            false => {
+                command.arg(line);
+                Stdio::null()
+            }
+            true => {
+                let path = self.bin.with_file_name("input");
+                fs::write(&path, format!("{line}\n")).unwrap();
+                fs::File::open(path).unwrap().into()
+            }
+        };
+        let output = command
             .env_clear()
             .env("PATH", &self.bin)
             .env("HOME", &self.home)
             .env("RAN", &self.ran)
             .current_dir(&self.home)
-            .stdin(Stdio::null())
+            .stdin(input)
             // A signal to its whole group stays in it.
             .process_group(0)
             .output()
@@ -373,7 +398,28 @@ fn policies() -> [Policy; 2] {
     ]
 }
 
+/// Lines that are allowed, of which one word is replaced or gets a neighbor.
+const ALLOWED: &[&str] = &[
+    "ok x | no && echo \"$x\" > f 2>&1",
+    "x=$(printf 'path[\\044(b\\141d)]') ; ok 1",
+    "x=$(printf 'path[\\044(b\\141d)]') ; printf '%s %d' a 1",
+    "x=$(printf 'path[\\044(b\\141d)]') ; [ \"$x\" -gt 1 ] && exit 1",
+    "x=$(printf 'path[\\044(b\\141d)]') ; [[ -n \"$x\" ]] || no",
+    "x=$(printf 'path[\\044(b\\141d)]') ; export y=\"$x\" ; set -x ; ok",
+    "echo '$(b''ad)' >f ; read -r x <f ; ok \"$x\" ${x:0:1}",
+    "for i in a b ; do ok $i ; break 1 ; done",
+    "if ok ; then echo a ; else exit 1 ; fi",
+    "( ok ; no ) || { ok ; }",
+    "ok &> f ; echo a &>>f && no",
+    "cat <<E | xargs ok\na $x\nE\n",
+    "timeout 5 env ok x ; nohup ok >f & wait $!",
+    "echo a # b c\nok",
+];
+
 fn line(random: &mut Random) -> String {
+    if random.below(2) == 0 {
+        return mutated(random);
+    }
     let mut line = String::new();
     let count = 1 + random.below(7);
     // Few lines of random pieces end well; those that begin well are more often allowed.
@@ -389,10 +435,27 @@ fn line(random: &mut Random) -> String {
     line
 }
 
+/// A line that is allowed with another word, or one more.
+fn mutated(random: &mut Random) -> String {
+    let mut words: Vec<&str> = random.pick::<&str>(ALLOWED).split(' ').collect();
+    for _ in 0..1 + random.below(2) {
+        let places: Vec<usize> = (0..words.len()).collect();
+        let at = *random.pick(&places);
+        let piece = *random.pick::<&str>(PIECES);
+        match random.below(3) {
+            0 => words.insert(at, piece),
+            _ => words[at] = piece,
+        }
+    }
+    words.join(" ")
+}
+
 #[test]
 fn what_is_allowed_starts_nothing_else_in_any_shell() {
-    let found: Vec<(PathBuf, &str)> =
-        SHELLS.iter().filter_map(|shell| Some((which(shell[0])?, shell[1]))).collect();
+    let found: Vec<Shell> = SHELLS
+        .iter()
+        .filter_map(|(name, option, by_input)| Some((which(name)?, *option, *by_input)))
+        .collect();
     if found.len() < SHELLS.len() {
         let required = std::env::var_os(REQUIRE).is_some_and(|value| value == "1");
         assert!(!required, "{REQUIRE}=1, and only these shells are installed: {found:?}");
@@ -417,11 +480,18 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
                 let found = &found;
                 scope.spawn(move || {
                     let shells = Shells::new();
-                    let escapes = |line: &String| {
-                        let ran = |(shell, option): &&(PathBuf, &str)| shells.starts_bad(shell, option, line);
-                        found.iter().find(ran).map(|(shell, _)| format!("{} {line:?}", shell.display()))
+                    let (by_argument, by_input): (Vec<&Shell>, Vec<&Shell>) =
+                        found.iter().partition(|(_, _, by_input)| !by_input);
+                    let escapes = |(number, line): (usize, &String)| {
+                        // Of those that read their input each takes its share of the lines.
+                        let one = by_input.get(number % by_input.len().max(1));
+                        let mut chosen = by_argument.iter().chain(one);
+                        let ran = |shell: &&&Shell| shells.starts_bad(shell, line);
+                        let shown =
+                            |(program, option, _): &Shell| format!("{} {option} {line:?}", program.display());
+                        chosen.find(ran).map(|shell| shown(shell))
                     };
-                    lines.iter().filter_map(escapes).collect::<Vec<_>>()
+                    lines.iter().enumerate().filter_map(escapes).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -435,6 +505,9 @@ fn what_is_allowed_starts_nothing_else_in_any_shell() {
 fn a_line_that_starts_it_is_noticed() {
     let shells = Shells::new();
     let dash = which("dash").or_else(|| which("sh")).unwrap();
-    assert!(shells.starts_bad(&dash, "-c", "ok; (ok; bad) & ok"));
-    assert!(!shells.starts_bad(&dash, "-c", "ok; echo bad > f"));
+    for (option, by_input) in [("-c", false), ("-s", true)] {
+        let shell = (dash.clone(), option, by_input);
+        assert!(shells.starts_bad(&shell, "ok; (ok; bad) & ok"));
+        assert!(!shells.starts_bad(&shell, "ok; echo bad > f"));
+    }
 }

@@ -43,7 +43,8 @@ pub(super) struct Part {
     pub(super) by_name: Option<Text>,
     /// What it hands to another program to start, from each word on where that could begin.
     pub(super) handed_on: Vec<Text>,
-    /// Whether only what it starts counts, as for `timeout`.
+    /// Whether only a rule counts that restricts it itself: only what it starts counts, as for `timeout`, or it starts
+    /// nothing, as `exit`.
     pub(super) transparent: bool,
     /// Whether its name is known only when it runs.
     pub(super) unknown: bool,
@@ -144,7 +145,11 @@ fn take_apart(script: grammar::Script, depth: usize, line: &mut Line) {
         }
         line.loose.extend(assignments.iter().map(|assignment| assignment.shown.clone()));
         if !assignments.is_empty() || !words.is_empty() {
+            let at = line.parts.len();
             walk::command(&assignments, &words, depth, line);
+            if assignments.is_empty() && builtins::needs_no_rule(&words) {
+                line.parts[at..].iter_mut().for_each(|part| part.transparent = true);
+            }
         }
     }
 }

@@ -1,18 +1,29 @@
 //! What an agent said of a call before and says otherwise now. All of it is judged, and the strictest answer counts. Pure.
 
+use serde_json::{Value, json};
+
 use super::{Call, Command};
 use crate::policy::tool::Kind;
 
 /// A call that is told in more ways than these is not told clearly.
 const MAX_EARLIER: usize = 16;
 
+/// Longer texts are no arguments.
+const MAX_ARGUMENTS: usize = 64 * 1024;
+
 /// One thing that was said before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Kind(Kind),
     Name(String),
-    Command { command: Command, by_title: bool },
+    Command {
+        command: Command,
+        by_title: bool,
+    },
     Agent(String),
+    Folder(String),
+    /// Arguments that stand only in a text, which never widen.
+    Arguments(Value),
 }
 
 impl Call {
@@ -20,9 +31,14 @@ impl Call {
     pub fn learn(&mut self, told: &serde_json::Value) {
         let before = self.clone();
         self.take(told);
+        self.has_input |= told["rawInput"].is_object();
+        if !self.has_input && !self.is_of_task_server() {
+            arguments(told).into_iter().for_each(|input| self.keep(Some(Said::Arguments(input)), None));
+        }
         let clear = |kind: &Kind| !matches!(kind, Kind::Other | Kind::Think);
         self.keep(before.kind.filter(clear).map(Said::Kind), self.kind.map(Said::Kind));
         self.keep(before.name.map(Said::Name), self.name.clone().map(Said::Name));
+        self.keep(before.cwd.map(Said::Folder), self.cwd.clone().map(Said::Folder));
         self.keep(before.agent.map(Said::Agent), self.agent.clone().map(Said::Agent));
         if self.by_title {
             let said = |command| Said::Command { command, by_title: true };
@@ -54,6 +70,8 @@ impl Call {
         let mut now = self.clone();
         let earlier = std::mem::take(&mut now.earlier);
         let mut readings = vec![now.clone()];
+        let (folders, earlier): (Vec<_>, Vec<_>) =
+            earlier.into_iter().partition(|said| matches!(said, Said::Folder(_)));
         for said in earlier {
             let mut reading = now.clone();
             match said {
@@ -63,13 +81,45 @@ impl Call {
                     (reading.command, reading.by_title) = (Some(command), by_title);
                 }
                 Said::Agent(agent) => reading.agent = Some(agent),
+                Said::Folder(folder) => reading.cwd = Some(folder),
+                Said::Arguments(input) => reading.take(&json!({ "rawInput": input })),
             }
             if !readings.contains(&reading) {
                 readings.push(reading);
             }
         }
+        // Each command may have been meant for each folder.
+        let at = |folder: &String, reading: &Self| Self { cwd: Some(folder.clone()), ..reading.clone() };
+        let folders: Vec<&String> = folders.iter().filter_map(Said::folder).collect();
+        let moved: Vec<Self> = folders
+            .iter()
+            .flat_map(|folder| readings.iter().map(|reading| at(folder, reading)).collect::<Vec<_>>())
+            .collect();
+        readings.extend(moved);
         readings
     }
+}
+
+impl Said {
+    fn folder(&self) -> Option<&String> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments of a call that is not over, which some agents (Kimi Code) tell only as the JSON of a text.
+fn arguments(told: &Value) -> Vec<Value> {
+    if matches!(told["status"].as_str(), Some("completed" | "failed")) {
+        return Vec::new();
+    }
+    let texts = told["content"].as_array().into_iter().flatten();
+    texts
+        .filter_map(|part| part["content"]["text"].as_str())
+        .filter(|text| text.trim_start().starts_with('{') && text.len() <= MAX_ARGUMENTS)
+        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+        .collect()
 }
 
 /// Whether a line is the beginning of another one: agents tell of a command while their model writes it.

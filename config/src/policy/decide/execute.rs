@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Answer, Judge, Judged, Query, Subject, stricter, strictest};
+use super::{Answer, Decider, Judge, Judged, Query, Subject, stricter, strictest};
 use crate::policy::call::Command;
 use crate::policy::paths::{self, Places};
 use crate::policy::rule::{Action, Rule};
@@ -38,9 +38,16 @@ impl Judge<'_> {
             ));
             return;
         }
+        let before = judged.len();
         judged.extend(line.parts.iter().filter_map(|part| self.part(part, name, elsewhere)));
         self.redirects(&line, moved, cwd, real, judged);
         judged.extend(self.suspicion(&line, name));
+        if judged.len() == before && line.opaque.is_none() {
+            // Nothing in it needs a rule, so the rules say what becomes of the whole.
+            let itself =
+                |part: &Part| self.part(&Part { transparent: false, ..part.clone() }, name, elsewhere);
+            judged.extend(line.parts.iter().filter_map(itself));
+        }
         let nothing = || judged.is_empty().then(|| "there is no command in it".to_owned());
         if let Some(why) = line.opaque.clone().or_else(nothing) {
             let text = Text::open(&whole);
@@ -67,7 +74,9 @@ impl Judge<'_> {
             let unsaid = answer.action == inner.action && answer.by.is_none();
             answer = if unsaid { inner } else { stricter(answer, inner) };
         }
-        if part.transparent && !answer.denies_itself() {
+        // Of a command that starts nothing, what a rule asks that names it counts as well.
+        let asked = || part.handed_on.is_empty() && answer.restricts_itself();
+        if part.transparent && !answer.denies_itself() && !asked() {
             return None;
         }
         if part.unknown {
@@ -157,8 +166,10 @@ impl Judge<'_> {
                 Some(path) => self.path(kind, None, &Places::from(cwd, path), real),
                 None => self.unknown(kind, None, "which file the shell opens is known only when it runs"),
             };
-            // Reading from a file needs no rule.
-            if redirect.writes || (found.by.is_some() && found.action > Action::Allow) {
+            // Reading from a file needs no rule. One that asks for everything does not ask for it.
+            let restricts = |by: &Decider| by.rule != "*" || by.action != Action::Ask;
+            let restricted = found.action > Action::Allow && found.by.as_ref().is_some_and(restricts);
+            if redirect.writes || restricted {
                 judged.push(found);
             }
         }

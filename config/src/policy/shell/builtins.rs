@@ -81,6 +81,8 @@ const READS_VALUES: &[&str] = &["getopts", "mapfile", "read", "readarray"];
 const NUMBER_OPTIONS_OF_READ: &[char] = &['n', 'N', 't', 'u'];
 /// Commands whose arguments are numbers.
 const TAKES_NUMBERS: &[&str] = &["break", "bye", "continue", "exit", "logout", "return", "shift"];
+/// Commands of the shell that start nothing.
+const WITHOUT_RULE: &[&str] = &["break", "continue", "exit", "return", "shift", "wait"];
 /// Settings that do not change which commands a line has.
 pub(super) const HARMLESS_SETTINGS: &[&str] =
     &["errexit", "errtrace", "nounset", "pipefail", "verbose", "xtrace"];
@@ -102,6 +104,13 @@ pub(super) fn carries_out(name: &str, words: &[Text]) -> Option<String> {
         }
     };
     carries.then(|| format!("`{name}` may carry out what it is given"))
+}
+
+/// Whether a command is one of the shell itself that starts nothing and changes nothing but where the line goes on.
+pub(super) fn needs_no_rule(words: &[Text]) -> bool {
+    let name = words.first().and_then(Text::known).unwrap_or_default();
+    let plain = || words[1..].iter().all(|word| numbers::is_plain(word) || is_job(word));
+    matches!(name, ":" | "true" | "false") || (WITHOUT_RULE.contains(&name) && plain())
 }
 
 /// Whether this is a file that a shell can read as its script, and not its input.

@@ -97,10 +97,10 @@ enum End {
 
 /// Operators, longer ones before those that they begin with.
 const OPERATORS: &[&str] =
-    &["<<<", "<<-", "&&", "||", ">>", ">|", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
+    &["<<<", "<<-", "&>>", "&>", "&&", "||", ">>", ">|", ">&", "<<", "<&", ";", "&", "|", "(", ")", "<", ">"];
 /// Operators that a shell of the three lacks or reads otherwise.
 const DIALECT: &[&str] =
-    &["&>", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|", "<<<<"];
+    &["&>!", "&>>!", "|&", "<>", ";;", ";&", ";|", "&|", "&!", "((", "<(", ">(", ">!", ">>!", ">>|", "<<<<"];
 /// Reserved words that begin a compound command of this grammar.
 const COMPOUND: &[&str] = &["(", "{", "for", "if", "until", "while"];
 
@@ -386,6 +386,12 @@ impl<'a> Reader<'a> {
                     self.next()?;
                     command.redirects.extend(self.redirect(operator)?);
                 }
+                Token::Operator(operator @ ("&>" | "&>>")) => {
+                    let operator = *operator;
+                    self.next()?;
+                    command.redirects.push((operator, self.both_outputs(operator)?));
+                    break;
+                }
                 Token::Operator("(") => return self.error("a parenthesis is not read here"),
                 _ => break,
             }
@@ -396,6 +402,24 @@ impl<'a> Reader<'a> {
         command.has_comment = self.comment;
         self.script.commands.push(command);
         Ok(())
+    }
+
+    /// The target of `&>`. dash runs what stands in front in the background and opens the file by itself, so the command must
+    /// end there.
+    fn both_outputs(&mut self, operator: &str) -> Result<Text, String> {
+        let Token::Word(word) = self.next()? else { return self.error("a redirect has no target") };
+        let ends = matches!(
+            self.peek()?,
+            Token::End | Token::Newline | Token::Operator(";" | "&" | "&&" | "|" | "||" | ")")
+        );
+        let target = word.text.shown.as_str();
+        // zsh reads a descriptor there.
+        let is_file =
+            target.starts_with(|char: char| char.is_alphabetic() || "/._".contains(char)) && target != "p";
+        if !ends || !is_file {
+            return self.error(&format!("shells read `{operator}` differently"));
+        }
+        Ok(word.text)
     }
 
     fn check_program(&self, word: &Word) -> Result<(), String> {

@@ -6,7 +6,7 @@
 use super::text::Text;
 
 /// Parameters that are numbers in every shell.
-const PARAMETERS: &[&str] = &["$?", "$#", "$!", "$$"];
+pub(super) const PARAMETERS: &[&str] = &["$?", "$#", "$!", "$$"];
 
 /// Returns whether every shell reads the word as a number: decimal digits with a sign or a fraction, or a parameter that
 /// is always one.

@@ -102,6 +102,9 @@ const HARMLESS: &[&str] = &[
     "VERBOSE",
 ];
 
+/// Ends of names under which scripts keep what came of a command.
+const OUTCOMES: &[&str] = &["PID", "STATUS", "CODE", "RC", "RESULT"];
+
 fn name_of(assignment: &Text) -> &str {
     assignment.shown.split_once('=').map_or("", |(name, _)| name)
 }
@@ -129,7 +132,21 @@ fn is_number(assignment: &Text) -> bool {
 /// Whether nothing has to allow this assignment. In front of a command the variable reaches the program.
 pub(super) fn is_harmless(assignment: &Text, alone: bool) -> bool {
     let name = name_of(assignment);
-    (HARMLESS.contains(&name) && assignment.known().is_some()) || (alone && !changes_programs(name))
+    (HARMLESS.contains(&name) && assignment.known().is_some())
+        || (alone && (!changes_programs(name) || is_outcome(assignment)))
+}
+
+/// Whether this is `SERVER_PID=$!`, `STATUS=$?` or the like: what came of a command, kept under a name that says so.
+fn is_outcome(assignment: &Text) -> bool {
+    let outcome = assignment.shown.split_once('=').filter(|(name, value)| {
+        numbers::PARAMETERS.contains(value) && OUTCOMES.iter().any(|end| name.ends_with(end))
+    });
+    outcome.is_some() && assignment.is_open()
+}
+
+/// Whether this sets what `read` splits at, for it alone.
+pub(super) fn is_separator(assignment: &Text) -> bool {
+    name_of(assignment) == "IFS" && assignment.known().is_some()
 }
 
 /// Whether a variable may be one that programs or the shell act by: such names are written in capitals, but for zsh's

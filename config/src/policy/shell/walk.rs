@@ -204,14 +204,17 @@ pub(super) fn command(assignments: &[Text], words: &[Text], depth: usize, line: 
     let Some(first) = words.first() else {
         let alone = assignments.iter().all(|assignment| variables::is_harmless(assignment, true));
         let spellings = vec![Text::joined(assignments)];
-        if line.has_room(2 * spellings[0].shown.len()) && !alone {
-            line.parts.push(Part { spellings, ..Part::default() });
+        if line.has_room(2 * spellings[0].shown.len()) {
+            line.parts.push(Part { spellings, transparent: alone, ..Part::default() });
         }
         return;
     };
     // What reaches the program without changing what it does needs no rule.
-    let harmless = assignments.iter().all(|assignment| variables::is_harmless(assignment, false));
-    let assignments = if harmless { &[] } else { assignments };
+    let harmless = |assignment| {
+        let of_read = first.known() == Some("read") && variables::is_separator(assignment);
+        of_read || variables::is_harmless(assignment, false)
+    };
+    let assignments = if assignments.iter().all(harmless) { &[] } else { assignments };
     let name = first.shown.rsplit('/').next().unwrap_or_default().to_owned();
     let transparent = TRANSPARENT.contains(&name.as_str());
     let plain_script = plain_script(&name, words);

@@ -127,3 +127,44 @@ fn what_goes_into_a_call_is_read_whatever_it_is_called() {
         json!({"kind": "other", "name": "mcp__wiki__put", "rawInput": {"path": "/.env", "content": "x"}});
     assert_eq!(judged(RULES, &[of_a_server]).action, Action::Allow, "its paths are not files here");
 }
+
+#[test]
+fn a_command_that_cannot_be_read_is_asked_where_commands_are_restricted() {
+    for command in [json!(5), json!({"x": "rm"}), json!([1, "rm"])] {
+        let told = json!({"kind": "other", "title": "x", "rawInput": {"command": command}});
+        assert_eq!(judged(RULES, std::slice::from_ref(&told)).action, Action::Ask, "{told}");
+        assert_eq!(judged("full", std::slice::from_ref(&told)).action, Action::Allow, "{told}");
+    }
+}
+
+#[test]
+fn each_folder_that_a_call_names_is_judged() {
+    let rules = "{execute: {'git status*': allow}}";
+    let told =
+        |command: &str, cwd: &str| json!({"kind": "execute", "rawInput": {"command": command, "cwd": cwd}});
+    let here = told("git status", "/ws/sub");
+    assert_eq!(judged(rules, std::slice::from_ref(&here)).action, Action::Allow);
+    assert_eq!(judged(rules, &[told("git status", "/ws/x"), here.clone()]).action, Action::Ask);
+    assert_eq!(
+        judged(rules, &[told("git status", "/ws/x"), told("git status -s", "/ws/sub"), here]).action,
+        Action::Ask
+    );
+}
+
+#[test]
+fn arguments_in_a_text_make_the_answer_only_stricter() {
+    let told = |text: &str, status: &str, input: Value| {
+        json!({"kind": "other", "title": "x", "status": status, "rawInput": input,
+               "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
+    };
+    let table = [
+        (RULES, told("{\"command\": \"rm x\"}", "in_progress", Value::Null), Action::Deny),
+        (RULES, told("{\"command\": \"ls\"}", "in_progress", Value::Null), Action::Allow),
+        (RULES, told("{\"command\": \"rm x\"}", "completed", Value::Null), Action::Allow),
+        (RULES, told("{\"command\": \"rm x\"}", "pending", json!({"a": 1})), Action::Allow),
+        ("{execute: {'ls*': allow}}", told("{\"command\": \"ls\"}", "pending", Value::Null), Action::Ask),
+    ];
+    for (rules, told, expected) in table {
+        assert_eq!(judged(rules, std::slice::from_ref(&told)).action, expected, "{told}");
+    }
+}

@@ -36,6 +36,7 @@ fn what_all_shells_read_alike_is_read() {
         ("a <<< 'b'", &["a"]),
         ("a > x 2>&1 < y 2>/dev/null >&2", &["a"]),
         ("X=1 Y= a", &["a"]),
+        ("a &> x && b &>>/dev/null; c", &["a", "b", "c"]),
         (
             "x=$(a); b ${x:-y z} ${#x} ${x%.*} ${x:0:3} $? $1",
             &["a", "b ${x:-y z} ${#x} ${x%.*} ${x:0:3} $? $1"],
@@ -66,6 +67,15 @@ fn what_a_shell_reads_otherwise_is_refused() {
         "echo ${ rm x; }",
         "echo ${| rm x; }",
         "echo a &>/dev/null rm x",
+        "a &>f >g",
+        "a &>1",
+        "a &>-",
+        "a &>p",
+        "a &>!f",
+        "a &>>|f",
+        "a &>$x",
+        "{ a; } &>f",
+        "&>f",
         "echo $'\\'; rm x; #'",
         "=rm x",
         "echo \"$\\\n(a)\"",
@@ -152,5 +162,5 @@ fn what_a_shell_reads_otherwise_is_refused() {
 
 #[test]
 fn the_reason_says_where() {
-    assert_eq!(read("echo a &>b").unwrap_err(), "shells read `&>` differently (character 8)");
+    assert_eq!(read("echo a |&b").unwrap_err(), "shells read `|&` differently (character 8)");
 }
