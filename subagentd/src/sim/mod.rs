@@ -15,7 +15,8 @@ mod task;
 mod world;
 
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 use subagent_testkit::{Random, times};
 
@@ -103,17 +104,35 @@ impl Drop for Named {
     }
 }
 
+/// Runs each part of the work on a thread of its own, one for each core: these tests run last, so nothing
+/// else uses the other cores.
+fn on_every_core<T: Send>(work: impl Fn(usize, usize) -> T + Sync) -> Vec<T> {
+    let parts = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..parts).map(|part| scope.spawn(move || work(part, parts))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 #[test]
 fn whatever_is_lost_repeated_or_killed_the_promises_hold() {
-    let mut total = world::Tally::default();
     // A given seed is the seed of the one history that failed.
     let given = std::env::var("SUBAGENT_TEST_SEED").ok().map(|seed| seed.parse().expect("a number"));
     let count = if given.is_some() { 1 } else { times(SEEDS) };
     let first: u64 = given.unwrap_or_else(|| Random::announced().number() / 2);
-    for seed in (first..).take(count) {
-        let _named = Named(seed);
-        total.add(&live(seed, None));
-    }
+    let total = on_every_core(|part, parts| {
+        let mut total = world::Tally::default();
+        for seed in (first..).take(count).skip(part).step_by(parts) {
+            let _named = Named(seed);
+            total.add(&live(seed, None));
+        }
+        total
+    });
+    let total = total.iter().fold(world::Tally::default(), |mut sum, part| {
+        sum.add(part);
+        sum
+    });
     if given.is_none() {
         total.assert_lively(count);
     }
@@ -129,11 +148,13 @@ fn what_was_found_once_is_not_found_again() {
 
 #[test]
 fn every_broken_promise_is_noticed() {
-    for broken in BREAKS {
-        let noticed = (0..SEEDS_TO_NOTICE)
-            .find(|seed| catch_unwind(AssertUnwindSafe(|| live(*seed, Some(broken)))).is_err());
-        assert!(noticed.is_some(), "{broken:?} was not noticed in {SEEDS_TO_NOTICE} histories");
-    }
+    on_every_core(|part, parts| {
+        for broken in BREAKS.into_iter().skip(part).step_by(parts) {
+            let noticed = (0..SEEDS_TO_NOTICE)
+                .find(|seed| catch_unwind(AssertUnwindSafe(|| live(*seed, Some(broken)))).is_err());
+            assert!(noticed.is_some(), "{broken:?} was not noticed in {SEEDS_TO_NOTICE} histories");
+        }
+    });
 }
 
 #[test]
