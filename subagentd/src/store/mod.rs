@@ -30,6 +30,7 @@ pub(crate) mod retention;
 mod rows;
 mod schema;
 pub(crate) mod task_archive;
+mod task_causes;
 pub(crate) mod task_ends;
 pub(crate) mod task_events;
 pub(crate) mod task_limits;

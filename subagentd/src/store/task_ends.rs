@@ -14,6 +14,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::events::{self, COLUMNS};
 use super::rows::{self, RowId};
+use super::task_causes;
 use super::tasks::{self, OpenTask, count};
 use super::tx::{Tx, signed};
 use super::words::MESSAGE_TYPES;
@@ -144,7 +145,7 @@ impl Tx<'_> {
     /// Fails a task that had completed when a violation of its last run was noticed. A parent that was told the end already is
     /// told nothing more; its stream has the event.
     fn fail_completed(&mut self, id: RowId, now: Timestamp, added: &mut Vec<(EventType, i64)>) -> Result<()> {
-        let Some(late) = tasks::completed_with_cause(self.connection, id)? else { return Ok(()) };
+        let Some(late) = task_causes::completed_with_cause(self.connection, id)? else { return Ok(()) };
         let text =
             serde_json::to_string(&late.error).map_err(|error| StoreError::BadRow(error.to_string()))?;
         let failed = TaskStatus::Failed;

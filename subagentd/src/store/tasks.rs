@@ -15,7 +15,7 @@ use subagent_protocol::{Code, Error, Result};
 use super::error::StoreError;
 use super::rows::{self, RowId, WorkerRow};
 use super::tasks_below::Unwanted;
-use super::tx::{Tx, signed};
+use super::tx::Tx;
 use crate::core::Fact;
 use crate::core::task::{TaskEnding, folded, made_name};
 
@@ -220,17 +220,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Notes why the present run of a task ends early, and of one that has completed that its agent broke a rule in it.
-    fn note_cause(&self, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
-        let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
-        self.execute(
-            "UPDATE tasks SET cause = ?2 WHERE worker = ?1 AND cause IS NULL AND (?3 IS NULL OR ?3 >= first_turn)
-               AND (outcome IS NULL OR (outcome = 'completed' AND ?4))",
-            params![id.0, text, turn.map(signed), error.code == Code::PolicyViolation],
-        )?;
-        Ok(())
-    }
-
     /// Whether nothing of what waits for a worker begins before somebody says so.
     fn is_paused(&self, id: RowId) -> Result<bool> {
         let sql = "SELECT count(*) FROM workers WHERE id = ?1 AND queue_pause IS NOT NULL";
@@ -405,6 +394,7 @@ macro_rules! parent_turn {
         "(SELECT u.turn_id FROM turns u WHERE u.worker = t.parent AND u.no = t.parent_turn)"
     };
 }
+pub(super) use parent_turn;
 
 const SELECT: &str = concat!(
     "SELECT w.worker_id, t.parent_id, t.root_id, t.depth, t.name, t.path, t.agent, t.description,
@@ -549,37 +539,11 @@ pub(super) fn open(connection: &Connection, id: RowId) -> Result<Option<OpenTask
     Ok(found.optional().map_err(StoreError::from)?)
 }
 
-/// A task that had completed when a violation of its last run was noticed.
-pub(super) struct LateViolation {
-    pub(super) task_id: WorkerId,
-    pub(super) name: String,
-    pub(super) parent_turn: Option<TurnId>,
-    pub(super) run: u64,
-    pub(super) error: Error,
-}
-
-/// The task of a worker, if it is such a one.
-pub(super) fn completed_with_cause(connection: &Connection, id: RowId) -> Result<Option<LateViolation>> {
-    let sql = format!(
-        "SELECT w.worker_id, t.name, t.runs, t.cause, {} FROM tasks t JOIN workers w ON w.id = t.worker
-         WHERE t.worker = ?1 AND t.outcome = 'completed' AND t.cause IS NOT NULL",
-        parent_turn!()
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
-    let found = statement.query_row([id.0], |row| {
-        let Some(error) = error(row, 3)? else { return Ok(None) };
-        let (task_id, run) = (rows::parsed(row, 0)?, rows::unsigned(row, 2)?);
-        let (name, parent_turn) = (row.get(1)?, turn(row, 4)?);
-        Ok(Some(LateViolation { task_id, name, parent_turn, run, error }))
-    });
-    Ok(found.optional().map_err(StoreError::from)?.flatten())
-}
-
-fn turn(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TurnId>> {
+pub(super) fn turn(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<TurnId>> {
     Ok(row.get::<_, Option<String>>(index)?.and_then(|id| id.parse().ok()))
 }
 
-fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Error>> {
+pub(super) fn error(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<Error>> {
     let text: Option<String> = row.get(index)?;
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }

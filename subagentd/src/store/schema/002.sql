@@ -100,8 +100,7 @@ ALTER TABLE workers ADD COLUMN instructed INTEGER NOT NULL DEFAULT 0;
 -- given again, and may be gone; NULL: a manager's. parent_turn: the number of the parent's turn that gave it. folded: the name as it
 -- is compared. path: the names from the root. max_active: so many tasks of its tree may run at once. first_turn: the
 -- first turn of the present run. ending: why it is ended from outside; outcome: the end of its present run, NULL while it goes on.
--- why: the reason for which its end is wanted from above, or was. cause: the error that says why its present run ends early, until
--- it has ended. ran_before: for how many milliseconds its worker had run when the
+-- why: the reason for which its end is wanted from above, or was. ran_before: for how many milliseconds its worker had run when the
 -- present or last prompt was begun. asked_again: whether its present run was asked once more for a result that fits its schema.
 CREATE TABLE tasks (
     worker       INTEGER PRIMARY KEY REFERENCES workers (id),
@@ -131,7 +130,6 @@ CREATE TABLE tasks (
     error        TEXT,
     result       TEXT,
     why          TEXT,
-    cause        TEXT,
     created_at   INTEGER NOT NULL,
     started_at   INTEGER,
     completed_at INTEGER,

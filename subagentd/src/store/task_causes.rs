@@ -1,0 +1,51 @@
+//! Why the present run of a task ends early, and violations that are noticed after its end.
+//!
+//! What follows from a cause is `core::task`'s to say.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use subagent_protocol::ids::{TurnId, WorkerId};
+use subagent_protocol::{Code, Error, Result};
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tasks::{self, parent_turn};
+use super::tx::{Tx, signed};
+
+impl Tx<'_> {
+    /// Notes why the present run of a task ends early, and of one that has completed that its agent broke a rule in it.
+    pub(super) fn note_cause(&self, id: RowId, error: &Error, turn: Option<u64>) -> Result<()> {
+        let text = serde_json::to_string(error).map_err(|error| StoreError::BadRow(error.to_string()))?;
+        self.execute(
+            "UPDATE tasks SET cause = ?2 WHERE worker = ?1 AND cause IS NULL AND (?3 IS NULL OR ?3 >= first_turn)
+               AND (outcome IS NULL OR (outcome = 'completed' AND ?4))",
+            params![id.0, text, turn.map(signed), error.code == Code::PolicyViolation],
+        )?;
+        Ok(())
+    }
+}
+
+/// A task that had completed when a violation of its last run was noticed.
+pub(super) struct LateViolation {
+    pub(super) task_id: WorkerId,
+    pub(super) name: String,
+    pub(super) parent_turn: Option<TurnId>,
+    pub(super) run: u64,
+    pub(super) error: Error,
+}
+
+/// The task of a worker, if it is such a one.
+pub(super) fn completed_with_cause(connection: &Connection, id: RowId) -> Result<Option<LateViolation>> {
+    let sql = format!(
+        "SELECT w.worker_id, t.name, t.runs, t.cause, {} FROM tasks t JOIN workers w ON w.id = t.worker
+         WHERE t.worker = ?1 AND t.outcome = 'completed' AND t.cause IS NOT NULL",
+        parent_turn!()
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let found = statement.query_row([id.0], |row| {
+        let Some(error) = tasks::error(row, 3)? else { return Ok(None) };
+        let (task_id, run) = (rows::parsed(row, 0)?, rows::unsigned(row, 2)?);
+        let (name, parent_turn) = (row.get(1)?, tasks::turn(row, 4)?);
+        Ok(Some(LateViolation { task_id, name, parent_turn, run, error }))
+    });
+    Ok(found.optional().map_err(StoreError::from)?.flatten())
+}
