@@ -117,11 +117,13 @@ pub(super) fn choose(tool: &Tool, offered: &[Offer]) -> Result<Call, String> {
                 name => {
                     let has = |name: &str| offered.iter().any(|offer| offer.name == name);
                     let kind = match name {
-                        "task" => "general",
+                        "task" if !has("edit_file") => "general",
                         "Agent" if has("AgentSwarm") => "coder",
                         _ => "general-purpose",
                     };
-                    json!({"description": "A child", "prompt": prompt, "subagent_type": kind})
+                    let mut args = json!({"description": "A child", "subagent_type": kind});
+                    args[offer.argument(["prompt", "description", "task"])] = json!(prompt);
+                    args
                 }
             };
             (offer, offer.takes(args))

@@ -20,7 +20,8 @@ use known::{Places, Setup};
 const REQUIRE: &str = "SUBAGENT_REQUIRE_REAL_AGENTS";
 
 /// The agents that [`RealAgent::new`] knows.
-pub const AGENTS: [&str; 7] = ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent"];
+pub const AGENTS: [&str; 8] =
+    ["claude", "codex", "gemini", "opencode", "kimi", "vibe", "fast-agent", "deepagents"];
 
 /// How to start one agent. Its HOME, with all sessions in it, goes when this is dropped, so keep it until the
 /// agent has ended; two agents started from the same value share their stored sessions.

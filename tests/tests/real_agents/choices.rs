@@ -64,7 +64,8 @@ pub(crate) fn usage(world: &World) -> String {
         ("title", "title"),
     ];
     let known = names.iter().filter(|(field, _)| !agent[*field].is_null()).map(|(_, name)| *name);
-    known.collect::<Vec<_>>().join(", ")
+    let known: Vec<_> = known.collect();
+    if known.is_empty() { "nothing".into() } else { known.join(", ") }
 }
 
 pub(crate) fn at_start(world: &World) -> String {

@@ -7,6 +7,8 @@ use subagent_tests::harness::{Launcher, Sandbox};
 use subagent_tests::model_server::ModelServer;
 use subagent_tests::real_agent::{AGENTS, RealAgent};
 
+use super::table;
+use super::turns::FORCED;
 use super::world::DEADLINE;
 
 pub(crate) struct Crew {
@@ -18,9 +20,12 @@ pub(crate) struct Crew {
 
 /// How an agent is started in a sandbox.
 pub(crate) fn launcher(agent: &RealAgent) -> Launcher {
+    // Only for one that does not obey is it waited for in vain.
+    let obeys = table::expected(agent.name, "cancel during a command").is_none_or(|cell| cell != FORCED);
+    let grace = if obeys { 60.0 } else { 5.0 };
     let launcher = Launcher::new(agent.command.to_str().unwrap(), agent.args.clone())
         .startup_seconds(120.0)
-        .cancel_grace_seconds(60.0);
+        .cancel_grace_seconds(grace);
     agent.env.iter().fold(launcher, |launcher, (name, value)| launcher.env(name, value))
 }
 

@@ -16,6 +16,7 @@ mod delegation;
 mod example;
 mod files;
 mod lives;
+mod rules;
 mod table;
 mod turns;
 mod world;
@@ -73,6 +74,11 @@ const CASES: [(&str, &[Case]); 3] = [
             ("an edit, allowed", turns::edit_allowed),
             ("an edit, denied", turns::edit_denied),
             ("a tool of an MCP server", turns::mcp),
+            ("a permission request for a command says", rules::command),
+            ("a permission request for an edit says", rules::edited),
+            ("a permission request for a tool of an MCP server says", rules::mcp),
+            ("the tool `echo` of an MCP server `echo` is called", rules::mcp_name),
+            ("a denied command is reported as", rules::denied),
             ("cancel during text", turns::cancel_text),
             ("cancel with an open permission request", turns::cancel_question),
             ("cancel during a command", turns::cancel_command),

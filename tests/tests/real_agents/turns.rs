@@ -14,6 +14,8 @@ const YES: &str = "yes";
 const ENDED: Duration = Duration::from_secs(20);
 /// How long a subagent that was told what to do may take to ask; one that asks does it within two seconds.
 const ASKS_WITHIN: Duration = Duration::from_secs(20);
+/// It is ended when it has not obeyed for `cancelGraceSeconds`, and started again for the next message.
+pub(crate) const FORCED: &str = "no: it is ended by force";
 const GOES_ON: &str = "yes, but the command goes on";
 const NEVER_ASKS: &str = "never asks: the turn waits until it is canceled";
 const ENDS: &str = "turn.completed,turn.failed,turn.canceled";
@@ -134,16 +136,16 @@ pub(crate) fn mcp(world: &World) -> String {
 
 pub(crate) fn cancel_text(world: &World) -> String {
     let accepted = world.speaking(&world.worker, "SLOW: 300");
-    world.cancel(&accepted);
+    let obeys = world.cancel(&accepted);
     assert!(!world.said(&accepted["turnId"]).contains("tick 6000"), "it spoke to its end");
-    YES.into()
+    canceled(obeys)
 }
 
 pub(crate) fn cancel_question(world: &World) -> String {
     let waited = world.question("RUN: touch never-made", "touch never-made");
-    world.cancel(&waited);
+    let obeys = world.cancel(&waited);
     assert!(!world.sandbox.workspace().join("never-made").exists());
-    YES.into()
+    canceled(obeys)
 }
 
 pub(crate) fn cancel_command(world: &World) -> String {
@@ -152,12 +154,19 @@ pub(crate) fn cancel_command(world: &World) -> String {
     world.sandbox.approve(&world.worker, request, "allow").data_of("approval.decided");
     let file = world.sandbox.workspace().join("running");
     wait_until("the command to run", DEADLINE, || file.exists().then_some(()));
-    world.cancel(&waited);
+    let obeys = world.cancel(&waited);
     let command = || world.sandbox.processes().into_iter().find(|p| p.command_line() == "tail -f running");
     match wait_while(world.patience("cancel during a command", GOES_ON, ENDED), command) {
-        None => YES.into(),
-        Some(_) => GOES_ON.into(),
+        None => canceled(obeys),
+        Some(_) => {
+            assert!(obeys, "nothing outlives an agent that is ended by force");
+            GOES_ON.into()
+        }
     }
+}
+
+fn canceled(obeys: bool) -> String {
+    if obeys { YES.into() } else { FORCED.into() }
 }
 
 pub(crate) fn bad_request(world: &World) -> String {

@@ -195,14 +195,17 @@ impl World {
         self.speaking(worker, &format!("GATE: {}", gate.path().display()))
     }
 
-    /// Cancels what is open, which the agent has to obey: it must not have been ended for it.
-    pub(crate) fn cancel(&self, accepted: &Value) {
+    /// Cancels what is open, and says whether the agent obeys: it is then not ended for it.
+    pub(crate) fn cancel(&self, accepted: &Value) -> bool {
         let runtime = self.sandbox.runtime(&self.worker);
         let cancel = ["cancel", "--worker-id", &self.worker];
         let canceled = self.sandbox.subagent(&cancel).deadline(DEADLINE).run().data_of("turn.canceled");
         assert_eq!(canceled["turnId"], accepted["turnId"], "{canceled}");
+        let forced = canceled["forced"] == true;
         self.say("still here");
-        assert_eq!(self.sandbox.runtime(&self.worker).pid, runtime.pid, "it was ended for the cancel");
+        let is_same = self.sandbox.runtime(&self.worker).pid == runtime.pid;
+        assert_eq!(is_same, !forced, "whether it was ended for the cancel: {canceled}");
+        !forced
     }
 
     /// What the model was asked last about this prompt, with all that the agent remembers.

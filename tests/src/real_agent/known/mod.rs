@@ -85,6 +85,7 @@ pub(super) fn packages(name: &str) -> Packages {
         "kimi" => Packages::Npm(&["@moonshot-ai/kimi-code"]),
         "vibe" => Packages::Python { environment: "vibe", package: "mistral-vibe" },
         "fast-agent" => Packages::Python { environment: "fast-agent", package: "fast-agent-mcp" },
+        "deepagents" => Packages::Python { environment: "deepagents", package: "deepagents-acp" },
         other => panic!("no agent {other} is known"),
     }
 }
@@ -98,6 +99,7 @@ pub(super) fn set_up(name: &str, places: &Places) -> Setup {
         "kimi" => node::kimi(places),
         "vibe" => python::vibe(places),
         "fast-agent" => python::fast_agent(places),
+        "deepagents" => python::deepagents(places),
         _ => node::opencode(places),
     }
 }

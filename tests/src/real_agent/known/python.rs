@@ -1,5 +1,7 @@
 //! The agents that PyPI packages hold: how each is started and configured.
 
+use std::path::Path;
+
 use super::{Places, Setup, pairs, text};
 
 pub(super) fn vibe(at: &Places) -> Setup {
@@ -52,6 +54,20 @@ pub(super) fn fast_agent(at: &Places) -> Setup {
         env: pairs([("GENERIC_API_KEY", "unused".into()), ("GENERIC_BASE_URL", format!("{}/v1", at.models))]),
         // The folder has to be there.
         files: vec![(".fast-agent/.keep", String::new())],
+        chosen: None,
+    }
+}
+
+pub(super) fn deepagents(at: &Places) -> Setup {
+    // The package is a library. This is the smallest program for it.
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("real-agents/python/deepagents_stdio.py");
+    let python = at.packages[0].join("bin/python");
+    Setup {
+        command: python.clone(),
+        typed: vec![python, script.clone()],
+        args: vec![text(&script), "mock-model".into(), text(&at.home.join("sessions.sqlite"))],
+        env: pairs([("OPENAI_API_KEY", "unused".into()), ("OPENAI_BASE_URL", format!("{}/v1", at.models))]),
+        files: vec![],
         chosen: None,
     }
 }

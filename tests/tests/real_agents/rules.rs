@@ -1,0 +1,131 @@
+//! What rules have to judge by: the permission requests of an agent as it writes them, and how it reports a refusal.
+
+use std::fs;
+
+use serde_json::Value;
+use subagent_protocol::codec::{Decoded, decode};
+
+use super::turns::edit;
+use super::world::World;
+
+/// The longest record that is read.
+const LIMIT: usize = 1 << 24;
+/// What a request may say of its call, beside the id.
+const FIELDS: [&str; 5] = ["kind", "title", "rawInput", "content", "locations"];
+
+pub(crate) fn command(world: &World) -> String {
+    asked(world, "RUN: rm request-file", |call| described(&call))
+}
+
+pub(crate) fn edited(world: &World) -> String {
+    let (_, prompt) = edit(world, "never written");
+    asked(world, &prompt, |call| described(&call))
+}
+
+pub(crate) fn mcp(world: &World) -> String {
+    asked(world, r#"MCP: echo/echo {"text":"denied"}"#, |call| described(&call))
+}
+
+/// How the agent names a tool of a server, `echo` of `echo`.
+pub(crate) fn mcp_name(world: &World) -> String {
+    let title = |call: &Value| call["title"].as_str().map(str::to_owned);
+    let waited = world.send(r#"MCP: echo/echo {"text":"named"}"#);
+    let asks = waited["matchedEvent"]["type"] == "approval.requested";
+    let asked = asks.then(|| Records::read(world).unwrap());
+    let asked = asked.and_then(|records| title(&records.request).or_else(|| title(&records.call)));
+    world.decide(&waited, "deny");
+    let calls = told(world, &waited["turnId"]);
+    let title = asked.or_else(|| calls.iter().find_map(title));
+    title.map_or_else(|| "its model is not offered it".into(), |title| format!("`{title}`"))
+}
+
+/// The last status of a call that was denied.
+pub(crate) fn denied(world: &World) -> String {
+    let waited = world.send("RUN: rm request-file");
+    world.decide(&waited, "deny");
+    let calls = told(world, &waited["turnId"]);
+    let status = calls.iter().rev().find_map(|data| data["status"].as_str());
+    match status {
+        // A status of ours, for a call that was open when the turn ended.
+        None | Some("unknown") => "the call stays open".into(),
+        Some(status) => format!("`{status}`"),
+    }
+}
+
+/// What the worker's events tell of the tool calls of a turn.
+fn told(world: &World, turn: &Value) -> Vec<Value> {
+    let mut events = world.sandbox.events(&world.worker);
+    events.retain(|event| event["turnId"] == *turn && event["data"]["toolCallId"].is_string());
+    events.into_iter().map(|mut event| event["data"].take()).collect()
+}
+
+/// Has a question asked, looks at it, and denies it.
+fn asked(world: &World, prompt: &str, look: impl Fn(Records) -> String) -> String {
+    let waited = world.send(prompt);
+    if waited["matchedEvent"]["type"] != "approval.requested" {
+        return "never asks".into();
+    }
+    let found = look(Records::read(world).unwrap());
+    let end = world.decide(&waited, "deny");
+    assert_eq!(end["type"], "turn.completed", "{end}");
+    found
+}
+
+fn described(records: &Records) -> String {
+    let has = |field: &&str| {
+        let value = &records.request[*field];
+        !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
+    };
+    let fields: Vec<_> = FIELDS.into_iter().filter(has).collect();
+    let id = match (records.is_known, records.call.is_null()) {
+        (true, _) => "",
+        (false, false) => "; another id than its call",
+        (false, true) => "; no call before it",
+    };
+    let fields = if fields.is_empty() { "only its id".into() } else { fields.join(", ") };
+    format!("{fields}{id}")
+}
+
+/// What the journal has of the newest permission request of the worker.
+struct Records {
+    /// The `toolCall` of the request, as the agent wrote it.
+    request: Value,
+    /// What the agent has said before of the call that it is about.
+    call: Value,
+    /// Whether there was a call with the id of the request.
+    is_known: bool,
+}
+
+impl Records {
+    fn read(world: &World) -> Option<Self> {
+        let folder = world.sandbox.state_dir().join("runtimes").join(&world.worker);
+        let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let texts = files.filter(|file| file.extension().is_some_and(|end| end == "journal"));
+        let lines: Vec<Value> = texts.flat_map(|file| records(&fs::read(file).unwrap())).collect();
+        let newest = lines.iter().filter(|line| line["t"] == "approvalRequested");
+        let newest = newest.max_by_key(|line| line["n"].as_u64())?;
+        let request = newest["b"]["params"]["toolCall"].clone();
+        let turn = |line: &&Value| line["t"] == "update" && line["turn"] == newest["turn"];
+        let before = |line: &&Value| line["n"].as_u64() < newest["n"].as_u64();
+        let calls: Vec<&Value> = lines
+            .iter()
+            .filter(turn)
+            .filter(before)
+            .map(|line| &line["b"]["update"])
+            .filter(|update| update["sessionUpdate"] == "tool_call")
+            .collect();
+        let is_known = calls.iter().any(|call| call["toolCallId"] == request["toolCallId"]);
+        let call = calls.last().map_or(Value::Null, |call| (*call).clone());
+        Some(Self { request, call, is_known })
+    }
+}
+
+/// The records of a segment of a journal.
+fn records(mut bytes: &[u8]) -> Vec<Value> {
+    let mut records = Vec::new();
+    while let Decoded::Record { json, size } = decode(bytes, LIMIT) {
+        records.push(serde_json::from_slice(json).unwrap());
+        bytes = &bytes[size..];
+    }
+    records
+}
