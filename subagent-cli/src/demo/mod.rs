@@ -81,6 +81,8 @@ fn show(shell: &Shell, folder: &Path) -> Result<()> {
         "subagent",
         &["approve", "--worker-id", &worker, "--request", &request, "--decision", "allow"],
     )?;
+    // The turn goes on, and the next message would find the worker busy.
+    shell.run("subagent", &["wait", "--worker-id", &worker, "--all"])?;
 
     said("\n# 6. The daemon is killed in the middle of a turn. The turn goes on");
     shell.write("work.txt", &format!("Working.\n!sleep {WORK}\n!say Finished without a daemon.\n"))?;

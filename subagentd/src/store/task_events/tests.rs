@@ -184,7 +184,8 @@ async fn m10_events_of_a_task_that_were_deleted_or_whose_worker_was_removed_are_
 #[test]
 fn m10_the_index_holds_what_reaches_ancestors() {
     let connection = Connection::open_in_memory().unwrap();
-    for event_type in EventType::ALL {
+    // A wrapped event is made while it is read.
+    for event_type in EventType::ALL.iter().filter(|event_type| **event_type != EventType::SubagentEvent) {
         let sql = format!(
             "SELECT {} FROM (SELECT NULL AS kind, ?1 AS type) x",
             REACHES_ANCESTORS.replace("x.", "")

@@ -21,10 +21,7 @@ const NOT_HERE: &[(Code, &str)] = &[
         "the ownership is stored all the same, so this is only a warning; tested below",
     ),
     (Code::PolicyViolation, "no command fails with it: it is why a turn was canceled; tested in policy.rs"),
-    (
-        Code::WorkerCopied,
-        "no command fails with it: it is the `lastError` of a stopped worker; tested in copies.rs",
-    ),
+    (Code::WorkerCopied, "needs a copied workspace; tested in copies.rs"),
     (Code::DaemonBusy, "needs bodies of 192 MiB that do not end for 25 s; unit test of api/incoming.rs"),
     (Code::StateDirUnsupportedFs, "needs a mount of another machine; the numbers have a unit test"),
     (Code::SocketPathTooLong, "such a folder is passed over for one in /tmp; unit test"),
