@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,6 +15,8 @@ use subagent_testkit::{Random, say, times};
 use super::*;
 
 const REQUIRE: &str = "SUBAGENT_REQUIRE_SHELLS";
+/// How long a line may run, in seconds.
+const LINE_LIMIT: &str = "10";
 /// Generated lines of an ordinary run.
 const LINES: usize = 20_000;
 /// Shells with their options, and whether they read the line from their input, as those of agents with a terminal do.
@@ -345,8 +346,9 @@ impl Shells {
     /// Runs a line; whether `bad` ran.
     fn starts_bad(&self, shell: &Shell, line: &str) -> bool {
         let (program, option, by_input) = shell;
-        let mut command = Command::new(program);
-        command.arg(option);
+        // It kills its whole group: a line may loop without an end.
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", LINE_LIMIT]).arg(program).arg(option);
         let input = match by_input {
             false => {
                 command.arg(line);
@@ -365,8 +367,6 @@ impl Shells {
             .env("RAN", &self.ran)
             .current_dir(&self.home)
             .stdin(input)
-            // A signal to its whole group stays in it.
-            .process_group(0)
             .output()
             .unwrap();
         // Until all that it started has closed the pipe.
