@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use subagent_protocol::Result;
 use subagent_protocol::api::InboxItem;
+use subagent_protocol::until::Until;
 use tokio::sync::watch;
 
 use super::inbox::listed;
@@ -42,11 +43,11 @@ impl QuestionsBelow {
         }
     }
 
-    /// The next question, unless a rule decided it. `None`: there is none yet.
+    /// The next question that is waited for and that no rule decided. `None`: there is none yet.
     ///
     /// # Errors
     /// `STORAGE_ERROR`.
-    pub(super) async fn next(&mut self) -> Result<Option<QuestionBelow>> {
+    pub(super) async fn next(&mut self, until: &Until) -> Result<Option<QuestionBelow>> {
         if !self.is_due() {
             return Ok(None);
         }
@@ -64,7 +65,7 @@ impl QuestionsBelow {
                 return Ok(None);
             };
             self.after = found.event.seq;
-            if !decided {
+            if !decided && until.matches(found.event.event_type, None) {
                 return Ok(Some(found));
             }
         }

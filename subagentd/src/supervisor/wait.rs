@@ -109,13 +109,10 @@ impl Supervisor {
         });
         loop {
             let newest = news.as_mut().map_or(i64::MAX, |news| news.borrow_and_update().last_seq);
-            let mut asked = match &mut below {
-                Some(below) => below.next().await?,
+            let asked = match &mut below {
+                Some(below) => below.next(&wanted.until).await?,
                 None => None,
             };
-            if asked.as_ref().is_some_and(|asked| !wanted.until.matches(asked.event.event_type, None)) {
-                asked = None;
-            }
             // Of two that match, the first counts.
             let up_to = asked.as_ref().map_or(newest, |asked| newest.min(asked.event.seq));
             while up_to > after {

@@ -96,7 +96,10 @@ fn a_send_returns_the_question_of_a_task_and_the_wait_goes_on_after_the_answer()
 #[test]
 fn a_wait_for_other_events_does_not_end_at_a_question_and_names_it_when_the_time_is_over() {
     let world = world(&[]);
-    let accepted = world.sandbox.send_no_wait(&world.root, &world.two_below("!ask execute make all"));
+    let form =
+        "!elicit {\"mode\": \"form\", \"message\": \"Which?\", \"requestedSchema\": {\"type\": \"object\"}}";
+    let both = world.two_below(&format!("!ask execute make all\n{form}"));
+    let accepted = world.sandbox.send_no_wait(&world.root, &both);
     let asked = world.asked(1).remove(0);
     let wait = ["wait", "--worker-id", &world.root, "--from-event-id", text(&accepted["acceptedEventId"])];
     let ends = ["--until", "turn.completed", "--timeout-seconds", "0.2"];
@@ -108,6 +111,11 @@ fn a_wait_for_other_events_does_not_end_at_a_question_and_names_it_when_the_time
     let matched = world.sandbox.run(&wait).data_of("event.matched");
     assert_eq!(matched["data"]["requestId"], asked["requestId"], "{matched}");
     world.approve(&matched);
+    // From the same cursor: the question before it is passed over.
+    let form = world.sandbox.wait_after(&world.root, &accepted["acceptedEventId"], "elicitation.requested");
+    let request = text(&form["data"]["requestId"]);
+    let decline = ["answer", "--worker-id", text(&form["workerId"]), "--request", request, "--decline"];
+    world.sandbox.run(&decline).data_of("elicitation.answered");
     assert_eq!(world.sandbox.turn_end(&accepted)["type"], "turn.completed");
     let failed = world.sandbox.run(&[
         "wait",
