@@ -97,26 +97,22 @@ impl Client {
     }
 
     fn answer(&mut self, id: u64) -> Value {
-        if let Some(at) = self.heard.iter().position(|heard| heard["id"] == id) {
-            return self.heard.remove(at);
-        }
-        loop {
-            let next = self.lines.recv_timeout(FAR).unwrap();
-            match next["id"] == id {
-                true => return next,
-                false => self.heard.push(next),
-            }
-        }
+        self.hear(|heard| heard["id"] == id && heard.get("method").is_none())
     }
 
     /// The next message of the server with this method.
     fn next(&mut self, method: &str) -> Value {
-        if let Some(at) = self.heard.iter().position(|heard| heard["method"] == method) {
+        self.hear(|heard| heard["method"] == method)
+    }
+
+    /// The first message that is wanted; the others are kept.
+    fn hear(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.heard.iter().position(&wanted) {
             return self.heard.remove(at);
         }
         loop {
             let next = self.lines.recv_timeout(FAR).unwrap();
-            match next["method"] == method {
+            match wanted(&next) {
                 true => return next,
                 false => self.heard.push(next),
             }

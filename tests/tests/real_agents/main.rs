@@ -26,8 +26,8 @@ use subagent_tests::real_agent::{AGENTS, RealAgent};
 
 use world::World;
 
-/// Agents wait, too: three at once keep two cores busy.
-const AT_ONCE: usize = 3;
+/// Agents wait, too: four at once keep two cores busy.
+const AT_ONCE: usize = 4;
 
 /// The name of its row in the table, and what is done; the answer is the agent's cell.
 type Case = (&'static str, fn(&World) -> String);
