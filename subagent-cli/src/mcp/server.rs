@@ -10,6 +10,7 @@ use rmcp::model::{
     SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use subagent_protocol::Code;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -20,6 +21,7 @@ use super::changes::Changes;
 use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
 use super::{Offer, prefix};
+use crate::client::{Ask, Client, PROBE_LIMIT, Query};
 use crate::tasks::Giver;
 
 /// How long the list of tools may be waited for. Clients leave a server that does not come up.
@@ -76,24 +78,36 @@ impl Server {
         let listed = || self.0.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let found = timeout(LIST_LIMIT, self.0.changes.list(&self.0, &context.peer)).await;
         if let Ok(Ok(agents)) = found {
-            *listed() = self.named(tools(&agents, is_told));
+            let tools = self.named(tools(&agents, is_told), self.manages().await);
+            *listed() = tools;
         } else {
             self.0.changes.missed(&self.0, &context.peer);
             if listed().is_empty() {
                 // An answer with an error would be the end of this server for most clients.
-                *listed() = self.named(tools(&[], is_told));
+                *listed() = self.named(tools(&[], is_told), false);
             }
         }
         listed().clone()
     }
 
     /// The tools that this server offers, by the names that its client sees.
-    fn named(&self, mut tools: Vec<Tool>) -> Vec<Tool> {
-        if self.0.commands().is_some() {
+    fn named(&self, mut tools: Vec<Tool>, manages: bool) -> Vec<Tool> {
+        if manages {
             tools.extend(manager::tools());
         }
         tools.retain(|tool| self.0.offers(&tool.name));
         if self.0.offer.prefix { tools.into_iter().map(prefix::tool).collect() } else { tools }
+    }
+
+    /// Whether the client is a manager: not the agent of a worker, which a daemon that runs refuses. Starts no daemon.
+    async fn manages(&self) -> bool {
+        let Some(workspace) = self.0.commands().and_then(|_| self.0.giver.workspace().ok()) else {
+            return false;
+        };
+        // It lists nothing, for whoever may ask.
+        let ask = Ask::get(Query::new("/v1/tasks").with("parent", Some("w_0000000000")));
+        let asked = Client::of_running(workspace.state_dir).ask(&ask.within(Some(PROBE_LIMIT))).await;
+        !asked.is_err_and(|failure| failure.is(Code::ForbiddenFromWorker))
     }
 
     /// Carries a call of a manager's tool out; `None` if it is not one.

@@ -337,6 +337,9 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     assert_eq!(tree["items"][0]["tasks"][0]["name"], "Kid");
     let said = sandbox.send(&worker, &shell("wrong"))["assistantText"].as_str().unwrap().to_owned();
     assert!(said.contains("FORBIDDEN_FROM_WORKER") && !said.contains(r#""name":"task""#), "{said}");
+    // A client may have this server in its own configuration, also below a worker.
+    let said = sandbox.send(&worker, &shell(""))["assistantText"].as_str().unwrap().to_owned();
+    assert!(said.contains(r#""name":"get_subagents""#) && !said.contains("start_worker"), "{said}");
     sandbox.finish();
 }
 
