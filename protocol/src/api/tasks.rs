@@ -185,7 +185,7 @@ pub struct TaskView {
     pub status: TaskStatus,
     /// The worker whose task it is; null for a manager's.
     pub parent: Option<WorkerId>,
-    /// The turn of the parent that gave it, or has it go on; null for a manager's, and for one that somebody else has go on.
+    /// The parent's turn that gave or resumed it; null if a manager did.
     pub parent_turn_id: Option<TurnId>,
     /// The worker at the top of the tree; null for a manager's.
     pub root: Option<WorkerId>,

@@ -35,7 +35,7 @@ pub(super) struct SubagentSpawned {
     task: String,
     /// Whether somebody waits for it.
     mode: TaskMode,
-    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    /// The parent's turn that gave or resumed it; null if a manager did.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
@@ -80,7 +80,7 @@ pub(super) struct SubagentCompleted {
     name: String,
     /// The beginning of its result.
     summary: String,
-    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    /// The parent's turn that gave or resumed it; null if a manager did.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
@@ -98,7 +98,7 @@ pub(super) struct SubagentFailed {
     /// Why; null if its status says all.
     #[schema(required)]
     error: Option<Error>,
-    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    /// The parent's turn that gave or resumed it; null if a manager did.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }
@@ -117,7 +117,7 @@ pub(super) struct SubagentCancelled {
     /// The same with a code.
     #[schema(required)]
     error: Option<Error>,
-    /// The turn of the parent that gave it, or has it go on; null for a manager's.
+    /// The parent's turn that gave or resumed it; null if a manager did.
     #[schema(required)]
     parent_turn_id: Option<TurnId>,
 }

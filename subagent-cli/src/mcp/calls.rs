@@ -75,28 +75,17 @@ impl Caller {
         }
     }
 
-    /// Does what a manager wants. A call that is given up ends at once where it only looks.
+    /// Does what a manager wants. Nothing is lost with a wait that is given up, so it ends at once.
     pub(super) async fn manage(self, commands: &dyn Commands, call: manager::Call) -> CallToolResult {
-        let mut client = match self.shared.giver.client() {
-            Ok(client) => client,
-            Err(failure) => return answers::failed(About::default(), &failure),
-        };
         let waits = matches!(call, manager::Call::Wait { .. });
-        let mut done = pin!(manager::carry_out(&mut client, commands, call));
-        let given_up = async {
-            self.given_up().await;
-            if !waits {
-                // Whether a worker was started would not be known.
-                tokio::time::sleep(END_LIMIT).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            answer = &mut done => answer,
-            () = given_up => {
-                answers::failed(About::default(), &Failure::argument("the call was given up"))
-            }
-        }
+        let answer = async { manager::carry_out(&mut self.shared.giver.client()?, commands, call).await };
+        manager::result(match waits {
+            false => self.whole(answer).await,
+            true => tokio::select! {
+                answer = answer => answer,
+                () = self.given_up() => Err(Failure::argument("the call was given up")),
+            },
+        })
     }
 
     async fn spawn(&self, run: RunTask) -> Result<(Client, TaskView)> {

@@ -42,7 +42,7 @@ async fn ask_all(shared: &Shared, peer: &Peer<RoleServer>, task: &str) -> Result
             if let Some(answer) = ask(peer, params, Questions::over(&mut watch, &asked)).await
                 && let Some(change) = change(&asked, answer)?
             {
-                // Somebody else may have answered: the question is over then.
+                // Refused if the question was answered elsewhere.
                 let _ = client.ask(&change).await;
             }
         }

@@ -21,11 +21,14 @@ use super::changes::Changes;
 use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
 use super::{Offer, prefix};
-use crate::client::{Ask, Client, PROBE_LIMIT, Query};
+use crate::client::{Ask, Client, Query};
 use crate::tasks::Giver;
 
 /// How long the list of tools may be waited for. Clients leave a server that does not come up.
 const LIST_LIMIT: Duration = Duration::from_secs(8);
+
+/// How long a daemon is asked whether the client is a manager; together with [`LIST_LIMIT`] less than clients wait.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One server, for one client.
 #[derive(Debug, Clone)]
@@ -104,10 +107,11 @@ impl Server {
         let Some(workspace) = self.0.commands().and_then(|_| self.0.giver.workspace().ok()) else {
             return false;
         };
-        // It lists nothing, for whoever may ask.
+        // The list is empty for an owner. A daemon that does not answer refuses nothing.
         let ask = Ask::get(Query::new("/v1/tasks").with("parent", Some("w_0000000000")));
-        let asked = Client::of_running(workspace.state_dir).ask(&ask.within(Some(PROBE_LIMIT))).await;
-        !asked.is_err_and(|failure| failure.is(Code::ForbiddenFromWorker))
+        let mut client = Client::of_running(workspace.state_dir);
+        let asked = timeout(PROBE_LIMIT, client.ask(&ask)).await;
+        !matches!(asked, Ok(Err(failure)) if failure.is(Code::ForbiddenFromWorker))
     }
 
     /// Carries a call of a manager's tool out; `None` if it is not one.

@@ -50,7 +50,11 @@ pub(super) async fn wait(
     tokio::select! {
         biased;
         ended = end.end(client) => Ok(Waited::Ended(Box::new(ended?))),
-        asked = asked => Ok(Waited::NeedsAnswer(Box::new(now), asked?)),
+        asked = asked => {
+            let asked = asked?;
+            let now = TaskWait::new(&task, None, None).next(&mut giver.client()?).await?.unwrap_or(now);
+            Ok(Waited::NeedsAnswer(Box::new(now), asked))
+        }
     }
 }
 
@@ -85,12 +89,12 @@ fn line(question: &Value) -> String {
     )
 }
 
-/// The outcome of a wait that ended at a question: the task as it was, and what it asks.
+/// The outcome of a wait that ended at a question: the task as it is, and what it asks.
 pub(super) fn needs_answer(shown: &TaskShown, questions: Vec<Value>) -> Result<Outcome> {
     let mut data = value(shown)?;
     data["questions"] = json!(questions);
     complain(&format!(
-        "The task goes on.\nTry:  subagent task wait {}, after an answer",
+        "The task goes on after an answer.\nTry:  subagent task wait {}",
         one_line(shown.task.task_id.as_str())
     ));
     Ok(Outcome::Judged { kind: "task.waited", data, text: String::new(), code: NEEDS_ANSWER })

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, LONGEST_WAIT, MOST_EVENTS, MOST_WAITED};
+use super::tools::{DEFAULT_EVENTS, DEFAULT_WAIT, MAX_EVENTS, MAX_WAIT, MAX_WORKERS};
 use super::{NewMessage, NewWorker};
 
 /// A call that can be carried out.
@@ -116,20 +116,20 @@ fn start(start: Start) -> Call {
 
 fn wait(wait: Wait) -> Result<Call, String> {
     let count = wait.worker_ids.len();
-    if count == 0 || count > MOST_WAITED {
-        return Err(format!("wait_for: worker_ids has {count} ids, and must have 1 to {MOST_WAITED}"));
+    if count == 0 || count > MAX_WORKERS {
+        return Err(format!("wait_for: worker_ids has {count} ids, and must have 1 to {MAX_WORKERS}"));
     }
     let seconds = wait.timeout_seconds.unwrap_or(DEFAULT_WAIT as f64);
-    if !(0.0..=LONGEST_WAIT as f64).contains(&seconds) {
-        return Err(format!("wait_for: timeout_seconds is {seconds}, and must be 0 to {LONGEST_WAIT}"));
+    if !(0.0..=MAX_WAIT as f64).contains(&seconds) {
+        return Err(format!("wait_for: timeout_seconds is {seconds}, and must be 0 to {MAX_WAIT}"));
     }
     Ok(Call::Wait { workers: wait.worker_ids, seconds })
 }
 
 fn events(events: Events) -> Result<Call, String> {
     let limit = events.limit.unwrap_or(DEFAULT_EVENTS);
-    if !(1..=MOST_EVENTS).contains(&limit) {
-        return Err(format!("get_events: limit is {limit}, and must be 1 to {MOST_EVENTS}"));
+    if !(1..=MAX_EVENTS).contains(&limit) {
+        return Err(format!("get_events: limit is {limit}, and must be 1 to {MAX_EVENTS}"));
     }
     Ok(Call::Events { worker: events.worker_id, cursor: events.cursor, limit })
 }

@@ -7,33 +7,35 @@ use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 
 use super::arguments::{Answer, Call};
 use super::{Commands, NewMessage};
-use crate::client::{Ask, Batch, Client, Cursor, Query, Waiting, segment};
+use crate::client::{Ask, Batch, Client, Query, segment};
 use crate::failure::{Failure, Result};
 
-/// The most characters of an agent's text in the answer to a wait; get_events has the rest.
-const MOST_TEXT_CHARS: usize = 16_384;
-/// How long the text of a turn that has ended may be waited for, in seconds.
-const TEXT_LIMIT: f64 = 10.0;
+/// The maximum number of characters of an agent's text in the answer to a wait; get_events has the rest.
+const MAX_TEXT_CHARS: usize = 16_384;
+/// The maximum number of pieces of which that text is made.
+const MAX_PIECES: &str = "1000";
 
-/// Does what a call says. An error is an answer, too.
+/// The result of a call, for a model.
+pub(in crate::mcp) fn result(answer: Result<Value>) -> CallToolResult {
+    match answer {
+        Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
+        Err(failure) => {
+            let advice = failure.details.get("recommendedAction").and_then(Value::as_str).unwrap_or_default();
+            let text = format!("{}: {}\n{advice}", failure.code, failure.message);
+            CallToolResult::error(vec![ContentBlock::text(text.trim_end().to_owned())])
+        }
+    }
+}
+
+/// Does what a call says.
+///
+/// # Errors
+/// Those of the daemon, and those of the commands.
 pub(in crate::mcp) async fn carry_out(
     client: &mut Client,
     commands: &dyn Commands,
     call: Call,
-) -> CallToolResult {
-    match answer(client, commands, call).await {
-        Ok(data) => CallToolResult::success(vec![ContentBlock::text(data.to_string())]),
-        Err(failure) => failed(&failure),
-    }
-}
-
-fn failed(failure: &Failure) -> CallToolResult {
-    let advice = failure.details.get("recommendedAction").and_then(Value::as_str).unwrap_or_default();
-    let text = format!("{}: {}\n{advice}", failure.code, failure.message);
-    CallToolResult::error(vec![ContentBlock::text(text.trim_end().to_owned())])
-}
-
-async fn answer(client: &mut Client, commands: &dyn Commands, call: Call) -> Result<Value> {
+) -> Result<Value> {
     match call {
         Call::ListWorkers { all } => list_workers(client, all).await,
         Call::Start(worker) => {
@@ -96,9 +98,7 @@ async fn wait_for(client: &mut Client, workers: Vec<String>, seconds: f64) -> Re
     };
     let (waited, timed_out) = match client.wait_many(request).await {
         Ok(waited) => (waited, false),
-        Err(failure) if failure.is(Code::WaitTimeout) => {
-            (Value::Object(failure.details.into_iter().collect()), true)
-        }
+        Err(failure) if failure.is(Code::WaitTimeout) => (Value::Object(failure.details), true),
         Err(failure) => return Err(failure),
     };
     let mut items = Vec::new();
@@ -136,34 +136,25 @@ async fn waited_worker(client: &mut Client, item: &Value) -> Result<Value> {
     Ok(shown)
 }
 
-/// The text of the turn that an event ended, cut.
+/// The end of the text of the turn that an event ended; null if the agent said nothing.
 async fn message_of(client: &mut Client, event: &Value) -> Result<Value> {
-    let (Some(worker), Some(ended)) = (event["workerId"].as_str(), event["type"].as_str()) else {
+    let (Some(worker), Some(turn)) = (event["workerId"].as_str(), event["turnId"].as_str()) else {
         return Ok(Value::Null);
     };
-    let Some(turn) = event["turnId"].as_str().and_then(|turn| turn.parse().ok()) else {
-        return Ok(Value::Null);
-    };
-    let waiting = Waiting {
-        worker_id: worker.to_owned(),
-        until: Some(ended.to_owned()),
-        cursor: Cursor::Beginning,
-        timeout: TEXT_LIMIT,
-        no_progress: 0.0,
-        collect_turn: Some(turn),
-        only_turn: event["turnId"].as_str().and_then(|turn| turn.parse().ok()),
-    };
-    let waited = client.wait(waiting).await?;
-    Ok(match waited["assistantText"].as_str() {
-        Some(text) => end_of(text).into(),
-        None => Value::Null,
-    })
+    let query = Query::new(format!("/v1/workers/{}/inspect", segment(worker)))
+        .with("turnId", Some(turn))
+        .with("eventTypes", Some("progress.message"))
+        .with("eventsLimit", Some(MAX_PIECES));
+    let inspected = client.ask(&Ask::get(query)).await?;
+    let pieces = inspected["events"].as_array().into_iter().flatten();
+    let text: String = pieces.filter_map(|piece| piece["data"]["text"].as_str()).collect();
+    Ok(if text.is_empty() { Value::Null } else { end_of(&text).into() })
 }
 
 /// The end of a text, where the result of a turn is.
 fn end_of(text: &str) -> String {
     let count = text.chars().count();
-    match count.checked_sub(MOST_TEXT_CHARS) {
+    match count.checked_sub(MAX_TEXT_CHARS) {
         None | Some(0) => text.to_owned(),
         Some(left_out) => {
             let end: String = text.chars().skip(left_out).collect();
@@ -235,7 +226,7 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_at_its_beginning() {
         assert_eq!(end_of("short"), "short");
-        let long = format!("{}end", "\u{e4}".repeat(MOST_TEXT_CHARS));
+        let long = format!("{}end", "\u{e4}".repeat(MAX_TEXT_CHARS));
         let cut = end_of(&long);
         assert!(cut.starts_with("[3 characters left out") && cut.ends_with("end"), "{}", &cut[..60]);
     }

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use serde_json::Value;
 
 pub(super) use self::arguments::Call;
-pub(super) use self::calls::carry_out;
+pub(super) use self::calls::{carry_out, result};
 pub(super) use self::tools::{NAMES, tools};
 use crate::failure::Result;
 

@@ -14,16 +14,16 @@ pub(in crate::mcp) const NAMES: [&str; 8] = [
     "stop_worker",
     "get_events",
 ];
-/// The longest wait of one call, in seconds. Clients give up calls that take much longer.
-pub(super) const LONGEST_WAIT: u64 = 60;
-/// The wait of a call that says nothing of it, in seconds.
+/// The maximum wait of one call, in seconds. Clients give up calls that take much longer.
+pub(super) const MAX_WAIT: u64 = 60;
+/// The default wait of one call, in seconds.
 pub(super) const DEFAULT_WAIT: u64 = 45;
-/// The most events of one call.
-pub(super) const MOST_EVENTS: u64 = 200;
-/// The events of a call that says nothing of it.
+/// The maximum number of events of one call.
+pub(super) const MAX_EVENTS: u64 = 200;
+/// The default number of events of one call.
 pub(super) const DEFAULT_EVENTS: u64 = 50;
-/// The most workers of one wait.
-pub(super) const MOST_WAITED: usize = 100;
+/// The maximum number of workers of one wait.
+pub(super) const MAX_WORKERS: usize = 100;
 
 /// The tools.
 pub(in crate::mcp) fn tools() -> Vec<Tool> {
@@ -70,11 +70,11 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
              them its last message or the question. If nothing happens in time, `timed_out` is true: call it again.",
             json!({
                 "worker_ids": {
-                    "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_WAITED,
+                    "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_WORKERS,
                     "description": "The workers",
                 },
                 "timeout_seconds": {
-                    "type": "number", "minimum": 0, "maximum": LONGEST_WAIT, "default": DEFAULT_WAIT,
+                    "type": "number", "minimum": 0, "maximum": MAX_WAIT, "default": DEFAULT_WAIT,
                     "description": "How long at most",
                 },
             }),
@@ -83,7 +83,7 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
         .annotate(looks("Wait for workers")),
         tool(
             "list_questions",
-            "List the open questions of all workers and tasks. An agent that asks does not go on until somebody answers.",
+            "List the open questions of all workers and tasks. An agent that asks does not go on before it has an answer.",
             json!({"worker_id": {"type": "string", "description": "Only those of this worker and of the tasks below it"}}),
             &[],
         )
@@ -117,8 +117,8 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
                 "worker_id": worker,
                 "cursor": {"type": "string", "description": "Only later events than this one; without it from the first"},
                 "limit": {
-                    "type": "integer", "minimum": 1, "maximum": MOST_EVENTS, "default": DEFAULT_EVENTS,
-                    "description": "At most so many",
+                    "type": "integer", "minimum": 1, "maximum": MAX_EVENTS, "default": DEFAULT_EVENTS,
+                    "description": "Maximum number of events",
                 },
             }),
             &["worker_id"],

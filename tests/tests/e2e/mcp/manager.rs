@@ -139,6 +139,32 @@ fn a_wait_ends_in_time_and_with_the_question_of_a_task() {
 }
 
 #[test]
+fn the_message_of_a_turn_is_told_whatever_came_before_it() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let worker = started(&mut client);
+    let gate = sandbox.gate("turn");
+    let send = |client: &mut Client, text: &str, queue: bool| {
+        called(client, "send_message", json!({"worker_id": worker, "message": text, "queue": queue}))
+    };
+    send(&mut client, &format!("{}\n!error -32603 no luck", gate.directive()), false);
+    send(&mut client, "from the queue", true);
+    gate.open();
+    let failed = wait(&mut client, &worker);
+    assert_eq!((&failed["ended"], &failed["error"]["code"]), (&json!("failed"), &json!("BACKEND_RPC_ERROR")));
+    // The queue was paused by that.
+    sandbox.run(&["queue", "resume", "--worker-id", &worker]).data_of("queue.resumed");
+    let ended = wait(&mut client, &worker);
+    assert_eq!(
+        (&ended["ended"], &ended["message"]),
+        (&json!("completed"), &json!("from the queue")),
+        "{ended}"
+    );
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
 fn the_user_of_a_client_with_forms_is_asked_what_a_task_asks() {
     let sandbox = sandbox();
     let mut client = Client::with_forms(&sandbox);
