@@ -2,9 +2,10 @@
 //! answer counts.
 
 use rmcp::model::{
-    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, ServerRequest,
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    ServerRequest,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RoleServer};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleServer};
 use serde_json::{Map, Value, json};
 use subagent_protocol::clean::one_line;
 
@@ -56,17 +57,36 @@ async fn ask(
     over: impl Future<Output = ()>,
 ) -> Option<ElicitResult> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
-    let mut handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.ok()?;
-    let response = tokio::select! {
-        response = &mut handle.rx => response.ok()?.ok()?,
-        () = over => {
-            let _ = handle.cancel(Some("the question was answered elsewhere".to_owned())).await;
-            return None;
+    let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await.ok()?;
+    let mut form = OpenForm(Some(handle));
+    tokio::select! {
+        answer = form.answer() => answer,
+        () = over => None,
+    }
+}
+
+/// A form that the client shows. It is taken back when this is dropped before the answer, also with the end of the task.
+struct OpenForm(Option<RequestHandle<RoleServer>>);
+
+impl OpenForm {
+    async fn answer(&mut self) -> Option<ElicitResult> {
+        let response = (&mut self.0.as_mut()?.rx).await;
+        self.0 = None;
+        match response.ok()?.ok()? {
+            ClientResult::ElicitResult(answer) => Some(answer),
+            _ => None,
         }
-    };
-    match response {
-        rmcp::model::ClientResult::ElicitResult(answer) => Some(answer),
-        _ => None,
+    }
+}
+
+impl Drop for OpenForm {
+    fn drop(&mut self) {
+        let Some(handle) = self.0.take() else { return };
+        let reason = "the question was answered elsewhere".to_owned();
+        // Without a runtime the connection is closed.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { handle.cancel(Some(reason)).await });
+        }
     }
 }
 
