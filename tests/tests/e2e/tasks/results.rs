@@ -274,6 +274,8 @@ fn an_archived_task_is_removed_when_somebody_asks_for_it_and_nothing_that_goes_o
     let open =
         ["task", "run", "--agent", "plain", "--name", "open", "--background", "--text", &gate.directive()];
     sandbox.run(&open).data_of("task.spawned");
+    let runs = || sandbox.run(&["task", "show", "open"]).data_of("task.shown")["status"] == "running";
+    wait_until("it to run", SOON, || runs().then_some(()));
     let prune = |more: &[&str]| sandbox.run(&[&["task", "prune"], more].concat()).data_of("tasks.pruned");
     let archived = || names(&sandbox, &["task", "list", "--archived"], "task.listed", "name");
     assert_eq!((&prune(&[])["count"], &prune(&[])["kept"]), (&json!(0), &json!([])), "nothing is archived");
