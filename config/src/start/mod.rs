@@ -182,6 +182,7 @@ impl<'a> Composition<'a> {
             )?,
             agent,
             delegation,
+            hooks: Vec::new(),
             choice: place.choice,
             cwd: place.cwd,
         })

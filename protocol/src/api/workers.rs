@@ -15,6 +15,7 @@ use crate::children::ChildSession;
 use crate::definition::AgentSpec;
 use crate::delegation::DelegationSpec;
 use crate::details::{ConfigOption, Cost};
+use crate::hook::Hook;
 use crate::ids::{ControllerId, TurnId, WorkerId};
 use crate::mcp::McpServers;
 use crate::options::Options;
@@ -117,6 +118,9 @@ pub struct StartWorker {
     /// Whether its agent may give tasks to others; without it it may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<DelegationSpec>,
+    /// Commands that run before and after what it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<Hook>,
 }
 
 /// A worker, as `worker.started` and `worker.listed` have it.

@@ -9,6 +9,7 @@ use subagent_protocol::api::{AnswerTime, LauncherSpec, MOST_QUEUE_LIMIT, QUEUE_L
 use subagent_protocol::bytes64::Bytes64;
 use subagent_protocol::definition::AgentSpec;
 use subagent_protocol::delegation::DelegationSpec;
+use subagent_protocol::hook::Hook;
 use subagent_protocol::options::{Options, PATIENCE};
 use subagent_protocol::policy::PolicySpec;
 use subagent_protocol::start::Timeouts;
@@ -54,6 +55,9 @@ pub(super) struct Spec {
     /// That its agent may give tasks to others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) delegation: Option<DelegationSpec>,
+    /// Commands that run before and after what it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) hooks: Vec<Hook>,
 }
 
 /// What views show of it. The rest, which is far longer, is only skipped.
@@ -131,6 +135,7 @@ impl Spec {
             answer_time: request.answer_time,
             agent: request.agent.clone(),
             delegation: request.delegation.clone(),
+            hooks: request.hooks.clone(),
         }
     }
 

@@ -323,6 +323,7 @@ pub(super) mod tests {
             budget: subagent_protocol::budget::Limits::default(),
             agent: None,
             delegation: None,
+            hooks: Vec::new(),
         }
     }
 

@@ -131,6 +131,7 @@ pub(super) fn for_parent(parent: &Parent, request: &RunTask) -> Result<Composed>
             budget: start::budgets::of_config(&config.budgets.worker),
             agent: told(definition, resolved.spec),
             delegation,
+            hooks: Vec::new(),
         },
         terms,
         mode,

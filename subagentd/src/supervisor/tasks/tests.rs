@@ -46,6 +46,7 @@ async fn world(limits: TaskLimits) -> World {
     let start = StartWorker {
         debug_mode: true,
         delegation: Some(delegation),
+        hooks: Vec::new(),
         policy: Some(policy),
         ..request(dir.path())
     };
