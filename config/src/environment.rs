@@ -84,6 +84,20 @@ pub fn passes_on(name: &OsStr) -> bool {
     !about_caller && !bytes.starts_with(b"SUBAGENT_") && !bytes.starts_with(b"LISTEN_")
 }
 
+/// The variables of ours that are settings of the daemon: whoever starts one hands them on.
+pub const DAEMON_SETTINGS: [&str; 7] = [
+    "SUBAGENT_LOG",
+    NO_AUTOSTART,
+    "SUBAGENT_IDLE_EXIT_SECONDS",
+    "SUBAGENT_RETENTION_DAYS",
+    "SUBAGENT_FAILPOINTS",
+    "SUBAGENT_FAILPOINTS_ONCE",
+    "SUBAGENT_SABOTAGE",
+];
+
+/// Forbids to start a daemon that was not asked for.
+pub const NO_AUTOSTART: &str = "SUBAGENT_NO_AUTOSTART";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -82,9 +82,24 @@ pub struct RuntimeStart {
     /// [`crate::frame::CLIENT_RULES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_rules: Option<ClientRules>,
+    /// How to start the daemon again after it died; absent if this runtime must not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<DaemonStart>,
     /// What the definition of the agent adds; none of a worker without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
+}
+
+/// What a runtime needs to start the daemon again. The program lies beside the runtime's own; the rest of the environment
+/// is that of the runtime, which is the daemon's without its own settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonStart {
+    /// The state dir, absolute.
+    pub state_dir: PathBuf,
+    /// The daemon's settings (`SUBAGENT_*`), by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<(Bytes64, Bytes64)>,
 }
 
 /// Which of the agent's requests to its client are done only when the daemon allows them.

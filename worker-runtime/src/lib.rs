@@ -26,6 +26,7 @@ mod ask;
 pub mod bare;
 mod client;
 mod conversation;
+mod daemon_start;
 mod driver;
 #[cfg(feature = "testing")]
 pub mod fuzz;

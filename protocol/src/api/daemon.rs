@@ -121,6 +121,9 @@ pub struct DaemonInfo {
     pub state_folder: Option<StateFolder>,
     /// `foreground` or `background`.
     pub mode: String,
+    /// Whether it is ending in order. A runtime does not start a daemon again that died after this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ending: bool,
     /// Since when.
     pub started_at: Timestamp,
 }

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use subagent_config::environment::DAEMON_SETTINGS;
 use subagent_config::{Environment, proc, state_dir};
 use subagent_protocol::Code;
 use subagent_protocol::api::DaemonInfo;
@@ -52,20 +53,12 @@ pub(super) async fn find_or_start(place: &Place, losses: &Losses) -> Result<Link
 
 /// What a daemon inherits of a command's environment: nothing that is about this caller or its workspace.
 pub(super) fn daemon_environment(env: &Environment) -> Vec<(OsString, OsString)> {
-    const KEPT: [&str; 6] = [
-        "SUBAGENT_LOG",
-        "SUBAGENT_IDLE_EXIT_SECONDS",
-        "SUBAGENT_RETENTION_DAYS",
-        "SUBAGENT_FAILPOINTS",
-        "SUBAGENT_FAILPOINTS_ONCE",
-        "SUBAGENT_SABOTAGE",
-    ];
     const DROPPED: [&str; 3] = ["NOTIFY_SOCKET", "INVOCATION_ID", "JOURNAL_STREAM"];
     let passes = |name: &OsString| {
         let name = name.to_string_lossy();
         let about_caller =
             name.starts_with("SUBAGENT_") || name.starts_with("LISTEN_") || DROPPED.contains(&&*name);
-        KEPT.contains(&&*name) || !about_caller
+        DAEMON_SETTINGS.contains(&&*name) || !about_caller
     };
     env.vars
         .iter()

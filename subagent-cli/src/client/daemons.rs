@@ -77,6 +77,7 @@ async fn ask(socket: PathBuf) -> Result<Option<DaemonShown>> {
         state_dir: PathBuf::new(),
         state_folder: None,
         mode: String::new(),
+        ending: false,
         started_at: Timestamp(0),
     };
     let linked = match link(unknown, deadline).await {

@@ -96,6 +96,7 @@ mod tests {
             state_dir: "/s".into(),
             state_folder: None,
             mode: "background".to_owned(),
+            ending: false,
             started_at: Timestamp(1_795_292_982_000),
         }
     }

@@ -127,6 +127,7 @@ pub(super) mod tests {
             state_dir: "/ws/.subagent/state".into(),
             state_folder: Some(StateFolder { device: 8, inode: 42, id: "one".to_owned() }),
             mode: String::new(),
+            ending: false,
             started_at: Timestamp(0),
         }
     }

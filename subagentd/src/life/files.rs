@@ -85,6 +85,19 @@ impl Announcement {
         Ok(Self { state_dir: state_dir.to_owned(), content })
     }
 
+    /// Says that the daemon ends in order. A failure is told by the log: until the file is removed, it then looks as if
+    /// the daemon died.
+    pub(super) fn ending(mut self, info: &DaemonInfo) {
+        let written = subagent_failpoint::check("announcement.before_ending").and_then(|()| {
+            self.content = serde_json::to_vec_pretty(&DaemonInfo { ending: true, ..info.clone() })?;
+            replace(&self.state_dir, DAEMON_INFO, &self.content)
+        });
+        match written {
+            Ok(()) => subagent_failpoint::hit("announcement.after_ending"),
+            Err(error) => tracing::warn!(%error, "daemon.json does not say that the daemon is ending"),
+        }
+    }
+
     pub(super) fn path(&self) -> PathBuf {
         self.state_dir.join(DAEMON_INFO)
     }

@@ -58,6 +58,7 @@ pub(super) async fn serve(
         state_dir: options.state_dir.clone(),
         state_folder: Some(folder),
         mode: options.mode.as_str().to_owned(),
+        ending: false,
         started_at: payload::now(),
     });
 
@@ -105,7 +106,11 @@ pub(super) async fn serve(
     };
     manager.stopping(&reason.to_string());
 
-    let Surroundings { lock, socket, .. } = surroundings;
+    let Surroundings { lock, socket, announcement, .. } = surroundings;
+    // Before any connection to a runtime ends.
+    if lock.is_own() {
+        announcement.ending(&info);
+    }
     let ending = Ending { supervisor, connections, stops, phases, stop_accepting, serving };
     let outcome = tokio::select! {
         outcome = stop::end(ending, reason) => outcome,

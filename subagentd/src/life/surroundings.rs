@@ -27,7 +27,7 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Surroundings {
     pub(super) lock: FileLock,
     pub(super) socket: SocketFile,
-    announcement: Announcement,
+    pub(super) announcement: Announcement,
     inotify: Option<Inotify>,
     replace: mpsc::Sender<UnixListener>,
 }
@@ -208,6 +208,7 @@ mod tests {
                 state_dir: dir.path().to_owned(),
                 state_folder: None,
                 mode: String::new(),
+                ending: false,
                 started_at: Timestamp(0),
             };
             let announcement = Announcement::write(dir.path(), &info).unwrap();

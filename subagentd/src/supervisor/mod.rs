@@ -12,6 +12,7 @@ mod child_cancel;
 mod collected;
 mod compose;
 mod controllers;
+mod daemon_start;
 mod definition;
 mod delegation;
 mod depth;

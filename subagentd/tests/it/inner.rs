@@ -109,6 +109,7 @@ impl Place {
             state_dir: self.dir.path().join("state"),
             state_folder: None,
             mode: String::new(),
+            ending: false,
             started_at: Timestamp(0),
         });
         let of_workers = supervisor.clone();

@@ -21,6 +21,8 @@ pub(super) enum Alarm {
     Quota,
     /// No daemon is connected.
     Orphaned,
+    /// A daemon that died is looked for.
+    Comeback,
     /// The command socket could not be bound.
     Rebind,
     /// Nothing tells when our files go away.

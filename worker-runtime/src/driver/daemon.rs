@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::Driver;
 use super::alarms::Alarm;
 use crate::conversation::{Input, ReplyTo};
+use crate::daemon_start::Input as Daemon;
 use crate::guard::ancestry;
 use crate::socket::{self, Event, EventKind, Verdict};
 
@@ -75,6 +76,7 @@ impl Driver {
             EventKind::Closed if served => {
                 self.serving = None;
                 self.expect_a_daemon();
+                self.decide(Daemon::Lost);
                 // It may have ended because the state dir is gone.
                 if self.watch.is_none() {
                     self.look_at_files();
@@ -109,6 +111,7 @@ impl Driver {
         // The older one ends when its sender is dropped.
         self.serving = Some(Serving { connection, out });
         self.alarms.clear(Alarm::Orphaned);
+        self.daemon_came();
         self.look_at_quota();
         if desired == Desired::Stop {
             self.apply(Input::End { reason: "the daemon wants this worker stopped".to_owned() });

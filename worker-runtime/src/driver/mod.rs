@@ -6,6 +6,7 @@
 mod agent;
 mod alarms;
 mod client;
+mod comeback;
 mod daemon;
 mod effects;
 mod lifetime;
@@ -32,6 +33,8 @@ use crate::acp::outgoing::Outgoing;
 use crate::acp::requests;
 use crate::client::{self as asked_of_us, Client};
 use crate::conversation::{Action, Config, Conversation, Exit, Input, Storage};
+use crate::daemon_start::Input as Daemon;
+use crate::daemon_start::starter::Starter;
 use crate::journal::{Identity, Journal, Place};
 use crate::memory;
 use crate::socket::{Endpoint, Event};
@@ -40,6 +43,7 @@ use crate::startup::{self, Startup};
 use crate::stderr::{Log, Tail};
 use crate::watch::Watch;
 use alarms::{Alarm, Alarms};
+use comeback::Comeback;
 use daemon::Serving;
 #[cfg(feature = "testing")]
 pub(crate) use effects::withhold;
@@ -100,6 +104,8 @@ struct Driver {
     connections: JoinSet<()>,
     next_connection: u64,
     serving: Option<Serving>,
+    /// None where another process has to start a daemon.
+    comeback: Option<Comeback>,
     generation: u64,
     signals: Signals,
     done: bool,
@@ -120,6 +126,7 @@ enum Wake {
     GuardStatus,
     Accepted(io::Result<Stream>),
     Event(Event),
+    DaemonSays,
     Client(asked_of_us::Event),
     Alarm(Alarm),
     FilesChanged,
@@ -237,6 +244,7 @@ impl Driver {
             connections: JoinSet::new(),
             next_connection: 0,
             serving: None,
+            comeback: start.daemon.clone().and_then(|start| Starter::new(start).ok()).map(Comeback::new),
             generation: start.generation,
             signals: Signals {
                 terminate: signal(SignalKind::terminate())?,
@@ -247,6 +255,7 @@ impl Driver {
         };
         driver.watch_files();
         driver.expect_a_daemon();
+        driver.decide(Daemon::Lost);
         Ok(driver)
     }
 
@@ -256,6 +265,8 @@ impl Driver {
         let writes = !self.outgoing.is_empty();
         let accepts = !self.alarms.is_set(Alarm::Accept);
         let agent = self.agent.as_ref();
+        let starting = self.comeback.as_ref().and_then(|comeback| comeback.starting.as_ref());
+        let starting = starting.map(|starting| &starting.output);
         tokio::select! {
             () = readable(agent.and_then(|agent| agent.output.as_ref())), if reads => Wake::Output,
             () = readable(agent.and_then(|agent| agent.errors.as_ref())) => Wake::Errors,
@@ -264,6 +275,7 @@ impl Driver {
             stream = accept(self.endpoint.as_ref()), if accepts => Wake::Accepted(stream),
             // This driver holds a sender of its own: the channel cannot end.
             Some(event) = self.events.recv() => Wake::Event(event),
+            () = readable(starting) => Wake::DaemonSays,
             // As above.
             Some(event) = self.client.events.recv() => Wake::Client(event),
             alarm = self.alarms.next() => Wake::Alarm(alarm),
@@ -284,6 +296,7 @@ impl Driver {
             Wake::GuardStatus => self.read_status(),
             Wake::Accepted(stream) => self.accepted(stream),
             Wake::Event(event) => self.event(event),
+            Wake::DaemonSays => self.read_readiness(),
             Wake::Client(event) => self.client_event(event),
             Wake::Alarm(alarm) => self.alarm(alarm),
             Wake::FilesChanged => self.look_at_files(),
@@ -301,6 +314,7 @@ impl Driver {
             Alarm::Retry => self.settle(Vec::new()),
             Alarm::Quota => self.look_at_quota(),
             Alarm::Orphaned => self.orphaned(),
+            Alarm::Comeback => self.decide(Daemon::Due),
             Alarm::Rebind => self.rebind(),
             Alarm::Look => self.look_and_watch(),
             Alarm::Rescue => self.rescue(),

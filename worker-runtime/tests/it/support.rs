@@ -109,6 +109,7 @@ impl Worker {
             options: subagent_protocol::options::Options::default(),
             login: subagent_protocol::start::Login::default(),
             client_rules: None,
+            daemon: None,
             instructions: None,
             mcp_servers: subagent_protocol::mcp::McpServers::default(),
             additional_directories: vec![],

@@ -15,7 +15,7 @@ use crate::descriptors;
 use crate::store::{Cursor, Durability, details, instructed, tool_calls, workers};
 use crate::supervisor::process::{self, ExitWatch};
 use crate::supervisor::shared::LiveToken;
-use crate::supervisor::{definition, delegation, environment, journal, locks, program, strays};
+use crate::supervisor::{daemon_start, definition, delegation, environment, journal, locks, program, strays};
 
 /// From a runtime's start until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -348,6 +348,10 @@ impl Actor {
             additional_directories: self.spec.additional_directories.clone(),
             instructions: self.spec.agent.as_ref().map(|agent| definition::instructions(agent, told)),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
+            // Of others nothing can be due that nobody asks for.
+            daemon: (self.tasks.is_task() || self.spec.delegation.is_some())
+                .then(|| daemon_start::of(&self.shared.setup))
+                .flatten(),
             client_rules: self.client_rules(),
         })
     }

@@ -1,0 +1,282 @@
+//! When a runtime starts the daemon again that died: after its connection has ended, unless the daemon ended in order, and
+//! at most once a minute.
+//!
+//! Pure: looking and starting are in `starter`, timers and pipes in the driver.
+
+pub(crate) mod sibling;
+pub(crate) mod starter;
+
+use std::time::Duration;
+
+/// From the end of the connection to the first look. A daemon that only lost the connection is back sooner, and one that
+/// was killed is gone by then.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Between looks while another process starts a daemon.
+const BUSY_PAUSE: Duration = Duration::from_secs(5);
+/// Between two starts, of all runtimes of a state dir together.
+pub(crate) const START_PAUSE: Duration = Duration::from_secs(60);
+
+/// What happens.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A daemon was greeted.
+    Served,
+    /// The connection of the daemon has ended.
+    Lost,
+    /// The alarm that was set has come.
+    Due,
+    /// What a look found, and did.
+    Found(Found),
+    /// What the daemon that was started said of its start.
+    Said(Said),
+}
+
+/// What a look found, and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No daemon is to come back; the reason, for the log.
+    NotWanted(&'static str),
+    /// Another process holds `start.lock`.
+    Busy,
+    /// A daemon listens.
+    Listens,
+    /// A daemon was started less than [`START_PAUSE`] ago.
+    TooSoon(Duration),
+    /// One was started now.
+    Started,
+    /// One could not be started.
+    Failed(String),
+}
+
+/// What a daemon says of its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// It is ready, or another one is.
+    Ready,
+    /// It has ended, and why.
+    Failed(String),
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Look, and start a daemon if that is right.
+    Look,
+    /// Wake up after this time, instead of the time before.
+    Alarm(Duration),
+    /// Do not wake up.
+    NoAlarm,
+    /// Let go of `start.lock` and of the pipe.
+    LetGo,
+    /// Write this into the log.
+    Note(String),
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// A daemon is connected.
+    #[default]
+    Served,
+    /// Until the alarm.
+    Waiting,
+    /// A daemon was started and has not said how its start went.
+    Starting,
+    /// Until a daemon comes that another process starts.
+    Resting,
+}
+
+/// The decision.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    state: State,
+    /// The last failure in the log: it is written once, not once a minute.
+    noted: Option<String>,
+}
+
+impl Decision {
+    /// Takes what happened, and says what is to be done.
+    pub(crate) fn handle(&mut self, input: Input) -> Vec<Effect> {
+        match (self.state, input) {
+            (_, Input::Served) => {
+                self.noted = None;
+                self.go(State::Served, vec![Effect::NoAlarm])
+            }
+            (State::Served, Input::Lost) => self.look_after(FIRST_LOOK),
+            (State::Waiting, Input::Due) => vec![Effect::Look],
+            (State::Starting, Input::Due) => {
+                let mut effects = vec![Effect::LetGo];
+                effects.extend(self.failed("it says nothing about its start"));
+                effects
+            }
+            (State::Waiting, Input::Found(found)) => self.found(found),
+            (State::Starting, Input::Said(Said::Ready)) => {
+                let mut effects = vec![Effect::LetGo];
+                // Its hello comes before that.
+                effects.extend(self.look_after(START_PAUSE));
+                effects
+            }
+            (State::Starting, Input::Said(Said::Failed(why))) => {
+                let mut effects = vec![Effect::LetGo];
+                effects.extend(self.failed(&why));
+                effects
+            }
+            (_, Input::Said(_)) => vec![Effect::LetGo],
+            (_, Input::Lost | Input::Due | Input::Found(_)) => Vec::new(),
+        }
+    }
+
+    fn found(&mut self, found: Found) -> Vec<Effect> {
+        match found {
+            Found::NotWanted(why) => {
+                let note = format!("no daemon is started again: {why}");
+                self.go(State::Resting, vec![Effect::Note(note)])
+            }
+            Found::Busy => self.look_after(BUSY_PAUSE),
+            Found::Listens => self.look_after(START_PAUSE),
+            Found::TooSoon(rest) => self.look_after(rest),
+            Found::Started => {
+                let note = "the daemon died; it is started again".to_owned();
+                self.go(State::Starting, vec![Effect::Alarm(START_PAUSE), Effect::Note(note)])
+            }
+            Found::Failed(why) => self.failed(&why),
+        }
+    }
+
+    fn failed(&mut self, why: &str) -> Vec<Effect> {
+        let mut effects = self.look_after(START_PAUSE);
+        if self.noted.as_deref() != Some(why) {
+            let seconds = START_PAUSE.as_secs();
+            effects.push(Effect::Note(format!(
+                "the daemon cannot be started again: {why}; trying again every {seconds} s"
+            )));
+            self.noted = Some(why.to_owned());
+        }
+        effects
+    }
+
+    fn look_after(&mut self, pause: Duration) -> Vec<Effect> {
+        self.go(State::Waiting, vec![Effect::Alarm(pause)])
+    }
+
+    fn go(&mut self, state: State, effects: Vec<Effect>) -> Vec<Effect> {
+        self.state = state;
+        effects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost() -> Decision {
+        let mut decision = Decision::default();
+        assert_eq!(decision.handle(Input::Lost), [Effect::Alarm(FIRST_LOOK)]);
+        decision
+    }
+
+    fn looks(decision: &mut Decision, found: Found) -> Vec<Effect> {
+        assert_eq!(decision.handle(Input::Due), [Effect::Look]);
+        decision.handle(Input::Found(found))
+    }
+
+    #[test]
+    fn a_daemon_that_died_is_started_once_and_waited_for() {
+        let mut decision = lost();
+        let effects = looks(&mut decision, Found::Started);
+        assert_eq!(effects[0], Effect::Alarm(START_PAUSE));
+        assert_eq!(decision.handle(Input::Served), [Effect::NoAlarm]);
+        // The lock is held until the daemon has said that it is ready.
+        assert_eq!(decision.handle(Input::Said(Said::Ready)), [Effect::LetGo]);
+        assert_eq!(decision.handle(Input::Lost), [Effect::Alarm(FIRST_LOOK)]);
+    }
+
+    #[test]
+    fn a_daemon_that_comes_back_by_itself_is_not_started() {
+        let mut decision = lost();
+        assert_eq!(decision.handle(Input::Served), [Effect::NoAlarm]);
+        assert_eq!(decision.handle(Input::Due), []);
+    }
+
+    #[test]
+    fn after_an_end_in_order_nothing_is_started_until_a_daemon_came() {
+        let mut decision = lost();
+        let effects = looks(&mut decision, Found::NotWanted("it was stopped"));
+        assert!(matches!(&effects[..], [Effect::Note(note)] if note.ends_with("it was stopped")));
+        assert_eq!(decision.handle(Input::Due), []);
+        assert_eq!(decision.handle(Input::Lost), []);
+        decision.handle(Input::Served);
+        assert_eq!(decision.handle(Input::Lost), [Effect::Alarm(FIRST_LOOK)]);
+    }
+
+    #[test]
+    fn who_finds_another_at_it_looks_again_and_notes_nothing() {
+        let mut decision = lost();
+        for (found, pause) in [
+            (Found::Busy, BUSY_PAUSE),
+            (Found::Listens, START_PAUSE),
+            (Found::TooSoon(Duration::from_secs(7)), Duration::from_secs(7)),
+        ] {
+            assert_eq!(looks(&mut decision, found), [Effect::Alarm(pause)]);
+        }
+    }
+
+    #[test]
+    fn failures_are_a_minute_apart_and_noted_when_they_change() {
+        let mut decision = lost();
+        let full = || Found::Failed("disk full".to_owned());
+        assert!(
+            matches!(&looks(&mut decision, full())[..], [Effect::Alarm(START_PAUSE), Effect::Note(note)]
+            if note.contains("disk full"))
+        );
+        assert_eq!(looks(&mut decision, full()), [Effect::Alarm(START_PAUSE)]);
+        looks(&mut decision, Found::Started);
+        let effects = decision.handle(Input::Said(Said::Failed("bad database".to_owned())));
+        assert!(matches!(&effects[..], [Effect::LetGo, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
+    }
+
+    #[test]
+    fn a_start_that_says_nothing_is_given_up_after_a_minute() {
+        let mut decision = lost();
+        looks(&mut decision, Found::Started);
+        let effects = decision.handle(Input::Due);
+        assert!(matches!(&effects[..], [Effect::LetGo, Effect::Alarm(START_PAUSE), Effect::Note(_)]));
+    }
+
+    #[test]
+    fn no_two_starts_are_less_than_a_minute_apart_whatever_happens() {
+        let all = || {
+            vec![
+                Input::Lost,
+                Input::Due,
+                Input::Found(Found::Busy),
+                Input::Found(Found::Listens),
+                Input::Found(Found::Failed("x".to_owned())),
+                Input::Said(Said::Ready),
+                Input::Said(Said::Failed("x".to_owned())),
+            ]
+        };
+        // Without a daemon that came, a start is followed by no look before the next alarm of a minute.
+        for first in all() {
+            for second in all() {
+                let mut decision = lost();
+                looks(&mut decision, Found::Started);
+                let dues = [&first, &second].iter().filter(|input| ***input == Input::Due).count();
+                let effects: Vec<Effect> =
+                    [first_of(&first), first_of(&second)].into_iter().flat_map(|i| decision.handle(i)).collect();
+                let looked = effects.iter().filter(|effect| **effect == Effect::Look).count();
+                assert!(looked < dues.max(1), "{first:?} {second:?}: {effects:?}");
+                assert!(effects.iter().all(|effect| !matches!(effect, Effect::Alarm(pause) if *pause < BUSY_PAUSE)));
+            }
+        }
+    }
+
+    fn first_of(input: &Input) -> Input {
+        match input {
+            Input::Served => Input::Served,
+            Input::Lost => Input::Lost,
+            Input::Due => Input::Due,
+            Input::Found(found) => Input::Found(found.clone()),
+            Input::Said(said) => Input::Said(said.clone()),
+        }
+    }
+}

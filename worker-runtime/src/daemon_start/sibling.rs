@@ -1,0 +1,118 @@
+//! Starts a program beside this process, not below it: as a child of this process's parent.
+//!
+//! A runtime adopts what its descendants leave and ends it with its agent. A daemon that it starts must be no descendant
+//! at any time, so a second fork is not enough: the kernel would give the orphan back to the runtime.
+
+use std::ffi::{CStr, CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::ptr;
+
+use nix::libc;
+
+/// What the new process says on its standard output if the program cannot be executed.
+const NOT_EXECUTED: &[u8] = b"{\"error\":{\"message\":\"its program cannot be executed\"}}\n";
+
+/// Starts the program with exactly these arguments and variables, and these as its standard streams. Every other
+/// descriptor must be marked as not to be inherited. It is reaped by this process's parent.
+///
+/// # Errors
+/// The system's.
+#[allow(unsafe_code)]
+pub(crate) fn spawn(
+    program: &Path,
+    args: &[OsString],
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+    streams: [BorrowedFd<'_>; 3],
+) -> io::Result<()> {
+    let path = c_string(program.as_os_str().to_owned())?;
+    let argv = std::iter::once(Ok(path.clone()))
+        .chain(args.iter().cloned().map(c_string))
+        .collect::<io::Result<Vec<_>>>()?;
+    let envp = env
+        .into_iter()
+        .map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            c_string(name)
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    let (argv, envp) = (pointers(&argv), pointers(&envp));
+    let streams = streams.map(|stream| stream.as_raw_fd());
+    let flags = libc::c_long::from(libc::CLONE_PARENT);
+    // SAFETY: without CLONE_VM this is a fork with another parent. The new process makes system calls only, with memory
+    // that was prepared before, so it does not matter which locks another thread held.
+    match unsafe { libc::syscall(libc::SYS_clone, flags | libc::c_long::from(libc::SIGCHLD), 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: as above; the vectors of pointers end with a null and outlive the call.
+            unsafe { become_program(&path, &argv, &envp, streams) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+/// Only in a process that was just forked; both vectors of pointers end with a null.
+#[allow(unsafe_code)]
+unsafe fn become_program(
+    path: &CStr,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    streams: [i32; 3],
+) -> ! {
+    // SAFETY: system calls on descriptors that are open, and with pointers that the caller vouches for.
+    unsafe {
+        for (stream, number) in streams.into_iter().zip(0..) {
+            if libc::dup2(stream, number) < 0 {
+                libc::_exit(127);
+            }
+        }
+        libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        libc::write(1, NOT_EXECUTED.as_ptr().cast(), NOT_EXECUTED.len());
+        libc::_exit(127)
+    }
+}
+
+fn c_string(text: OsString) -> io::Result<CString> {
+    CString::new(text.into_vec()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    fn said(program: &str, args: &[&str]) -> String {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let streams = [null.as_fd(), writer.as_fd(), null.as_fd()];
+        spawn(Path::new(program), &args, [("NAME".into(), "value".into())], streams).unwrap();
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn it_has_the_parent_of_this_process_and_only_what_it_was_given() {
+        let own = std::os::unix::process::parent_id();
+        let script = "echo $PPID $NAME $1; echo ${PATH_OF_A_TEST:-none}";
+        assert_eq!(said("/bin/sh", &["-c", script, "sh", "one"]), format!("{own} value one\nnone\n"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_says_so_on_the_pipe() {
+        assert_eq!(said("/no/such/program", &[]).as_bytes(), NOT_EXECUTED);
+    }
+}

@@ -1,0 +1,362 @@
+//! Finds out whether the daemon died, and starts it again, by the same protocol as a command: `start.lock`, a look, the
+//! start in the background, the line on its standard output.
+//!
+//! Must not wait: everything here answers at once.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use serde::{Deserialize, Serialize};
+use subagent_protocol::api::DaemonInfo;
+use subagent_protocol::start::DaemonStart;
+use tokio::net::unix::pipe::Receiver;
+
+use super::{Found, START_PAUSE, Said, sibling};
+use crate::spawn::receiver;
+
+/// The longest line that a daemon says about its start.
+const MAX_READINESS_BYTES: usize = 64 * 1024;
+/// The small files of the state dir have some hundred bytes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
+/// Our settings; the rest of this process's environment is the daemon's.
+const OWN_VARIABLES: &str = "SUBAGENT_";
+
+/// What `start.lock` holds of the last start by a runtime, in milliseconds since 1970. No note of a holder, which has
+/// other fields.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LastStart {
+    last_start_by_runtime: u64,
+}
+
+/// Starts daemons for one state dir.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    start: DaemonStart,
+    program: PathBuf,
+    /// The database of the last daemon that was greeted: a restore puts another one in its place.
+    database: Option<(u64, u64)>,
+}
+
+/// A daemon that was started and has not said how its start went.
+pub(crate) struct Starting {
+    /// Its standard output.
+    pub(crate) output: Receiver,
+    said: Vec<u8>,
+    /// Held by being open.
+    _start_lock: File,
+}
+
+/// The line of a daemon about its start.
+#[derive(Debug, Deserialize)]
+struct Readiness {
+    #[serde(default)]
+    ready: bool,
+    #[serde(default)]
+    error: Option<ReadinessError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadinessError {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Starter {
+    /// For this state dir, with the daemon that lies beside this program.
+    ///
+    /// # Errors
+    /// When the path of this program cannot be found out.
+    pub(crate) fn new(start: DaemonStart) -> io::Result<Self> {
+        // Found now: after an update the path of this process's file is another one.
+        let program = std::env::current_exe()?.with_file_name("subagentd");
+        let mut starter = Self { start, program, database: None };
+        starter.served();
+        Ok(starter)
+    }
+
+    /// A daemon was greeted.
+    pub(crate) fn served(&mut self) {
+        self.database = self.identify_database();
+    }
+
+    fn identify_database(&self) -> Option<(u64, u64)> {
+        let metadata = fs::symlink_metadata(self.start.state_dir.join("state.db")).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
+    /// Looks, and starts a daemon if that is right.
+    pub(crate) fn look(&self) -> (Found, Option<Starting>) {
+        self.try_look().unwrap_or_else(|error| (Found::Failed(error), None))
+    }
+
+    fn try_look(&self) -> Result<(Found, Option<Starting>), String> {
+        let path = self.start.state_dir.join("start.lock");
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        let lock = open(&path, OpenOptions::new().read(true).write(true)).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok((Found::Busy, None)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let info = match self.died() {
+            Ok(info) => info,
+            Err(why) => return Ok((Found::NotWanted(why), None)),
+        };
+        if listens(&info.socket).map_err(|error| format!("{}: {error}", info.socket.display()))? {
+            return Ok((Found::Listens, None));
+        }
+        let now = milliseconds(SystemTime::now());
+        if let Some(rest) = last_start(&lock).and_then(|last| rest_of_pause(last, now)) {
+            return Ok((Found::TooSoon(rest), None));
+        }
+        note_start(&lock, now).map_err(failed)?;
+        let starting = self.spawn(lock).map_err(|error| format!("{}: {error}", self.program.display()))?;
+        Ok((Found::Started, Some(starting)))
+    }
+
+    /// What the daemon said of itself that died.
+    ///
+    /// # Errors
+    /// Why none is to be started in its place.
+    fn died(&self) -> Result<DaemonInfo, &'static str> {
+        let folder = fs::metadata(&self.start.state_dir).map_err(|_| "the state dir is gone")?;
+        if self.identify_database().is_none_or(|now| Some(now) != self.database) {
+            return Err("another database is in the place of the one that it served");
+        }
+        let mut text = Vec::new();
+        open(&self.start.state_dir.join("daemon.json"), OpenOptions::new().read(true))
+            .and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut text))
+            .map_err(|_| "it ended in order")?;
+        let info: DaemonInfo = serde_json::from_slice(&text).map_err(|_| "its daemon.json cannot be read")?;
+        if !info.state_folder.as_ref().is_some_and(|named| named.is(folder.dev(), folder.ino())) {
+            return Err("its daemon.json is about another state dir");
+        }
+        if info.ending {
+            return Err("it ended in order");
+        }
+        if info.mode != "background" {
+            return Err("it ran in the foreground, so its service manager or a person starts it");
+        }
+        Ok(info)
+    }
+
+    fn spawn(&self, start_lock: File) -> io::Result<Starting> {
+        let folder = self.start.state_dir.join("logs");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let log =
+            open(&folder.join("subagentd.log"), OpenOptions::new().append(true).create(true).mode(0o600))?;
+        let null = File::open("/dev/null")?;
+        let (output, write) = io::pipe()?;
+        let args = ["run", "--background", "--state-dir"].map(OsString::from);
+        let args: Vec<OsString> = args.into_iter().chain([self.start.state_dir.clone().into()]).collect();
+        let is_own = |name: &OsString| name.to_string_lossy().starts_with(OWN_VARIABLES);
+        let settings = self.start.settings.iter().map(|(name, value)| {
+            (OsString::from_vec(name.0.clone()), OsString::from_vec(value.0.clone()))
+        });
+        let env = std::env::vars_os().filter(|(name, _)| !is_own(name)).chain(settings);
+        subagent_failpoint::check("daemon_start.before_spawn")?;
+        sibling::spawn(&self.program, &args, env, [null.as_fd(), write.as_fd(), log.as_fd()])?;
+        subagent_failpoint::hit("daemon_start.after_spawn");
+        Ok(Starting { output: receiver(output)?, said: Vec::new(), _start_lock: start_lock })
+    }
+}
+
+impl Starting {
+    /// Takes what there is to read; `None` while its line is not complete.
+    pub(crate) fn read(&mut self) -> Option<Said> {
+        let mut chunk = [0; 4096];
+        loop {
+            match self.output.try_read(&mut chunk) {
+                Ok(0) => return Some(meaning(&self.said)),
+                Ok(length) => self.said.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Some(Said::Failed(format!("its readiness cannot be read: {error}"))),
+            }
+            if self.said.contains(&b'\n') || self.said.len() > MAX_READINESS_BYTES {
+                return Some(meaning(&self.said));
+            }
+        }
+    }
+}
+
+fn meaning(said: &[u8]) -> Said {
+    let line = said.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match serde_json::from_slice(line) {
+        Ok(Readiness { ready: true, .. }) => Said::Ready,
+        // Another process was faster.
+        Ok(Readiness { error: Some(error), .. }) if error.code == "DAEMON_ALREADY_RUNNING" => Said::Ready,
+        Ok(Readiness { error: Some(error), .. }) => {
+            let colon = if error.code.is_empty() { "" } else { ": " };
+            Said::Failed(format!("{}{colon}{}", error.code, error.message))
+        }
+        _ => Said::Failed("it ended before it was ready; logs/subagentd.log in the state dir says more".to_owned()),
+    }
+}
+
+/// Opens a regular file at once.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; move it away"));
+    }
+    Ok(file)
+}
+
+/// Whether a process takes connections there.
+fn listens(path: &Path) -> io::Result<bool> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let probe = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    match connect(probe.as_raw_fd(), &UnixAddr::new(path)?) {
+        // Its queue is full.
+        Ok(()) | Err(Errno::EAGAIN) => Ok(true),
+        Err(Errno::ECONNREFUSED | Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn last_start(lock: &File) -> Option<u64> {
+    let mut text = [0; 256];
+    let length = lock.read_at(&mut text, 0).ok()?;
+    serde_json::from_slice(&text[..length]).ok().map(|LastStart { last_start_by_runtime: at }| at)
+}
+
+fn note_start(lock: &File, now: u64) -> io::Result<()> {
+    let text = serde_json::to_vec(&LastStart { last_start_by_runtime: now })?;
+    subagent_failpoint::check("daemon_start.before_note")?;
+    lock.set_len(0)?;
+    lock.write_all_at(&text, 0)?;
+    subagent_failpoint::hit("daemon_start.after_note");
+    Ok(())
+}
+
+/// What is left of the pause after a start. A start in the future is one before the clock was set.
+fn rest_of_pause(last: u64, now: u64) -> Option<Duration> {
+    let passed = Duration::from_millis(now.checked_sub(last)?);
+    START_PAUSE.checked_sub(passed).filter(|rest| !rest.is_zero())
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| u64::try_from(since.as_millis()).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_is_a_minute_whatever_the_clock_does() {
+        assert_eq!(rest_of_pause(1_000, 1_000), Some(START_PAUSE));
+        assert_eq!(rest_of_pause(1_000, 60_999), Some(Duration::from_millis(1)));
+        assert_eq!(rest_of_pause(1_000, 61_000), None);
+        assert_eq!(rest_of_pause(1_000, 999), None);
+    }
+
+    #[test]
+    fn a_line_says_how_a_start_went() {
+        assert_eq!(meaning(b"{\"ready\":true}\n"), Said::Ready);
+        let taken = br#"{"error":{"code":"DAEMON_ALREADY_RUNNING","message":"taken"}}"#;
+        assert_eq!(meaning(taken), Said::Ready);
+        let full = br#"{"error":{"code":"STORAGE_FULL","message":"no room","details":{}}}"#;
+        assert_eq!(meaning(full), Said::Failed("STORAGE_FULL: no room".to_owned()));
+        assert!(matches!(meaning(b""), Said::Failed(why) if why.contains("before it was ready")));
+    }
+
+    struct Place {
+        dir: tempfile::TempDir,
+        starter: Starter,
+    }
+
+    /// A state dir whose daemon died.
+    fn place() -> Place {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        fs::write(dir.path().join("start.lock"), "").unwrap();
+        fs::write(dir.path().join("state.db"), "").unwrap();
+        let start = DaemonStart { state_dir: dir.path().to_owned(), settings: Vec::new() };
+        let mut starter = Starter::new(start).unwrap();
+        starter.program = "/no/such/program".into();
+        let place = Place { dir, starter };
+        place.announce("background", false);
+        place
+    }
+
+    impl Place {
+        fn announce(&self, mode: &str, ending: bool) {
+            let folder = fs::metadata(self.dir.path()).unwrap();
+            let info = serde_json::json!({
+                "protocol": 1, "oldestProtocol": 1, "version": "", "generation": 1, "mode": mode,
+                "process": {"pid": 1, "startTime": 1}, "socket": self.dir.path().join("s"),
+                "stateDir": self.dir.path(), "startedAt": "2026-11-21T20:29:42+00:00", "ending": ending,
+                "stateFolder": {"device": folder.dev(), "inode": folder.ino(), "id": ""},
+            });
+            fs::write(self.dir.path().join("daemon.json"), info.to_string()).unwrap();
+        }
+
+        fn found(&self) -> Found {
+            self.starter.look().0
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_daemon_that_died_is_started_and_not_again_within_a_minute() {
+        let place = place();
+        let (found, starting) = place.starter.look();
+        assert_eq!(found, Found::Started);
+        let mut starting = starting.unwrap();
+        assert_eq!(place.found(), Found::Busy);
+        let said = loop {
+            tokio::time::timeout(Duration::from_secs(20), starting.output.readable()).await.unwrap().unwrap();
+            if let Some(said) = starting.read() {
+                break said;
+            }
+        };
+        assert_eq!(said, Said::Failed("its program cannot be executed".to_owned()));
+        drop(starting);
+        assert!(matches!(place.found(), Found::TooSoon(rest) if rest <= START_PAUSE));
+    }
+
+    #[test]
+    fn nothing_is_started_beside_a_daemon_or_in_the_place_of_one_that_ended() {
+        let place = place();
+        let listener = std::os::unix::net::UnixListener::bind(place.dir.path().join("s")).unwrap();
+        assert_eq!(place.found(), Found::Listens);
+        drop(listener);
+        let held = File::open(place.dir.path().join("start.lock")).unwrap();
+        held.lock().unwrap();
+        assert_eq!(place.found(), Found::Busy);
+        drop(held);
+        for (mode, ending) in [("foreground", false), ("background", true)] {
+            place.announce(mode, ending);
+            assert!(matches!(place.found(), Found::NotWanted(_)), "{mode} {ending}");
+        }
+        place.announce("background", false);
+        fs::remove_file(place.dir.path().join("state.db")).unwrap();
+        assert!(matches!(place.found(), Found::NotWanted(_)));
+        fs::write(place.dir.path().join("other"), "").unwrap();
+        fs::rename(place.dir.path().join("other"), place.dir.path().join("state.db")).unwrap();
+        assert!(matches!(place.found(), Found::NotWanted(_)));
+    }
+
+    #[test]
+    fn a_lock_that_is_no_file_is_told() {
+        let place = place();
+        fs::remove_file(place.dir.path().join("start.lock")).unwrap();
+        fs::create_dir(place.dir.path().join("start.lock")).unwrap();
+        assert!(matches!(place.found(), Found::Failed(why) if why.contains("start.lock")));
+    }
+}
