@@ -51,7 +51,7 @@ fn announced(state_dir: &Path) -> Option<DaemonInfo> {
 }
 
 /// Where a daemon says how it can be reached.
-fn info_path(state_dir: &Path) -> PathBuf {
+pub(super) fn info_path(state_dir: &Path) -> PathBuf {
     state_dir.join("daemon.json")
 }
 

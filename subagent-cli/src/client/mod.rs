@@ -38,7 +38,7 @@ pub use daemons::{Unreachable, daemons};
 pub use exchange::Ask;
 pub use query::{Query, segment};
 pub use questions::Questions;
-pub use running::{ended, running, running_soon, shown};
+pub use running::{ended, running, running_or_forgotten, running_soon, shown};
 pub use spawn::log_path;
 pub use stream::{Batch, Events};
 pub use tasks::{TaskWait, read};

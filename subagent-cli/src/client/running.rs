@@ -3,12 +3,13 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use subagent_config::proc;
 use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonInfo, DaemonShown};
 use tokio::time::Instant;
 
-use super::connect::read_info;
-use super::lock::released;
+use super::connect::{info_path, read_info};
+use super::lock::{self, released};
 use super::state_watch::StateWatch;
 use super::{Ask, Client, PROBE_LIMIT};
 use crate::failure::{Failure, Result};
@@ -26,6 +27,30 @@ pub async fn running(state_dir: &Path) -> Result<Option<DaemonShown>> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// As [`running`], and where none runs, one that died is forgotten: no runtime of its workers starts it again after this.
+///
+/// # Errors
+/// As [`running`].
+pub async fn running_or_forgotten(state_dir: &Path, deadline: Instant) -> Result<Option<DaemonShown>> {
+    let found = running(state_dir).await?;
+    // What a worker starts must not keep its owner's daemon from coming back.
+    if found.is_some() || read_info(state_dir).is_none() || proc::is_below_guard() {
+        return Ok(found);
+    }
+    // A runtime may be starting it right now.
+    let Ok(Some(_start_lock)) = lock::exclusive(&state_dir.join("start.lock"), deadline).await else {
+        return running(state_dir).await;
+    };
+    let found = running(state_dir).await?;
+    if found.is_none() {
+        subagent_failpoint::hit("dead_daemon.before_unlink");
+        // In a state dir that cannot be written no daemon can be started either.
+        let _ = std::fs::remove_file(info_path(state_dir));
+        subagent_failpoint::hit("dead_daemon.after_unlink");
+    }
+    Ok(found)
 }
 
 /// As [`running`], for a daemon whose process is known to live: it announces itself soon, or again.

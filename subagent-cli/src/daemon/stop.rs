@@ -8,7 +8,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{Handle, StopDaemon};
 use tokio::time::Instant;
 
-use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running};
+use crate::client::{Ask, Client, REQUEST_LIMIT, block_on, ended, running_or_forgotten};
 use crate::failure::{Failure, Result};
 use crate::output::Outcome;
 
@@ -22,7 +22,8 @@ const WORKERS_LIMIT: Duration = Duration::from_secs(120);
 /// `DAEMON_UNRESPONSIVE`, `STOP_INCOMPLETE`, `FORBIDDEN_FROM_WORKER`, `INVALID_CONTROLLER_HANDLE`.
 pub(crate) fn stop(workers: bool, handle: Option<Handle>, state_dir: PathBuf) -> Result<Outcome> {
     block_on(async move {
-        let Some(shown) = running(&state_dir).await? else {
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        let Some(shown) = running_or_forgotten(&state_dir, deadline).await? else {
             let data = json!({"stopped": false, "pid": null, "workers": workers, "reason": "NOT_RUNNING"});
             return Ok(Outcome::report("daemon.stopped", data, "subagentd is not running".to_owned()));
         };

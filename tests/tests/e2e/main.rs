@@ -17,6 +17,7 @@ mod client_rules;
 mod contract;
 mod copies;
 mod daemon;
+mod daemon_comes_back;
 mod demo;
 mod demo_agent;
 mod docs;

@@ -162,9 +162,10 @@ impl Starter {
         let args = ["run", "--background", "--state-dir"].map(OsString::from);
         let args: Vec<OsString> = args.into_iter().chain([self.start.state_dir.clone().into()]).collect();
         let is_own = |name: &OsString| name.to_string_lossy().starts_with(OWN_VARIABLES);
-        let settings = self.start.settings.iter().map(|(name, value)| {
-            (OsString::from_vec(name.0.clone()), OsString::from_vec(value.0.clone()))
-        });
+        let settings =
+            self.start.settings.iter().map(|(name, value)| {
+                (OsString::from_vec(name.0.clone()), OsString::from_vec(value.0.clone()))
+            });
         let env = std::env::vars_os().filter(|(name, _)| !is_own(name)).chain(settings);
         subagent_failpoint::check("daemon_start.before_spawn")?;
         sibling::spawn(&self.program, &args, env, [null.as_fd(), write.as_fd(), log.as_fd()])?;
@@ -202,7 +203,9 @@ fn meaning(said: &[u8]) -> Said {
             let colon = if error.code.is_empty() { "" } else { ": " };
             Said::Failed(format!("{}{colon}{}", error.code, error.message))
         }
-        _ => Said::Failed("it ended before it was ready; logs/subagentd.log in the state dir says more".to_owned()),
+        _ => Said::Failed(
+            "it ended before it was ready; logs/subagentd.log in the state dir says more".to_owned(),
+        ),
     }
 }
 
