@@ -21,6 +21,10 @@ pub(crate) enum Job {
     Sleep,
     /// The same with messages that wait for the turn before them.
     Queue,
+    /// The same with a daemon that is killed while a worker lives that may give tasks.
+    Comeback,
+    /// The same with a daemon that is killed before it is told to end.
+    StopDead,
 }
 
 /// What can happen at a point.
@@ -32,7 +36,7 @@ pub(crate) enum Kind {
     Check,
 }
 
-use Job::{Cancel, Flood, Frozen, Pause, Queue, Remove, Sleep, Stream, Work};
+use Job::{Cancel, Comeback, Flood, Frozen, Pause, Queue, Remove, Sleep, StopDead, Stream, Work};
 use Kind::{Check, Hit};
 
 /// All points.
@@ -55,7 +59,15 @@ pub(crate) const POINTS: &[(&str, Kind, Job)] = &[
     ("announcement.before_write", Check, Work),
     ("announcement.before_rename", Check, Work),
     ("announcement.after_rename", Hit, Work),
+    ("announcement.before_ending", Check, Work),
+    ("announcement.after_ending", Hit, Work),
     ("announcement.before_unlink", Hit, Work),
+    ("daemon_start.before_note", Check, Comeback),
+    ("daemon_start.after_note", Hit, Comeback),
+    ("daemon_start.before_spawn", Check, Comeback),
+    ("daemon_start.after_spawn", Hit, Comeback),
+    ("dead_daemon.before_unlink", Hit, StopDead),
+    ("dead_daemon.after_unlink", Hit, StopDead),
     ("ready.before_tell", Hit, Work),
     ("ready.after_tell", Hit, Work),
     ("hint.before_write", Check, Work),

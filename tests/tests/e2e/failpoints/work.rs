@@ -128,6 +128,18 @@ fn work(trouble: &Trouble<'_>, sandbox: &Sandbox) {
     if job == Job::Queue {
         queue(sandbox, &manager, &worker);
     }
+    if job == Job::Comeback {
+        let _ = manager.get(&["worker", "start", "--launcher", "demo", "--delegate"]);
+        sandbox.kill_daemon();
+        // No command is typed before a runtime has come there.
+        wait_until("the point to be reached", DEADLINE, || trouble.is_reached().then_some(()));
+    }
+    if job == Job::StopDead {
+        sandbox.kill_daemon();
+        // The command itself may die of it.
+        let stop = sandbox.command("subagentd").args(["stop", "--json"]).deadline(CLIENT_DEADLINE).run();
+        assert!(stop.status.success() || stop.status.code().is_none(), "{stop}");
+    }
     if job == Job::Frozen {
         sandbox.runtime(&worker).signal(Signal::SIGSTOP);
     }
