@@ -8,6 +8,7 @@
 
 mod below;
 mod clients;
+mod comes_back;
 mod keys;
 mod kills;
 mod one_stroke;
