@@ -171,3 +171,25 @@ fn where_no_daemon_may_be_started_by_itself_none_comes_back() {
     world.heard(1);
     world.sandbox.finish();
 }
+
+#[test]
+fn one_that_cannot_start_is_noted_and_comes_back_with_a_command_when_it_can() {
+    let world = world(Sandbox::new());
+    let state_dir = world.sandbox.state_dir();
+    let (lock, aside) = (state_dir.join("daemon.lock"), state_dir.join("aside"));
+    world.sandbox.kill_daemon();
+    fs::rename(&lock, &aside).unwrap();
+    fs::create_dir(&lock).unwrap();
+    wait_until("a note", SOON, || {
+        let mut logs = world.logs().into_iter().map(|log| fs::read_to_string(log).unwrap_or_default());
+        logs.any(|log| log.contains("the daemon cannot be started again: DAEMON_START_FAILED: "))
+            .then_some(())
+    });
+    assert!(world.sandbox.find_daemon().is_none());
+    fs::remove_dir(&lock).unwrap();
+    fs::rename(&aside, &lock).unwrap();
+    world.gate.open();
+    world.sandbox.run(&["worker", "list"]).data_of("worker.listed");
+    world.heard(1);
+    world.sandbox.finish();
+}

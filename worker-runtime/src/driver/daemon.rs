@@ -111,7 +111,7 @@ impl Driver {
         // The older one ends when its sender is dropped.
         self.serving = Some(Serving { connection, out });
         self.alarms.clear(Alarm::Orphaned);
-        self.daemon_came();
+        self.decide(Daemon::Served);
         self.look_at_quota();
         if desired == Desired::Stop {
             self.apply(Input::End { reason: "the daemon wants this worker stopped".to_owned() });

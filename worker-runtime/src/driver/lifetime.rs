@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::Driver;
 use super::alarms::Alarm;
+use super::comeback::Comeback;
 use crate::conversation::Input;
+use crate::daemon_start::Input as Daemon;
 use crate::socket::Endpoint;
 use crate::startup;
 use crate::watch::Watch;
@@ -25,6 +27,25 @@ impl Driver {
     /// Nobody is connected.
     pub(super) fn expect_a_daemon(&mut self) {
         self.alarms.set(Alarm::Orphaned, ORPHAN_PATIENCE);
+    }
+
+    /// Something happened that is about a daemon that died, or may have.
+    pub(super) fn decide(&mut self, input: Daemon) {
+        if input == Daemon::Due {
+            // A runtime whose state dir is gone ends.
+            self.look_at_lock();
+        }
+        let is_ending = self.conversation.is_ending();
+        if let Some(comeback) = &mut self.comeback {
+            comeback.take(input, is_ending, &mut self.alarms, &mut self.log);
+        }
+    }
+
+    /// The daemon that was started says something.
+    pub(super) fn read_readiness(&mut self) {
+        if let Some(said) = self.comeback.as_mut().and_then(Comeback::read) {
+            self.decide(said);
+        }
     }
 
     pub(super) fn orphaned(&mut self) {
