@@ -79,13 +79,18 @@ pub(super) fn one(shown: &TaskShown) -> CallToolResult {
 
 /// Tasks in a list.
 pub(super) fn list(tasks: &[TaskView]) -> CallToolResult {
+    data(&listed(tasks))
+}
+
+/// The same as JSON.
+pub(super) fn listed(tasks: &[TaskView]) -> Value {
     let item = |task: &TaskView| {
         json!({
             "id": task.task_id, "name": task.name, "task": task.prompt, "status": task.status,
             "created_at": task.created_at, "model": task.model,
         })
     };
-    data(&tasks.iter().map(item).collect())
+    tasks.iter().map(item).collect()
 }
 
 /// What became of a message.

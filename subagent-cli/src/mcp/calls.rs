@@ -68,7 +68,10 @@ impl Caller {
                 let about = About { name: Some(&task), ..About::default() };
                 let sent = async { self.message(&mut self.shared.giver.client()?, &task, &message).await };
                 match self.whole(sent).await {
-                    Ok(answer) => answers::messaged(&answer),
+                    Ok(answer) => {
+                        self.shared.ends.watch(&self.shared, &self.context.peer, &answer.task);
+                        answers::messaged(&answer)
+                    }
                     Err(failure) => answers::failed(about, &failure),
                 }
             }
@@ -120,6 +123,7 @@ impl Caller {
     /// Waits for the end of a task that somebody waits for.
     async fn follow(&self, client: &mut Client, task: TaskView, style: Style) -> CallToolResult {
         if task.mode == TaskMode::Background {
+            self.shared.ends.watch(&self.shared, &self.context.peer, &task);
             return answers::begun(&task, style);
         }
         let id = task.task_id.as_str();
@@ -216,14 +220,8 @@ impl Caller {
         read(client.ask(&ask).await?)
     }
 
-    /// The caller's own tasks.
     async fn list(&self, client: &mut Client) -> Result<Vec<TaskView>> {
-        let list: TaskList = read(client.ask(&self.shared.giver.named(Ask::get("/v1/tasks"))).await?)?;
-        let mut tasks = list.items;
-        if self.shared.giver.token().is_none() {
-            tasks.retain(|task| task.parent.is_none());
-        }
-        Ok(tasks)
+        own_tasks(&self.shared, client).await
     }
 
     async fn message(&self, client: &mut Client, task: &str, message: &MessageTask) -> Result<TaskMessaged> {
@@ -261,6 +259,16 @@ impl Caller {
             _ = closed.wait_for(|closed| *closed) => {}
         }
     }
+}
+
+/// The caller's own tasks.
+pub(super) async fn own_tasks(shared: &Shared, client: &mut Client) -> Result<Vec<TaskView>> {
+    let list: TaskList = read(client.ask(&shared.giver.named(Ask::get("/v1/tasks"))).await?)?;
+    let mut tasks = list.items;
+    if shared.giver.token().is_none() {
+        tasks.retain(|task| task.parent.is_none());
+    }
+    Ok(tasks)
 }
 
 /// What the client hears while it waits, if it wants to.

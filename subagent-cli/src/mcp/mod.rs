@@ -8,6 +8,7 @@ mod arguments;
 mod calls;
 mod changes;
 mod elicit;
+mod ends;
 mod manager;
 mod prefix;
 mod server;

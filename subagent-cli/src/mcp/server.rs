@@ -1,27 +1,33 @@
 //! What MCP asks of a server: what it is, its tools, calls. Carries nothing out itself.
 
+#![allow(deprecated, reason = "messages and subscriptions of the revisions of MCP that clients speak now")]
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool,
+    JsonObject, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use subagent_config::proc;
 use subagent_protocol::Code;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::answers;
 use super::arguments::Call;
-use super::calls::Caller;
+use super::calls::{Caller, own_tasks};
 use super::changes::Changes;
+use super::ends::{Ends, TASKS};
 use super::manager::{self, Commands};
 use super::tools::{INSTRUCTIONS, tools};
 use super::{Offer, prefix};
 use crate::client::{Ask, Client, Query};
+use crate::failure::Failure;
 use crate::tasks::Giver;
 
 /// How long the list of tools may be waited for. Clients leave a server that does not come up.
@@ -39,6 +45,9 @@ pub(super) struct Server(Arc<Shared>);
 pub(super) struct Shared {
     pub(super) giver: Giver,
     pub(super) changes: Changes,
+    pub(super) ends: Ends,
+    /// Whether this process is no part of a worker.
+    outside: bool,
     /// Whether the client has gone.
     pub(super) closed: watch::Receiver<bool>,
     /// Every call that is carried out listens to it.
@@ -59,6 +68,11 @@ impl Shared {
         self.offer.commands.as_deref().filter(|_| self.giver.token().is_none())
     }
 
+    /// Whether the client is a manager, as far as is known without a daemon.
+    pub(super) fn is_manager(&self) -> bool {
+        self.outside && self.giver.token().is_none()
+    }
+
     fn offers(&self, tool: &str) -> bool {
         self.offer.tools.is_empty() || self.offer.tools.iter().any(|name| name == tool)
     }
@@ -71,8 +85,9 @@ impl Server {
         closed: watch::Receiver<bool>,
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
-        let listed = Mutex::default();
-        Self(Arc::new(Shared { giver, changes: Changes::default(), closed, busy, listed, offer }))
+        let (changes, ends, listed) = (Changes::default(), Ends::default(), Mutex::default());
+        let outside = !proc::is_below_guard();
+        Self(Arc::new(Shared { giver, changes, ends, outside, closed, busy, listed, offer }))
     }
 
     /// The tools of now; those that were listed last where that is not known.
@@ -114,6 +129,33 @@ impl Server {
         !matches!(asked, Ok(Err(failure)) if failure.is(Code::ForbiddenFromWorker))
     }
 
+    /// Whether the client has this resource.
+    fn has(&self, uri: &str) -> Result<(), ErrorData> {
+        if uri == TASKS && self.0.is_manager() {
+            return Ok(());
+        }
+        let message = format!("there is no resource {uri:?}; resources/list has those that there are");
+        Err(ErrorData::resource_not_found(message, None))
+    }
+
+    /// The tasks of a manager. Those in the background that have not ended are watched from now on if their ends are
+    /// wanted. Starts no daemon: without one nothing changes.
+    async fn tasks(
+        &self,
+        context: &RequestContext<RoleServer>,
+        watch: bool,
+    ) -> std::result::Result<String, Failure> {
+        let mut client = Client::of_running(self.0.giver.workspace()?.state_dir);
+        let tasks = match own_tasks(&self.0, &mut client).await {
+            Err(failure) if failure.is(Code::DaemonNotRunning) => Vec::new(),
+            tasks => tasks?,
+        };
+        if watch {
+            tasks.iter().for_each(|task| self.0.ends.watch(&self.0, &context.peer, task));
+        }
+        Ok(answers::listed(&tasks).to_string())
+    }
+
     /// Carries a call of a manager's tool out; `None` if it is not one.
     async fn manage(
         &self,
@@ -131,7 +173,12 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
+        let capabilities = if self.0.is_manager() {
+            capabilities.enable_logging().enable_resources().enable_resources_subscribe().build()
+        } else {
+            capabilities.build()
+        };
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("subagent", env!("CARGO_PKG_VERSION")))
             .with_instructions(if self.0.offer.prefix {
@@ -175,17 +222,86 @@ impl ServerHandler for Server {
         }
     }
 
-    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let tasks = Resource::new(TASKS, "tasks")
+            .with_title("Tasks")
+            .with_description(
+                "The tasks that were given from this workspace; changes when one in the background ends",
+            )
+            .with_mime_type("application/json");
+        Ok(ListResourcesResult::with_all_items(self.0.is_manager().then_some(tasks).into_iter().collect()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.has(&request.uri)?;
+        let text = self.tasks(&context, false).await.map_err(unreadable)?;
+        let content = ResourceContents::text(text, TASKS).with_mime_type("application/json");
+        Ok(ReadResourceResult::new(vec![content]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.has(&request.uri)?;
+        self.0.ends.subscribe(true);
+        self.tasks(&context, true).await.map(drop).map_err(unreadable)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.has(&request.uri)?;
+        self.0.ends.subscribe(false);
+        Ok(())
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.0.ends.set_level(request.level);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::builder().tools_list_changed().build();
+        if self.0.is_manager() {
+            accepted.resource_subscriptions =
+                requested.resource_subscriptions.as_ref().map(|_| vec![TASKS.to_owned()]);
+        }
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut closed = self.0.closed.clone();
+        let tools = context.accepted().tools_list_changed == Some(true);
+        if context.accepted().resource_subscriptions.is_some() {
+            self.tasks(context.request_context(), true).await.map_err(unreadable)?;
+        }
         tokio::select! {
             () = context.cancelled() => {}
             _ = closed.wait_for(|closed| *closed) => {}
-            () = self.0.changes.tell(context.sink()) => {}
+            () = self.0.changes.tell(context.sink()), if tools => {}
+            () = self.0.ends.notify(context.sink()) => {}
         }
         Ok(())
     }
+}
+
+/// What keeps a resource from being read.
+fn unreadable(failure: Failure) -> ErrorData {
+    ErrorData::internal_error(format!("{}: {}", failure.code, failure.message), None)
 }

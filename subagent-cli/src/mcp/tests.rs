@@ -16,6 +16,7 @@ use crate::client::fake::{Act, Fake, Seen};
 use crate::output::Format;
 
 mod away;
+mod ends;
 
 /// Longer than any of these tests may take.
 const FAR: Duration = Duration::from_secs(60);

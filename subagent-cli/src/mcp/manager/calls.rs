@@ -6,6 +6,7 @@ use subagent_protocol::Code;
 use subagent_protocol::api::{WaitMany, WaitMode, WaitedFor};
 
 use super::arguments::{Answer, Call};
+use super::cut::{MAX_PAGE_BYTES, MAX_REQUEST_BYTES, cut, page};
 use super::{Commands, NewMessage};
 use crate::client::{Ask, Batch, Client, Query, segment};
 use crate::failure::{Failure, Result};
@@ -173,7 +174,7 @@ fn question(asked: &Value) -> Value {
         [("path", "path"), ("tool_kind", "toolKind"), ("options", "options"), ("request", "request")]
     {
         if let Some(value) = asked.get(of).filter(|value| !value.is_null()) {
-            shown[key] = value.clone();
+            shown[key] = cut(value, MAX_REQUEST_BYTES);
         }
     }
     shown
@@ -215,6 +216,7 @@ async fn get_events(client: &mut Client, worker: &str, cursor: Option<String>, l
         }
     }
     found.truncate(limit);
+    let (found, _) = page(found, MAX_PAGE_BYTES);
     let next = found.last().map_or_else(|| json!(cursor), |event| event["eventId"].clone());
     Ok(json!({"events": found, "next_cursor": next}))
 }

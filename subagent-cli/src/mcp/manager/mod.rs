@@ -3,6 +3,7 @@
 
 mod arguments;
 mod calls;
+mod cut;
 mod tools;
 
 use std::fmt::Debug;

@@ -112,7 +112,8 @@ pub(in crate::mcp) fn tools() -> Vec<Tool> {
         .annotate(changes("Stop a worker").destructive(true)),
         tool(
             "get_events",
-            "Read what a worker did, event by event. Returns `next_cursor`: give it as cursor to go on.",
+            "Read what a worker did, event by event. Returns `next_cursor`: give it as cursor to go on. A page has at most 64 \
+             KiB; what is longer is cut and says `truncated`.",
             json!({
                 "worker_id": worker,
                 "cursor": {"type": "string", "description": "Only later events than this one; without it from the first"},

@@ -236,3 +236,93 @@ fn below_a_worker(sandbox: &Sandbox) {
     let refused = client.ask("tools/call", json!({"name": "list_workers", "arguments": {}}));
     assert!(refused["error"]["message"].as_str().unwrap().contains("there is no tool"), "{refused}");
 }
+
+#[test]
+fn ends_in_the_background_are_told_and_are_in_a_resource_although_the_daemon_dies() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let tasks = json!({"uri": "subagent://tasks"});
+    client.ask("resources/subscribe", tasks.clone());
+    let gate = sandbox.gate("end");
+    let give = |name: &str, prompt: &str| json!({"agent": "scout", "prompt": prompt, "description": name, "name": name, "background": true});
+    let (_, is_error) = client.called("task", give("fine", &format!("{}\n!say found", gate.directive())));
+    assert!(!is_error);
+    sandbox.kill_daemon();
+    gate.open();
+    let told = client.next("notifications/message")["params"].clone();
+    let data = &told["data"];
+    assert_eq!(
+        (&told["level"], &data["name"], &data["status"], &data["error"]),
+        (&json!("info"), &json!("fine"), &json!("completed"), &Value::Null),
+        "{told}"
+    );
+    assert_eq!(client.next("notifications/resources/updated")["params"], tasks);
+    let _ = client.called("task", give("broken", "!crash"));
+    let told = client.next("notifications/message")["params"].clone();
+    assert_eq!((&told["level"], &told["data"]["status"]), (&json!("warning"), &json!("failed")), "{told}");
+    let read = client.ask("resources/read", tasks);
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap();
+    let listed: Value = serde_json::from_str(text).unwrap();
+    let statuses: Vec<&Value> = listed.as_array().unwrap().iter().map(|task| &task["status"]).collect();
+    assert_eq!(statuses, ["completed", "failed"], "{listed}");
+    client.end();
+    sandbox.finish();
+}
+
+#[test]
+fn a_client_below_a_worker_has_no_resource_of_tasks() {
+    let sandbox = sandbox();
+    sandbox.init();
+    let worker = sandbox.start("demo");
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "resources/list"});
+    let file = sandbox.file("lines");
+    std::fs::write(&file, format!("{hello}\n{list}\n")).unwrap();
+    let begun = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+    let script = format!(
+        "!shell (sed -n 1p {0}; echo '{begun}'; sed -n 2p {0}; sleep 1) | {1} mcp",
+        file.display(),
+        sandbox.executable("subagent")
+    );
+    let text = sandbox.send(&worker, &script)["assistantText"].as_str().unwrap().to_owned();
+    assert!(text.contains("\"id\":2") && !text.contains("subagent://tasks"), "{text}");
+    sandbox.finish();
+}
+
+#[test]
+fn what_an_agent_asks_and_a_page_of_events_have_a_limit_in_bytes() {
+    let sandbox = sandbox();
+    let mut client = Client::new(&sandbox);
+    let worker = started(&mut client);
+    let long = format!("!ask execute {}", "x".repeat(20_000));
+    called(&mut client, "send_message", json!({"worker_id": worker, "message": long}));
+    let question = wait(&mut client, &worker)["question"].clone();
+    let request = &question["request"];
+    assert_eq!(request["truncated"], true, "{question}");
+    assert!(request.to_string().len() <= 8 * 1024);
+    assert!(question.to_string().len() <= 20 * 1024, "{question}");
+    let answer = json!({"request_id": question["request_id"], "decision": "allow"});
+    called(&mut client, "answer_question", answer);
+    assert_eq!(wait(&mut client, &worker)["ended"], "completed");
+    called(&mut client, "send_message", json!({"worker_id": worker, "message": "!flood 20 10000"}));
+    assert_eq!(wait(&mut client, &worker)["ended"], "completed");
+    let (mut ids, mut cursor, mut pages) = (Vec::new(), Value::Null, 0);
+    loop {
+        let arguments = json!({"worker_id": worker, "cursor": cursor, "limit": 200});
+        let page = called(&mut client, "get_events", arguments);
+        assert!(page.to_string().len() <= 65 * 1024, "{}", page.to_string().len());
+        let found = page["events"].as_array().unwrap();
+        if found.is_empty() {
+            break;
+        }
+        pages += 1;
+        ids.extend(found.iter().map(|event| event["eventId"].clone()));
+        cursor = page["next_cursor"].clone();
+    }
+    let all: Vec<Value> = sandbox.events(&worker).iter().map(|event| event["eventId"].clone()).collect();
+    assert_eq!(ids, all);
+    assert!(pages > 2, "{pages}");
+    client.end();
+    sandbox.finish();
+}
