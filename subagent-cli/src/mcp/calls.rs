@@ -69,7 +69,7 @@ impl Caller {
                 let sent = async { self.message(&mut self.shared.giver.client()?, &task, &message).await };
                 match self.whole(sent).await {
                     Ok(answer) => {
-                        self.shared.ends.watch(&self.shared, &self.context.peer, &answer.task);
+                        self.shared.ends.watch(&self.context.peer, &answer.task);
                         answers::messaged(&answer)
                     }
                     Err(failure) => answers::failed(about, &failure),
@@ -123,7 +123,7 @@ impl Caller {
     /// Waits for the end of a task that somebody waits for.
     async fn follow(&self, client: &mut Client, task: TaskView, style: Style) -> CallToolResult {
         if task.mode == TaskMode::Background {
-            self.shared.ends.watch(&self.shared, &self.context.peer, &task);
+            self.shared.ends.watch(&self.context.peer, &task);
             return answers::begun(&task, style);
         }
         let id = task.task_id.as_str();

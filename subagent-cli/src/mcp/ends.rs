@@ -14,15 +14,16 @@ use std::time::Duration;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, ResourceUpdatedNotificationParam};
 use rmcp::service::{Peer, RoleServer, SubscriptionSink};
 use serde_json::json;
+use subagent_config::proc;
 use subagent_protocol::Code;
 use subagent_protocol::api::{TaskMode, TaskShown, TaskStatus, TaskView};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answers;
-use super::server::Shared;
 use crate::client::{Ask, Client, TaskWait, read_info, running_soon};
 use crate::failure::Result;
+use crate::tasks::Giver;
 
 /// The resource: the client's tasks, as `get_subagents` lists them.
 pub(super) const TASKS: &str = "subagent://tasks";
@@ -31,9 +32,17 @@ const LOGGER: &str = "subagent";
 /// How long a daemon that is away is waited for at once, and the time between two starts.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What of ends the client wants to hear.
-#[derive(Debug, Default)]
-pub(super) struct Ends {
+/// What of ends the client wants to hear. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Ends(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    giver: Arc<Giver>,
+    /// Whether this process is no part of a worker.
+    outside: bool,
+    /// Whether the client has gone.
+    closed: watch::Receiver<bool>,
     /// The tasks that are watched, by their ids.
     watched: Mutex<BTreeSet<String>>,
     /// How many ends were noticed.
@@ -45,45 +54,62 @@ pub(super) struct Ends {
 }
 
 impl Ends {
+    pub(super) fn new(giver: Arc<Giver>, closed: watch::Receiver<bool>) -> Self {
+        Self(Arc::new(Inner {
+            giver,
+            outside: !proc::is_below_guard(),
+            closed,
+            watched: Mutex::default(),
+            noticed: watch::Sender::default(),
+            subscribed: AtomicBool::default(),
+            level: Mutex::default(),
+        }))
+    }
+
+    /// Whether the client is a manager, as far as is known without a daemon.
+    pub(super) fn is_told(&self) -> bool {
+        self.0.outside && self.0.giver.token().is_none()
+    }
+
     /// Watches a task until its end, unless it is watched, has ended or has a call that waits for it.
-    pub(super) fn watch(&self, shared: &Arc<Shared>, peer: &Peer<RoleServer>, task: &TaskView) {
-        if !shared.is_manager() || task.mode != TaskMode::Background || task.status.is_end() {
+    pub(super) fn watch(&self, peer: &Peer<RoleServer>, task: &TaskView) {
+        if !self.is_told() || task.mode != TaskMode::Background || task.status.is_end() {
             return;
         }
         let id = task.task_id.to_string();
         if !self.watched().insert(id.clone()) {
             return;
         }
-        let (shared, peer, task) = (shared.clone(), peer.clone(), task.clone());
+        let (ends, peer, task) = (self.clone(), peer.clone(), task.clone());
         tokio::spawn(async move {
-            let mut closed = shared.closed.clone();
+            let mut closed = ends.0.closed.clone();
             let ended = tokio::select! {
-                ended = end(&shared, &task) => ended.ok(),
+                ended = end(&ends.0.giver, &task) => ended.ok(),
                 _ = closed.wait_for(|closed| *closed) => None,
             };
             // Before it is told: the client may have it go on at once.
-            shared.ends.watched().remove(&id);
+            ends.watched().remove(&id);
             if let Some(shown) = ended {
-                shared.ends.tell(&peer, &shown).await;
+                ends.tell(&peer, &shown).await;
             }
         });
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn subscribe(&self, subscribed: bool) {
-        self.subscribed.store(subscribed, Ordering::Relaxed);
+        self.0.subscribed.store(subscribed, Ordering::Relaxed);
     }
 
     pub(super) fn set_level(&self, level: LoggingLevel) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        *self.0.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
     }
 
     /// A client that has gone need not know.
     async fn tell(&self, peer: &Peer<RoleServer>, shown: &TaskShown) {
-        self.noticed.send_modify(|times| *times += 1);
+        self.0.noticed.send_modify(|times| *times += 1);
         // A client of the newer protocol subscribes, and has no messages that it did not ask for.
         if peer.peer_info().is_none() {
             return;
@@ -93,19 +119,19 @@ impl Ends {
             let told = LoggingMessageNotificationParam::new(level, message(shown)).with_logger(LOGGER);
             let _ = peer.notify_logging_message(told).await;
         }
-        if self.subscribed.load(Ordering::Relaxed) {
+        if self.0.subscribed.load(Ordering::Relaxed) {
             let _ = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(TASKS)).await;
         }
     }
 
     fn wants(&self, level: LoggingLevel) -> bool {
-        let least = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        least.is_none_or(|least| severity(level) >= severity(least))
+        let least = *self.0.level.lock().unwrap_or_else(PoisonError::into_inner);
+        is_wanted(level, least)
     }
 
     /// Tells one subscription of the newer protocol, until it ends. One that is about other things is told nothing.
     pub(super) async fn notify(&self, sink: &SubscriptionSink) {
-        let mut noticed = self.noticed.subscribe();
+        let mut noticed = self.0.noticed.subscribe();
         let wanted = sink.accepted().resource_subscriptions.as_ref();
         if wanted.is_some_and(|uris| uris.iter().any(|uri| uri == TASKS)) {
             while noticed.changed().await.is_ok() && sink.notify_resource_updated(TASKS).await.is_ok() {}
@@ -117,8 +143,8 @@ impl Ends {
 
 /// The task at its end, over any number of daemons. One that died is started again at most once a [`PAUSE`]; one that ended
 /// in order is waited for.
-async fn end(shared: &Shared, task: &TaskView) -> Result<TaskShown> {
-    let state_dir = shared.giver.workspace()?.state_dir;
+async fn end(giver: &Giver, task: &TaskView) -> Result<TaskShown> {
+    let state_dir = giver.workspace()?.state_dir;
     let mut next_start = Instant::now();
     loop {
         let wait = TaskWait::new(task.task_id.as_str(), None, None).knowing(task);
@@ -129,7 +155,7 @@ async fn end(shared: &Shared, task: &TaskView) -> Result<TaskShown> {
         let until = Instant::now() + PAUSE;
         if read_info(&state_dir).is_some_and(|info| !info.ending) && Instant::now() >= next_start {
             next_start = until;
-            if shared.giver.client()?.ask(&Ask::get("/v1/daemon")).await.is_ok() {
+            if giver.client()?.ask(&Ask::get("/v1/daemon")).await.is_ok() {
                 continue;
             }
         }
@@ -142,6 +168,10 @@ async fn end(shared: &Shared, task: &TaskView) -> Result<TaskShown> {
 
 fn level(status: TaskStatus) -> LoggingLevel {
     if status == TaskStatus::Completed { LoggingLevel::Info } else { LoggingLevel::Warning }
+}
+
+fn is_wanted(level: LoggingLevel, least: Option<LoggingLevel>) -> bool {
+    least.is_none_or(|least| severity(level) >= severity(least))
 }
 
 const fn severity(level: LoggingLevel) -> u8 {
@@ -173,11 +203,10 @@ mod tests {
 
     #[test]
     fn a_client_hears_what_is_as_severe_as_it_wants() {
-        let ends = Ends::default();
-        assert!(ends.wants(level(TaskStatus::Completed)));
-        ends.set_level(LoggingLevel::Warning);
-        assert!(!ends.wants(level(TaskStatus::Completed)) && ends.wants(level(TaskStatus::Failed)));
-        ends.set_level(LoggingLevel::Error);
-        assert!(!ends.wants(level(TaskStatus::Failed)));
+        let wants = |least: Option<LoggingLevel>, status| is_wanted(level(status), least);
+        assert!(wants(None, TaskStatus::Completed));
+        assert!(!wants(Some(LoggingLevel::Warning), TaskStatus::Completed));
+        assert!(wants(Some(LoggingLevel::Warning), TaskStatus::Failed));
+        assert!(!wants(Some(LoggingLevel::Error), TaskStatus::Failed));
     }
 }

@@ -13,7 +13,6 @@ use rmcp::model::{
     SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
-use subagent_config::proc;
 use subagent_protocol::Code;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -43,11 +42,9 @@ pub(super) struct Server(Arc<Shared>);
 /// What all calls have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) giver: Giver,
+    pub(super) giver: Arc<Giver>,
     pub(super) changes: Changes,
     pub(super) ends: Ends,
-    /// Whether this process is no part of a worker.
-    outside: bool,
     /// Whether the client has gone.
     pub(super) closed: watch::Receiver<bool>,
     /// Every call that is carried out listens to it.
@@ -68,11 +65,6 @@ impl Shared {
         self.offer.commands.as_deref().filter(|_| self.giver.token().is_none())
     }
 
-    /// Whether the client is a manager, as far as is known without a daemon.
-    pub(super) fn is_manager(&self) -> bool {
-        self.outside && self.giver.token().is_none()
-    }
-
     fn offers(&self, tool: &str) -> bool {
         self.offer.tools.is_empty() || self.offer.tools.iter().any(|name| name == tool)
     }
@@ -85,9 +77,9 @@ impl Server {
         closed: watch::Receiver<bool>,
         busy: Arc<watch::Sender<()>>,
     ) -> Self {
-        let (changes, ends, listed) = (Changes::default(), Ends::default(), Mutex::default());
-        let outside = !proc::is_below_guard();
-        Self(Arc::new(Shared { giver, changes, ends, outside, closed, busy, listed, offer }))
+        let giver = Arc::new(giver);
+        let (changes, ends) = (Changes::default(), Ends::new(giver.clone(), closed.clone()));
+        Self(Arc::new(Shared { giver, changes, ends, closed, busy, listed: Mutex::default(), offer }))
     }
 
     /// The tools of now; those that were listed last where that is not known.
@@ -131,7 +123,7 @@ impl Server {
 
     /// Whether the client has this resource.
     fn has(&self, uri: &str) -> Result<(), ErrorData> {
-        if uri == TASKS && self.0.is_manager() {
+        if uri == TASKS && self.0.ends.is_told() {
             return Ok(());
         }
         let message = format!("there is no resource {uri:?}; resources/list has those that there are");
@@ -151,7 +143,7 @@ impl Server {
             tasks => tasks?,
         };
         if watch {
-            tasks.iter().for_each(|task| self.0.ends.watch(&self.0, &context.peer, task));
+            tasks.iter().for_each(|task| self.0.ends.watch(&context.peer, task));
         }
         Ok(answers::listed(&tasks).to_string())
     }
@@ -174,7 +166,7 @@ impl Server {
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed();
-        let capabilities = if self.0.is_manager() {
+        let capabilities = if self.0.ends.is_told() {
             capabilities.enable_logging().enable_resources().enable_resources_subscribe().build()
         } else {
             capabilities.build()
@@ -233,7 +225,7 @@ impl ServerHandler for Server {
                 "The tasks that were given from this workspace; changes when one in the background ends",
             )
             .with_mime_type("application/json");
-        Ok(ListResourcesResult::with_all_items(self.0.is_manager().then_some(tasks).into_iter().collect()))
+        Ok(ListResourcesResult::with_all_items(self.0.ends.is_told().then_some(tasks).into_iter().collect()))
     }
 
     async fn read_resource(
@@ -278,7 +270,7 @@ impl ServerHandler for Server {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let mut accepted = SubscriptionFilter::builder().tools_list_changed().build();
-        if self.0.is_manager() {
+        if self.0.ends.is_told() {
             accepted.resource_subscriptions =
                 requested.resource_subscriptions.as_ref().map(|_| vec![TASKS.to_owned()]);
         }
