@@ -44,7 +44,15 @@ pub(crate) struct Starter {
     start: DaemonStart,
     program: PathBuf,
     /// The database of the last daemon that was greeted: a restore puts another one in its place.
-    database: Option<(u64, u64)>,
+    database: Option<FileId>,
+}
+
+/// A file, told from a later one that got its number by the time at which it was made, where the file system knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+    made: Option<SystemTime>,
 }
 
 /// A daemon that was started and has not said how its start went.
@@ -91,9 +99,9 @@ impl Starter {
         self.database = self.identify_database();
     }
 
-    fn identify_database(&self) -> Option<(u64, u64)> {
+    fn identify_database(&self) -> Option<FileId> {
         let metadata = fs::symlink_metadata(self.start.state_dir.join("state.db")).ok()?;
-        Some((metadata.dev(), metadata.ino()))
+        Some(FileId { device: metadata.dev(), inode: metadata.ino(), made: metadata.created().ok() })
     }
 
     /// Looks, and starts a daemon if that is right.
@@ -348,9 +356,10 @@ mod tests {
             assert!(matches!(place.found(), Found::NotWanted(_)), "{mode} {ending}");
         }
         place.announce("background", false);
+        // Made while the first one is there, it is another file for certain.
+        fs::write(place.dir.path().join("other"), "").unwrap();
         fs::remove_file(place.dir.path().join("state.db")).unwrap();
         assert!(matches!(place.found(), Found::NotWanted(_)));
-        fs::write(place.dir.path().join("other"), "").unwrap();
         fs::rename(place.dir.path().join("other"), place.dir.path().join("state.db")).unwrap();
         assert!(matches!(place.found(), Found::NotWanted(_)));
     }
