@@ -46,6 +46,7 @@ mod role_show;
 mod run;
 mod selected;
 mod send;
+mod send_agent;
 mod session_delete;
 mod session_list;
 mod task;

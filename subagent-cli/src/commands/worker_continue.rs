@@ -129,6 +129,7 @@ async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_m
         "type": "resource_link", "name": "handoff.md", "uri": attachments::file_uri(&document.handoff), "mimeType": "text/markdown",
     });
     let turn = SendTurn {
+        agent: None,
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
         attachments: Vec::new(),

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
 
+mod agent_change;
 mod agents;
 mod approvals;
 mod backup;
