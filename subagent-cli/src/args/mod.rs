@@ -45,7 +45,7 @@ use doctor::Doctor;
 pub(crate) use flags::any_value;
 use flags::path;
 pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
-use handoff::{WorkerContinue, WorkerHandoff};
+use handoff::{Summary, WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
@@ -155,6 +155,7 @@ pub enum Command {
     #[command(subcommand)]
     Task(TaskCommand),
     Tree(Tree),
+    Summary(Summary),
     Mcp(Mcp),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]

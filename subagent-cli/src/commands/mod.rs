@@ -49,6 +49,7 @@ mod send;
 mod send_agent;
 mod session_delete;
 mod session_list;
+mod summary;
 mod task;
 mod text_risk;
 mod text_source;
@@ -137,6 +138,7 @@ pub fn format(command: &Command) -> Format {
         Command::Queue(QueueCommand::Resume(args)) => args.json.json,
         Command::Task(command) => command.json(),
         Command::Tree(args) => args.json.json,
+        Command::Summary(args) => args.json.json,
         Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
@@ -199,6 +201,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
         Command::Task(command) => task::run(command, context),
         Command::Tree(args) => tree::run(&args, context),
+        Command::Summary(args) => summary::run(args, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),

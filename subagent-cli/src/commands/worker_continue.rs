@@ -19,7 +19,8 @@ use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
-use source::{Document, Seen, Source};
+pub(super) use source::Seen;
+use source::{Document, Source};
 
 /// What the new worker is told, beside the link to the handoff.
 const INSTRUCTION: &str = "\

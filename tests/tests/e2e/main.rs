@@ -53,6 +53,7 @@ mod run;
 mod sdk_agent;
 mod state_dir;
 mod state_dir_damage;
+mod summary;
 mod systemd;
 mod tidy;
 mod trees;
