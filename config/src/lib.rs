@@ -26,6 +26,7 @@ pub mod launcher;
 mod markers;
 pub mod mcp;
 pub mod model;
+pub mod notify;
 mod paths;
 pub mod policy;
 pub mod proc;
@@ -40,6 +41,7 @@ pub mod state_identity;
 mod syntax;
 pub mod template;
 mod validate;
+mod webhook_url;
 pub mod workspace;
 mod write;
 

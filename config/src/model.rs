@@ -12,6 +12,7 @@ use crate::approvals::Approvals;
 use crate::budgets::Budgets;
 use crate::error::ConfigError;
 use crate::mcp::McpServer;
+use crate::notify::Sink;
 use crate::policy::Rule;
 use crate::session::SessionOptions;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub budgets: Budgets,
     /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
     pub delegation: Option<TaskLimits>,
+    /// Whom to notify of what. Only the user's own file counts.
+    pub notify: Vec<Sink>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

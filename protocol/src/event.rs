@@ -94,6 +94,8 @@ words! {
         WorkerLost = "worker.lost",
         /// The worker was stopped and nothing of it is left.
         WorkerStopped = "worker.stopped",
+        /// A notification about the worker cannot be delivered.
+        NotificationFailed = "notification.failed",
         /// Somebody below this worker asked for what only its owner may do.
         WorkerForbidden = "worker.forbidden",
         /// The worker was made for a task of another worker, or of a manager.

@@ -34,6 +34,7 @@ pub mod hook;
 pub mod ids;
 pub mod json;
 pub mod mcp;
+pub mod notification;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod options;
@@ -51,6 +52,7 @@ pub mod time;
 pub mod tool_calls;
 pub mod until;
 pub mod update;
+pub mod webhook;
 pub mod words;
 
 pub use error::{Code, Error, Result};

@@ -479,6 +479,7 @@ pub(super) mod of {
     //! Which type is whose.
 
     use super::super::definitions::{AgentApplied, AgentChanged};
+    use super::super::notifications::NotificationFailed;
     use super::super::progress::{
         AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
         Replayed, SessionInfo, Text, ToolCall, Usage,
@@ -521,6 +522,7 @@ pub(super) mod of {
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
+            EventType::NotificationFailed => named::<NotificationFailed>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
             EventType::SubagentSpawned => named::<SubagentSpawned>(),
             EventType::SubagentProgress => named::<SubagentProgress>(),

@@ -7,6 +7,8 @@
 mod definitions;
 #[cfg(feature = "openapi")]
 mod milestones;
+#[cfg(feature = "openapi")]
+mod notifications;
 pub mod progress;
 #[cfg(feature = "openapi")]
 pub mod schema;

@@ -15,6 +15,7 @@ mod flags;
 pub mod handoff;
 pub mod inbox;
 pub mod local;
+pub mod notify;
 pub mod numbers;
 pub mod options;
 pub mod policy;
@@ -156,6 +157,9 @@ pub enum Command {
     Task(TaskCommand),
     Tree(Tree),
     Summary(Summary),
+    /// Notifications: where they go, and what became of them
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     Mcp(Mcp),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]

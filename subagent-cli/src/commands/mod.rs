@@ -34,6 +34,7 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod mcp;
+mod notify;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -139,6 +140,7 @@ pub fn format(command: &Command) -> Format {
         Command::Task(command) => command.json(),
         Command::Tree(args) => args.json.json,
         Command::Summary(args) => args.json.json,
+        Command::Notify(command) => command.json(),
         Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
@@ -202,6 +204,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Task(command) => task::run(command, context),
         Command::Tree(args) => tree::run(&args, context),
         Command::Summary(args) => summary::run(args, context),
+        Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),
