@@ -1,8 +1,13 @@
 //! The definition of an agent as it travels and is stored: resolved once, at the start of its worker. Nothing that is
 //! changed in its file afterwards changes anything of the worker.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::policy::PolicyLayer;
 
 /// The longest prompt of a definition with its skills, in bytes.
 pub const MOST_PROMPT_BYTES: usize = 1024 * 1024;
@@ -33,6 +38,29 @@ pub struct AgentSpec {
     pub not_honoured: Vec<NotHonoured>,
 }
 
+/// Another definition for a worker that has a session, resolved by the caller. Its rules take the place of those of the
+/// definition before; what the config, flags and decisions say stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentChange {
+    /// The definition.
+    pub agent: AgentSpec,
+    /// Its rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<PolicyLayer>,
+    /// Mode and model that the config has for the launcher: for a definition without them.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub configured: Options,
+    /// The workspace of its rules, absolute; only for a worker that has no rules yet.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub workspace: PathBuf,
+    /// The owner's home, for `~/` and `$HOME/` in its rules; only for a worker that has no rules yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub home: Option<PathBuf>,
+}
+
 /// A key of a definition that is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -56,6 +84,9 @@ pub struct Instructions {
     pub prompt: String,
     /// Whether the session that is to be restored holds it already.
     pub told: bool,
+    /// Whether it takes the place of an earlier one that the session may hold.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
     /// The model that it should have, if it is offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -66,10 +97,16 @@ impl Instructions {
     #[must_use]
     pub fn block(&self) -> Value {
         let Self { name, prompt, .. } = self;
-        let text = format!(
-            "<agent_instructions agent=\"{name}\">\n{prompt}\n</agent_instructions>\n\
-             These are your instructions for this whole session. What follows is the first message.\n"
-        );
+        let what = match self.replaces {
+            true => {
+                "These are your instructions from now on. Instructions that were given in such a block before do not \
+                 hold any more. What follows is the next message.\n"
+            }
+            false => {
+                "These are your instructions for this whole session. What follows is the first message.\n"
+            }
+        };
+        let text = format!("<agent_instructions agent=\"{name}\">\n{prompt}\n</agent_instructions>\n{what}");
         json!({"type": "text", "text": text})
     }
 

@@ -84,6 +84,8 @@ words! {
         WorkerStarted = "worker.started",
         /// The agent has a session, and the definition that its worker was started with holds for it.
         AgentApplied = "agent.applied",
+        /// The owner has given the worker another definition with a message: it holds from this turn on.
+        AgentChanged = "agent.changed",
         /// Another runtime has a session, for a worker that was shown as started before.
         WorkerRestarted = "worker.restarted",
         /// The agent was idle for long, and has ended until it is needed again.

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::attachment::Attachment;
+use crate::definition::Instructions;
 use crate::error::Error;
 use crate::ids::{RequestId, TurnId, WorkerId};
 use crate::options::Options;
 use crate::process::ProcessId;
 use crate::secret::Secret;
+use crate::start::ClientRules;
 use crate::state::{Desired, ElicitationAction};
 
 /// The capability of a runtime that asks elicitations, and takes the answers.
@@ -27,6 +29,22 @@ pub const CLIENT_RULES: &str = "clientRules";
 
 /// The capability of a runtime that cancels a session which its agent runs below its own.
 pub const CANCEL_CHILD: &str = "cancelChild";
+
+/// The capability of a runtime that takes another definition of its agent with a prompt.
+pub const CHANGE_AGENT: &str = "changeAgent";
+
+/// Another definition of the agent, for the session that it has.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// What is told to the agent.
+    pub instructions: Instructions,
+    /// Mode and model of the session; what is absent stays.
+    pub options: Options,
+    /// What the runtime asks about from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rules: Option<ClientRules>,
+}
 
 /// What the daemon writes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,6 +84,9 @@ pub enum Command {
         /// Files that go along. Needs the capability `attachments`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
+        /// What changes of the agent's definition before it is sent. Needs [`CHANGE_AGENT`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<Box<Change>>,
     },
     /// Cancel a turn.
     Cancel {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::event::EventType;
 use crate::ids::{RequestId, TurnId, WorkerId};
-use crate::options::{Choice, Current};
+use crate::options::{Choice, Current, Options};
 use crate::process::ProcessId;
 use crate::state::words;
 
@@ -211,6 +211,9 @@ pub struct Session {
     /// The model of the definition that the agent does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_model: Option<String>,
+    /// Mode and model in which a new session began, before anything of it was set.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub began: Options,
 }
 
 words! {

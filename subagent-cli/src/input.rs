@@ -54,6 +54,7 @@ pub const SEND: &[Field] = &[
     field("text", &["text"], Shape::AnyText),
     field("blocks", &["blocks_json"], Shape::Objects),
     field("attachments", &["attach"], Shape::Texts),
+    field("agent", &["agent"], Shape::Text),
     field("debugMode", &["debug_mode", "no_debug_mode"], Shape::Bool),
     field("ifBusy", &["if_busy", "queue"], Shape::Text),
     field("wait", &["wait_for_match", "no_wait"], Shape::Bool),

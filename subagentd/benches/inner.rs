@@ -88,6 +88,7 @@ fn facts() -> Facts {
         queued: vec![],
         risks: Risks::default(),
         workspace: None,
+        summary: None,
         paths: Paths { handoff: "/ws/h/handoff.md".into(), checkpoint: "/ws/h/checkpoint.json".into() },
     }
 }

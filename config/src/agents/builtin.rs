@@ -2,11 +2,13 @@
 
 use super::{Definition, Reading, Source, read};
 
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("explore", include_str!("builtin/explore.md")),
     ("plan", include_str!("builtin/plan.md")),
     ("general", include_str!("builtin/general.md")),
     ("worker", include_str!("builtin/worker.md")),
+    ("title", include_str!("builtin/title.md")),
+    ("summary", include_str!("builtin/summary.md")),
 ];
 
 /// All of them.

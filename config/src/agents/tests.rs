@@ -285,7 +285,7 @@ fn the_nearest_definition_of_a_name_counts_and_says_what_it_hides() {
         ("home/.claude/agents/f.md", "explore"),
     ]);
     let catalog = world.find("");
-    assert_eq!(catalog.names(), ["explore", "general", "plan", "worker", "x", "y"]);
+    assert_eq!(catalog.names(), ["explore", "general", "plan", "summary", "title", "worker", "x", "y"]);
     assert_eq!(described(&catalog, "X"), "ws/.agents/agents/a.md", "names have no case");
     assert_eq!(described(&catalog, "explore"), "home/.claude/agents/f.md");
     let x = catalog.named("x").unwrap();
@@ -375,7 +375,7 @@ fn whatever_lies_in_a_folder_the_rest_is_read_and_fast() {
     // The link has a name of its own.
     assert_eq!(
         catalog.found.len(),
-        folder::MOST_FILES - 4 + 4,
+        folder::MOST_FILES - 4 + 6,
         "{} and those that come along",
         folder::MOST_FILES
     );

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use subagent_protocol::api::TASK_SERVER;
-use subagent_protocol::definition::{AgentSpec, NotHonoured};
-use subagent_protocol::policy::PolicyLayer;
+use subagent_protocol::definition::{AgentChange, AgentSpec, NotHonoured};
+use subagent_protocol::options::Options;
+use subagent_protocol::policy::{PolicyLayer, PolicyRule};
 use subagent_protocol::{Code, Error, Result};
 
 use super::policy::travels;
@@ -16,7 +17,7 @@ use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Prob
 use crate::environment::Environment;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
-use crate::policy::{LayerKind, Rule};
+use crate::policy::{Action, LayerKind, Rule};
 
 /// Which definition is wanted.
 #[derive(Debug, Clone, Default)]
@@ -126,6 +127,72 @@ impl Chosen {
         }
         Ok(Some(resolved))
     }
+}
+
+/// A worker that is to have another definition.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// Its launcher.
+    pub launcher: (&'a str, &'a Launcher),
+    /// Whether its agent may give tasks to others.
+    pub delegates: bool,
+}
+
+/// The definition of this name, for a worker that has a session.
+///
+/// # Errors
+/// Those of [`Chosen`]; `AGENT_NOT_USABLE{agent,key,reason}` for one that needs what a session has from its start: another
+/// launcher, MCP servers of its own, tasks for others.
+pub fn change(
+    name: &str,
+    agents: Option<&str>,
+    running: Running<'_>,
+    config: &Config,
+    workspace: &Path,
+    env: &Environment,
+) -> Result<AgentChange> {
+    let Running { launcher: at, delegates } = running;
+    let chosen = Chosen::find(Wish::Named(name.to_owned()), agents, workspace, env)?;
+    let cannot = |key: &str, reason: String| {
+        let message = format!("the agent `{name}` cannot go on in a session that has begun: {reason}");
+        Err(Error::new(Code::AgentNotUsable, message)
+            .with("agent", name)
+            .with("key", key)
+            .with("reason", reason)
+            .recommend("start a fresh worker with it: `subagent worker start --agent NAME`, or `subagent worker continue --from-worker ID` to hand the work over"))
+    };
+    if let Some(other) = chosen.launcher().filter(|other| *other != at.0) {
+        return cannot("launcher", format!("it needs the launcher `{other}`, and the worker has `{}`", at.0));
+    }
+    let Some(Resolved { spec, layer, servers }) = chosen.resolve(at, config, workspace, env, false)? else {
+        return cannot("name", "it is no definition".to_owned());
+    };
+    if !servers.is_empty() {
+        let names: Vec<&str> = servers.keys().map(String::as_str).collect();
+        return cannot("mcpServers", format!("it needs MCP servers of its own ({})", names.join(", ")));
+    }
+    let lets = layer.as_ref().is_some_and(super::policy::lets_tasks);
+    if lets && !delegates {
+        let reason = "it gives tasks to other agents, and the worker was started without what that needs";
+        return cannot("permission", reason.to_owned());
+    }
+    let layer = layer.map(|mut layer| {
+        if !lets {
+            // What its start said of tasks was said of the definition before.
+            let (rule, action) = ("task".to_owned(), Action::Deny.as_str().to_owned());
+            layer.rules.push(PolicyRule { rule, action, line: None, column: None });
+        }
+        layer
+    });
+    let configured = &at.1.options;
+    let (mode, model) = (configured.mode.clone(), configured.model.clone());
+    Ok(AgentChange {
+        agent: spec,
+        layer,
+        configured: Options { mode, model, ..Options::default() },
+        workspace: workspace.to_owned(),
+        home: super::policy::home(env),
+    })
 }
 
 /// A definition for one launcher, of a worker or of a task.

@@ -87,6 +87,9 @@ pub struct CreateHandoff {
     /// What git says of the worker's folder. The caller asks it: the daemon runs nothing in a worker's folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceStatus>,
+    /// What another agent says of the worker; at most 16 KiB. It is quoted in a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// What git says of a worker's folder.

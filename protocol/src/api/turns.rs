@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::queue::IfBusy;
 use crate::attachment::Attachment;
 use crate::bytes64::Bytes64;
+use crate::definition::AgentChange;
 use crate::event::{Event, EventType};
 use crate::ids::{EventId, RequestId, TurnId, WorkerId};
 use crate::mcp::McpServers;
@@ -40,6 +41,9 @@ pub struct SendTurn {
     /// What becomes of it if the worker is busy; absent: it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_busy: Option<IfBusy>,
+    /// The definition that the worker has from this turn on. Not for a simulated turn, nor for the worker of a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Box<AgentChange>>,
     /// The agent's whole environment, as in `worker start`: after `ENV_REQUIRED`. Only taken if the daemon has none, and
     /// no part of what the idempotency key stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +77,9 @@ pub struct TurnAccepted {
     /// Whether the queue is paused, so that nothing of it is begun until somebody resumes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+    /// The name of the definition that was sent along; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_definition: Option<String>,
     /// Whether the agent is started again for the message, which reaches it after that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_agent: bool,

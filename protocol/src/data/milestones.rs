@@ -6,12 +6,11 @@ use serde_json::Value;
 
 use crate::budget::{Budget, Limits, OnLimit, OnUnknown, Scope};
 use crate::client::{ExitStatus, Failure};
-use crate::definition::NotHonoured;
 use crate::error::Error;
 use crate::event::ApprovalOption;
 use crate::ids::{RequestId, RuleId, TurnId, WorkerId};
 use crate::options::Current;
-use crate::record::{NoiseReason, PromptBy, SessionOrigin};
+use crate::record::{NoiseReason, SessionOrigin};
 use crate::state::QueuePause;
 
 use super::tasks::ToldTask;
@@ -50,6 +49,8 @@ struct MessageSent {
     blocks: Vec<Value>,
     /// What was attached, without what is in it.
     attachments: Option<Vec<Attached>>,
+    /// The definition that came with it.
+    agent: Option<String>,
     /// The task whose end it tells.
     subagent: Option<ToldTask>,
 }
@@ -272,22 +273,6 @@ struct BudgetChanged {
     limits: Limits,
 }
 
-/// What became of the definition that the worker was started with, in the session that its agent has now.
-#[derive(utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct AgentApplied {
-    /// The name of the definition.
-    agent: String,
-    /// `command`, `project`, `user` or `built_in`.
-    level: String,
-    /// Its file.
-    source: Option<String>,
-    /// Which way its prompt goes to the agent; absent when it has none.
-    prompt: Option<PromptBy>,
-    /// What of it is not carried out.
-    not_honoured: Vec<NotHonoured>,
-}
-
 /// A request that nobody decides any more.
 #[derive(utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -493,6 +478,7 @@ struct Noise {
 pub(super) mod of {
     //! Which type is whose.
 
+    use super::super::definitions::{AgentApplied, AgentChanged};
     use super::super::notifications::NotificationFailed;
     use super::super::progress::{
         AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
@@ -531,7 +517,8 @@ pub(super) mod of {
             EventType::QueuePaused => named::<super::QueuePaused>(),
             EventType::QueueResumed => named::<super::QueueResumed>(),
             EventType::WorkerStarted | EventType::WorkerRestarted => named::<super::SessionOpened>(),
-            EventType::AgentApplied => named::<super::AgentApplied>(),
+            EventType::AgentApplied => named::<AgentApplied>(),
+            EventType::AgentChanged => named::<AgentChanged>(),
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),

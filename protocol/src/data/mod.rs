@@ -4,6 +4,8 @@
 //! rules from what happened.
 
 #[cfg(feature = "openapi")]
+mod definitions;
+#[cfg(feature = "openapi")]
 mod milestones;
 #[cfg(feature = "openapi")]
 mod notifications;

@@ -18,6 +18,17 @@ pub struct AgentFlags {
     pub agents: Option<String>,
 }
 
+/// `--agent` and `--agents` of a message.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SendAgentFlags {
+    /// The definition that the worker has from this turn on: its rules, mode and model (see agent list)
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Definitions besides those in files: a JSON object of names and definitions with a `prompt`
+    #[arg(long, value_name = "JSON")]
+    pub agents: Option<String>,
+}
+
 /// Where definitions are looked for.
 #[derive(Debug, Clone, Args)]
 pub struct DefinitionPlace {

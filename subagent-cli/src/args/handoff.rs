@@ -23,9 +23,42 @@ pub struct WorkerHandoff {
     /// Below which folder to write [default: the state directory]
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub handoffs_dir: Option<PathBuf>,
+    /// With a section that an agent has written (see `summary`)
+    #[arg(long)]
+    pub summary: bool,
     /// Which workspace.
     #[command(flatten)]
     pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
+    /// Which form of output.
+    #[command(flatten)]
+    pub json: JsonFlag,
+}
+
+/// Have an agent sum up what a worker did
+///
+/// A task of the agent `summary` reads what was asked, said and done, as a handoff
+/// tells it, with the fast model of the launcher if it has one. It has no tools.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  subagent summary w_0123456789
+  subagent summary w_0123456789 --launcher claude --json")]
+pub struct Summary {
+    /// The worker's id
+    #[arg(value_name = "WORKER_ID")]
+    pub worker_id: String,
+    /// Which launcher sums up [default: the worker's]
+    #[arg(long, value_name = "NAME")]
+    pub launcher: Option<String>,
+    /// Which workspace.
+    #[command(flatten)]
+    pub cwd: CwdFlag,
+    /// Which config file.
+    #[command(flatten)]
+    pub config: ConfigFlag,
     /// Which form of output.
     #[command(flatten)]
     pub json: JsonFlag,

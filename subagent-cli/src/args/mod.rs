@@ -46,7 +46,7 @@ use doctor::Doctor;
 pub(crate) use flags::any_value;
 use flags::path;
 pub use flags::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag};
-use handoff::{WorkerContinue, WorkerHandoff};
+use handoff::{Summary, WorkerContinue, WorkerHandoff};
 use inbox::ApprovalCommand;
 use local::{ConfigInit, LauncherList, LauncherName};
 use options::WorkerSet;
@@ -156,6 +156,7 @@ pub enum Command {
     #[command(subcommand)]
     Task(TaskCommand),
     Tree(Tree),
+    Summary(Summary),
     /// Notifications: where they go, and what became of them
     #[command(subcommand)]
     Notify(notify::NotifyCommand),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::definitions::SendAgentFlags;
 use super::numbers::{seconds, window};
 use super::{ConfigFlag, CwdFlag, JsonFlag, SelectorFlag, path};
 
@@ -54,6 +55,9 @@ pub struct Send {
     /// Only simulate a permission request: no agent hears of the message
     #[arg(long)]
     pub request_approval: bool,
+    /// What the worker is from this turn on.
+    #[command(flatten)]
+    pub agent: SendAgentFlags,
     /// Further content blocks, a JSON list of objects as in the protocol
     #[arg(id = "blocks_json", long = "blocks", value_name = "JSON")]
     pub blocks: Option<String>,

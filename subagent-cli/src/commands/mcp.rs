@@ -59,6 +59,7 @@ impl Commands {
         let workspace = self.context.workspace(self.cwd.as_deref())?;
         let worker_id = named_worker(&worker_id, &workspace)?;
         let turn = SendTurn {
+            agent: None,
             text,
             blocks: Vec::new(),
             attachments: Vec::new(),

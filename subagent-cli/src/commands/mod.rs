@@ -47,8 +47,10 @@ mod role_show;
 mod run;
 mod selected;
 mod send;
+mod send_agent;
 mod session_delete;
 mod session_list;
+mod summary;
 mod task;
 mod text_risk;
 mod text_source;
@@ -137,6 +139,7 @@ pub fn format(command: &Command) -> Format {
         Command::Queue(QueueCommand::Resume(args)) => args.json.json,
         Command::Task(command) => command.json(),
         Command::Tree(args) => args.json.json,
+        Command::Summary(args) => args.json.json,
         Command::Notify(command) => command.json(),
         Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
@@ -200,6 +203,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
         Command::Task(command) => task::run(command, context),
         Command::Tree(args) => tree::run(&args, context),
+        Command::Summary(args) => summary::run(args, context),
         Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),

@@ -14,6 +14,7 @@ use subagent_protocol::until::{self, Until};
 use super::attachments;
 use super::environment_again::Agent;
 use super::live_wait::{self, Live};
+use super::send_agent::Wanted;
 use super::text_source::{Text, TextSources};
 use super::{named_worker, text_risk};
 use crate::args::turns::Send;
@@ -37,6 +38,9 @@ struct Message {
     simulate: Option<Simulation>,
     if_busy: Option<IfBusy>,
     key: Option<String>,
+    /// The definition that comes with it, and definitions besides those in files.
+    agent: Option<String>,
+    agents: Option<String>,
 }
 
 pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
@@ -83,7 +87,13 @@ pub(super) fn run(args: Send, context: &Context) -> Result<Outcome> {
         true => input.texts("attachments").into_iter().map(PathBuf::from).collect(),
         false => args.attach,
     };
-    let message = Message { worker_id, text, simulate, if_busy, key: present(args.turn_id) };
+    let agent = present(args.agent.agent).or_else(|| input.text("agent"));
+    let agents = present(args.agent.agents);
+    if agents.is_some() && agent.is_none() {
+        let message = "--agents gives definitions, and none of them is chosen; add --agent NAME";
+        return Err(Failure::argument(message).with("flag", "--agents"));
+    }
+    let message = Message { worker_id, text, simulate, if_busy, key: present(args.turn_id), agent, agents };
     let sent = context.workspace(args.cwd.cwd.as_deref()).and_then(|workspace| {
         context.check_named_config(args.config.config.as_deref())?;
         let blocks = match &args.blocks {
@@ -134,10 +144,17 @@ fn send(
     (config, cwd): (Option<&Path>, Option<&Path>),
     context: &Context,
 ) -> Result<(Value, Option<Value>)> {
-    let Message { worker_id, text, simulate, if_busy, key } = message;
+    let Message { worker_id, text, simulate, if_busy, key, agent, agents } = message;
     let worker_id = named_worker(&worker_id, workspace)?.to_owned();
     let path = format!("/v1/workers/{}/turns", segment(&worker_id));
+    let mut client = Client::new(context, workspace);
+    let wanted = agent.as_deref().map(|name| Wanted { name, agents: agents.as_deref(), config, cwd });
+    let change = match &wanted {
+        Some(wanted) => Some(block_on(wanted.resolve(&mut client, &worker_id, context))?),
+        None => None,
+    };
     let turn = SendTurn {
+        agent: change.map(Box::new),
         text,
         blocks,
         attachments,
@@ -154,7 +171,6 @@ fn send(
         }
         ask = ask.keyed(key);
     }
-    let mut client = Client::new(context, workspace);
     let live = if wait.is_some() { Live::new(context, workspace)? } else { None };
     block_on(async move {
         let agent = Agent { worker_id: &worker_id, config, cwd, context };
@@ -163,6 +179,9 @@ fn send(
             .await?;
         let turn: TurnAccepted = serde_json::from_value(accepted.clone())
             .map_err(|error| Failure::internal(format!("the daemon's answer lacks something: {error}")))?;
+        if let Some(wanted) = wanted.filter(|_| turn.agent_definition.is_none()) {
+            return Err(wanted.not_taken(&mut client, &worker_id).await);
+        }
         // Nothing comes of a paused queue by itself.
         let Some(wait) = wait.filter(|_| !turn.paused) else { return Ok((accepted, None)) };
         let waiting = Waiting {

@@ -19,7 +19,8 @@ use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
-use source::{Document, Seen, Source};
+pub(super) use source::Seen;
+use source::{Document, Source};
 
 /// What the new worker is told, beside the link to the handoff.
 const INSTRUCTION: &str = "\
@@ -129,6 +130,7 @@ async fn tell(client: &mut Client, worker_id: &str, document: &Document, debug_m
         "type": "resource_link", "name": "handoff.md", "uri": attachments::file_uri(&document.handoff), "mimeType": "text/markdown",
     });
     let turn = SendTurn {
+        agent: None,
         text: INSTRUCTION.to_owned(),
         blocks: vec![link],
         attachments: Vec::new(),

@@ -5,24 +5,39 @@ use std::path::PathBuf;
 use serde_json::Value;
 use subagent_protocol::api::CreateHandoff;
 
-use super::{git_status, named_worker};
+use super::worker_continue::Seen;
+use super::{git_status, named_worker, summary};
 use crate::args::handoff::WorkerHandoff;
 use crate::client::{Ask, Client, block_on, segment};
 use crate::context::{Context, path_value, present_path};
 use crate::failure::{Failure, Result};
 use crate::output::{Outcome, text};
+use crate::tasks::Wish;
 
 pub(super) fn run(args: WorkerHandoff, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(args.cwd.cwd.as_deref())?;
     let worker = segment(named_worker(&args.worker_id, &workspace)?);
     let handoffs_dir = absolute(present_path(args.handoffs_dir), context)?;
     let mut client = Client::new(context, &workspace);
+    let wish = Wish { cwd: present_path(args.cwd.cwd), config: args.config.config, ..Wish::default() };
     let data = block_on(async move {
+        let summary = match args.summary {
+            true => Some(summary(&mut client, &worker, wish, context).await?),
+            false => None,
+        };
         let shown = client.ask(&Ask::get(format!("/v1/workers/{worker}"))).await?;
-        make(&mut client, &worker, &shown, handoffs_dir, context).await
+        make(&mut client, &worker, &shown, handoffs_dir, summary, context).await
     })?;
     let shown = text::fields(&data, &["workerId", "handoffPath", "checkpointPath"]);
     Ok(Outcome::report("worker.handoff.ready", data, shown))
+}
+
+/// What another agent says of the worker, from its last handoff or a new one.
+async fn summary(client: &mut Client, worker: &str, wish: Wish, context: &Context) -> Result<String> {
+    let seen = Seen::of(client, worker).await?;
+    let document = seen.hand_off(client, None, context).await?;
+    let text = document.read()?;
+    summary::result(&summary::sum_up(&seen, &text, wish, context).await?)
 }
 
 /// Has a snapshot made of the worker of which this is shown.
@@ -31,11 +46,12 @@ pub(super) async fn make(
     worker: &str,
     shown: &Value,
     handoffs_dir: Option<PathBuf>,
+    summary: Option<String>,
     context: &Context,
 ) -> Result<Value> {
     let cwd = PathBuf::from(shown["cwd"].as_str().unwrap_or_default());
     let workspace = git_status::of(&cwd, &context.env).await;
-    let request = CreateHandoff { handoffs_dir, workspace: Some(workspace) };
+    let request = CreateHandoff { handoffs_dir, workspace: Some(workspace), summary };
     client.ask(&Ask::change(format!("/v1/workers/{worker}/handoffs"), &request)?).await
 }
 

@@ -441,7 +441,7 @@ async fn a_manager_has_the_agents_of_its_files_and_says_where_it_is() {
         names.as_array().unwrap().clone()
     };
     let before = agents(&session.ask("tools/list", json!({})).await);
-    assert_eq!(before, ["explore", "general", "plan", "worker"]);
+    assert_eq!(before, ["explore", "general", "plan", "summary", "title", "worker"]);
     let folder = fake.dir.path().join(".agents/agents");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("reviewer.md"), "---\ndescription: Reviews\n---\nReview.").unwrap();

@@ -13,6 +13,8 @@ use super::{Facts, TEXT_BYTES, Turn};
 const TASK_BYTES: usize = 12 * 1024;
 const INSTRUCTION_BYTES: usize = 1024;
 const GOAL_BYTES: usize = 1024;
+/// Bytes of what another agent says.
+const SUMMARY_BYTES: usize = 8 * 1024;
 /// Bytes of a code span: a path or an id, a command, a note.
 const PATH_BYTES: usize = 200;
 const COMMAND_BYTES: usize = 300;
@@ -30,6 +32,7 @@ pub fn render(facts: &Facts) -> String {
     out.line("# Handoff");
     task(facts, &mut out);
     goal(facts, &mut out);
+    summary(facts, &mut out);
     status(facts, &mut out);
     completed(facts, &mut out);
     pending(facts, &mut out);
@@ -113,6 +116,15 @@ fn goal(facts: &Facts, out: &mut Document) {
         }
         None => out.line("None was given yet."),
     }
+}
+
+/// What another agent makes of it: no fact.
+fn summary(facts: &Facts, out: &mut Document) {
+    let Some(summary) = &facts.summary else { return };
+    out.section("Summary");
+    out.line("Another agent wrote this from what is below; where they differ, what is below counts:");
+    out.line("");
+    out.0.push_str(&block(summary, SUMMARY_BYTES));
 }
 
 fn status(facts: &Facts, out: &mut Document) {

@@ -55,6 +55,8 @@ pub struct Facts {
     pub risks: Risks,
     /// What git says, if it was asked.
     pub workspace: Option<WorkspaceStatus>,
+    /// What another agent says of it, if one was asked.
+    pub summary: Option<String>,
     /// The files to be written.
     pub paths: Paths,
 }

@@ -54,6 +54,7 @@ fn facts() -> Facts {
         queued: vec![],
         risks: Risks::default(),
         workspace: None,
+        summary: None,
         paths: Paths { handoff: "/ws/h/handoff.md".into(), checkpoint: "/ws/h/checkpoint.json".into() },
     }
 }
@@ -223,10 +224,13 @@ fn what_an_agent_writes_cannot_pass_for_ours_and_has_a_bound() {
         changes: vec![change; 300],
         truncated: true,
     });
+    facts.summary = Some(evil.clone());
+    let mut sections = SECTIONS.to_vec();
+    sections.insert(2, "Summary");
     let document = markdown::render(&facts);
-    assert_eq!(headings(&document), SECTIONS);
+    assert_eq!(headings(&document), sections);
     let lines = document.split(['\n', '\r', '\u{2028}']);
-    assert_eq!(lines.filter(|line| line.starts_with('#')).count(), 1 + SECTIONS.len());
+    assert_eq!(lines.filter(|line| line.starts_with('#')).count(), 1 + sections.len());
     assert!(
         !document.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'),
         "control characters"

@@ -271,7 +271,13 @@ impl Site {
                     };
                     let turn_id = open.id.clone();
                     let prompt = vec![serde_json::json!({"type": "text", "text": self.text(turn)})];
-                    self.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![] });
+                    self.command(Command::Prompt {
+                        turn,
+                        turn_id,
+                        prompt,
+                        attachments: vec![],
+                        change: None,
+                    });
                 }
                 Action::Cancel { turn, reason } => self.command(Command::Cancel { turn, reason }),
                 Action::Answer { request_id, option_id } => self.answer(request_id, option_id),

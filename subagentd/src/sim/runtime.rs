@@ -37,6 +37,7 @@ impl Site {
                 name: "a".to_owned(),
                 prompt: "i".to_owned(),
                 told: self.stored.instructed,
+                replaces: false,
                 model: None,
             }),
         };

@@ -102,6 +102,24 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Keeps the definition that comes with a message: with what waits, or, of a turn that was opened in this transaction, for
+    /// [`Self::take_agent`].
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn store_agent(&mut self, id: RowId, turn_id: &TurnId, agent: String) -> Result<()> {
+        let sql = "UPDATE queued_turns SET agent = ?3 WHERE worker = ?1 AND turn_id = ?2";
+        if self.execute(sql, params![id.0, turn_id.as_str(), agent])? == 0 {
+            self.agent = Some(agent);
+        }
+        Ok(())
+    }
+
+    /// The definition that came with the turn that was opened in this transaction.
+    pub(crate) fn take_agent(&mut self) -> Option<String> {
+        self.agent.take()
+    }
+
     /// What waited is a turn from now on; it is never both, and never neither.
     fn open_queued(
         &mut self,
@@ -111,12 +129,13 @@ impl Tx<'_> {
         now: Timestamp,
     ) -> Result<Vec<(EventType, i64)>> {
         subagent_failpoint::hit("queue_open.before_commit");
-        let sql = "SELECT input, message FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
-        let (input, message): (String, String) =
+        let sql = "SELECT input, message, agent FROM queued_turns WHERE worker = ?1 AND turn_id = ?2";
+        let (input, message, agent): (String, String, Option<String>) =
             rows::one(self.connection, sql, params![id.0, turn_id.as_str()], |row| {
-                Ok((row.get(0)?, row.get(1)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })
             .map_err(StoreError::from)?;
+        self.agent = agent;
         if !subagent_failpoint::sabotaged("queue.keep") {
             self.delete_queued(id, turn_id)?;
         }

@@ -32,6 +32,8 @@ pub struct Tx<'a> {
     pub(super) forgets: bool,
     /// Its newest events that others wait for.
     pub(super) notices: Notices,
+    /// The definition that came with the turn that was opened in it, until it is taken.
+    pub(super) agent: Option<String>,
     events: Events<'a>,
 }
 
@@ -67,6 +69,7 @@ impl<'a> Tx<'a> {
             failed: false,
             forgets: false,
             notices: Notices::default(),
+            agent: None,
             events: Events::default(),
         }
     }

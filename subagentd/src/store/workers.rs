@@ -146,6 +146,16 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// How the worker is run, as JSON.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub fn spec(&self, id: RowId) -> Result<String> {
+        let spec =
+            rows::one(self.connection, "SELECT spec FROM workers WHERE id = ?1", [id.0], |row| row.get(0));
+        Ok(spec.map_err(StoreError::from)?)
+    }
+
     /// Writes the agent's session.
     ///
     /// # Errors
@@ -519,6 +529,17 @@ pub(crate) fn turn(connection: &Connection, worker: RowId, turn_id: &str) -> Res
         Ok(TurnRow { turn_id: rows::parsed(row, 0)?, end_seq: row.get(1)? })
     });
     Ok(row.optional().map_err(StoreError::from)?)
+}
+
+/// Whether no turn from this number on has ended well.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn is_untried(connection: &Connection, worker: RowId, since: u64) -> Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM turns
+                WHERE worker = ?1 AND no >= ?2 AND status = 'completed' AND carrier = 'acp-stdio')";
+    let untried = rows::one(connection, sql, params![worker.0, signed(since)], |row| row.get(0));
+    Ok(untried.map_err(StoreError::from)?)
 }
 
 /// The data of the message of a turn.

@@ -1,7 +1,6 @@
 //! The definition of the agent that a worker was started with: what is taken of it, and what is told of it.
 
 use serde_json::json;
-use subagent_protocol::api::StartWorker;
 use subagent_protocol::definition::{AgentSpec, Instructions, MOST_PROMPT_BYTES, NotHonoured};
 use subagent_protocol::event::EventType;
 use subagent_protocol::record::Session;
@@ -20,8 +19,8 @@ const MOST_KEYS_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// `INVALID_INPUT{field}`.
-pub(super) fn check(request: &StartWorker) -> Result<()> {
-    let Some(agent) = &request.agent else { return Ok(()) };
+pub(super) fn check(agent: Option<&AgentSpec>) -> Result<()> {
+    let Some(agent) = agent else { return Ok(()) };
     let AgentSpec { name, level, source, prompt, model, mode, not_honoured } = agent;
     let refused = |message: String| Err(Error::new(Code::InvalidInput, message).with("field", "agent"));
     let texts = [Some(name), Some(level), source.as_ref(), model.as_ref(), mode.as_ref()];
@@ -37,10 +36,11 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     Ok(())
 }
 
-/// What a runtime is told; `told` says whether the session that it restores holds the prompt.
-pub(super) fn instructions(agent: &AgentSpec, told: bool) -> Instructions {
+/// What a runtime is told; `told` says whether the session that it restores holds the prompt, `replaces` whether it may hold
+/// that of another definition.
+pub(super) fn instructions(agent: &AgentSpec, told: bool, replaces: bool) -> Instructions {
     let AgentSpec { name, prompt, model, .. } = agent.clone();
-    Instructions { name, prompt, told, model }
+    Instructions { name, prompt, told, replaces, model }
 }
 
 /// What a session that has begun or was taken up means to the definition, as an event.

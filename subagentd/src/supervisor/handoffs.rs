@@ -21,6 +21,8 @@ use crate::store::{Durability, Once, WorkerRow, controllers, retention};
 
 /// The folder of all snapshots, in the state dir or in the one that was asked for.
 pub(super) const FOLDER: &str = "handoffs";
+/// The longest summary that is taken.
+const MAX_SUMMARY_BYTES: usize = 16 * 1024;
 
 impl Supervisor {
     /// Writes down what a worker did, whatever it is doing now.
@@ -48,6 +50,10 @@ impl Supervisor {
             return read_response(earlier);
         }
         self.check_owner_of(&owner, &row).await?;
+        if request.summary.as_ref().is_some_and(|summary| summary.len() > MAX_SUMMARY_BYTES) {
+            let message = format!("a summary has at most {MAX_SUMMARY_BYTES} bytes");
+            return Err(Error::new(Code::InvalidInput, message).with("field", "summary"));
+        }
         let snapshot_id = SnapshotId::from_random(entropy::random()?);
         let place = self.place(&row, request.handoffs_dir)?;
         let folder = place.base.join(row.worker_id.as_str()).join(snapshot_id.as_str());
@@ -58,7 +64,10 @@ impl Supervisor {
         let facts = self
             .shared
             .store
-            .read(move |connection| facts::gather(connection, &of, id, created_at, named, request.workspace))
+            .read(move |connection| {
+                let said = (request.workspace, request.summary);
+                facts::gather(connection, &of, id, created_at, named, said)
+            })
             .await?;
         let ready = HandoffReady {
             snapshot_id: snapshot_id.clone(),

@@ -4,6 +4,8 @@
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
 mod adoption;
+mod agent_change;
+mod agent_sent;
 mod always;
 mod attachments;
 mod backups;

@@ -29,7 +29,7 @@ use crate::core::inbox::InboxFact;
 use crate::store::owner_rules::{self, OfChain};
 use crate::store::{Connection, RowId, decided};
 
-pub(super) use self::chain::check;
+pub(super) use self::chain::{check, check_spec};
 
 /// Calls of a turn that are remembered. With more, calls that are over are forgotten first, the oldest before the others.
 const MAX_CALLS: usize = 1000;

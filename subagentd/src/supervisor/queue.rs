@@ -219,7 +219,7 @@ impl Supervisor {
         self.check_owner_of(&owner, &row).await?;
         let id = turn.to_owned();
         let found = self.shared.store.read(move |connection| queue::find(connection, &id)).await?;
-        let message = match found.ok_or_else(|| not_found(turn))? {
+        let mut message = match found.ok_or_else(|| not_found(turn))? {
             Found::Queued(_) => return Err(not_retryable(turn, TurnProgress::Queued)),
             Found::Begun(row) => match (row.status, row.message) {
                 (TurnStatus::Failed | TurnStatus::Canceled, Some(message)) => parsed(Some(&message)),
@@ -234,6 +234,8 @@ impl Supervisor {
             Reached::Actor(handle) => handle,
             Reached::Past(response) => return read_response(response),
         };
+        // It is sent again to what the worker is now.
+        message.as_object_mut().map(|message| message.remove("agent"));
         let turn_id = TurnId::from_random(entropy::random()?);
         let blocks = message["blocks"].as_array().map_or(0, Vec::len);
         let started = json!({"text": message["text"], "blocksCount": blocks});

@@ -58,6 +58,15 @@ pub(super) struct Spec {
     /// Commands that run before and after what it does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hooks: Vec<Hook>,
+    /// Mode and model that were chosen for it, as long as a definition says others.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(super) own: Options,
+    /// Mode and model in which its last new session began.
+    #[serde(default, skip_serializing_if = "Options::is_empty")]
+    pub(super) began: Options,
+    /// The number of the turn with which its definition came; none if that is the one it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent_since: Option<u64>,
 }
 
 /// What views show of it. The rest, which is far longer, is only skipped.
@@ -136,6 +145,9 @@ impl Spec {
             agent: request.agent.clone(),
             delegation: request.delegation.clone(),
             hooks: request.hooks.clone(),
+            own: Options::default(),
+            began: Options::default(),
+            agent_since: None,
         }
     }
 

@@ -229,7 +229,7 @@ pub(super) fn check(request: &StartWorker) -> Result<()> {
     places::check_folders(&request.additional_directories)?;
     policy::check(request)?;
     inbox::check(request.answer_time)?;
-    definition::check(request)?;
+    definition::check(request.agent.as_ref())?;
     delegation::check(request)?;
     program::check(&request.launcher)?;
     if !request.debug_mode {
@@ -454,6 +454,7 @@ pub(super) mod tests {
         supervisor.shutdown(false).await.unwrap();
         let supervisor = Supervisor::open(setup(dir.path())).await.unwrap();
         let message = subagent_protocol::api::SendTurn {
+            agent: None,
             text: "hi".into(),
             blocks: vec![],
             attachments: vec![],

@@ -15,14 +15,14 @@ use subagent_protocol::{Code, Error, MAX_LINE_BYTES, Result};
 use super::environment::Kept;
 use super::orders::{Reached, read_response};
 use super::spec::{self, timeouts};
-use super::worker;
-use super::{Caller, Supervisor, attachments, depth, entropy, views};
+use super::worker::{self, Also, Respond};
+use super::{Caller, Supervisor, agent_sent, attachments, depth, entropy, views};
 use crate::core::decision::Choice;
 use crate::core::inbox::InboxInput;
 use crate::core::queue::{Queued, Urgency};
 use crate::core::worker::{CANCELED_BY_MANAGER, Link};
 use crate::core::{By, Input, Worker, decision};
-use crate::store::{OwnerCheck, RowId, WorkerRow, events, workers};
+use crate::store::{OwnerCheck, RowId, Tx, WorkerRow, events, workers};
 
 /// How long `cancel` waits beyond the launcher's grace: the agent is killed after that.
 const CANCEL_MARGIN: Duration = Duration::from_secs(20);
@@ -62,6 +62,10 @@ impl Supervisor {
             Reached::Past(response) => return read_response(response),
         };
         let turn_id = TurnId::from_random(entropy::random()?);
+        let also = agent_sent::accept(&request, &row)?.map(|agent| {
+            let turn_id = turn_id.clone();
+            Box::new(move |tx: &mut Tx<'_>, id: RowId| tx.store_agent(id, &turn_id, agent)) as Also
+        });
         let if_busy = request.if_busy.unwrap_or(IfBusy::Reject);
         let by = match request.simulate {
             None => By::Runtime,
@@ -91,8 +95,16 @@ impl Supervisor {
                 most: spec::queue_limit(&row),
             },
         };
-        let respond = Box::new(accepted(row.worker_id.clone(), turn_id, asked));
-        match self.order_with(&handle, Some(owner), key, input, respond, environment).await {
+        let definition = request.agent.as_ref().map(|change| change.agent.name.clone());
+        let accepted = accepted(row.worker_id.clone(), turn_id, asked);
+        let respond: Respond = Box::new(move |next, added| {
+            let mut response = accepted(next, added);
+            if let Some(name) = definition {
+                response["agentDefinition"] = name.into();
+            }
+            response
+        });
+        match self.order_also(&handle, Some(owner), key, input, respond, environment, also).await {
             Ok(response) => read_response(response),
             Err(error) => Err(self.shared.refused(&row, of_worker(error, worker))),
         }
@@ -374,6 +386,9 @@ fn message(request: &SendTurn) -> Value {
     if !request.attachments.is_empty() {
         message["attachments"] = attachments::stored(&request.attachments);
     }
+    if let Some(change) = &request.agent {
+        message["agent"] = change.agent.name.as_str().into();
+    }
     message
 }
 
@@ -394,6 +409,7 @@ pub(super) fn check_text(text: &str) -> Result<()> {
         attachments: Vec::new(),
         simulate: None,
         if_busy: None,
+        agent: None,
         env: None,
         mcp_servers: Default::default(),
     };
@@ -440,6 +456,7 @@ mod tests {
                 attachments: vec![],
                 simulate: None,
                 if_busy: None,
+                agent: None,
                 env: None,
                 mcp_servers: Default::default(),
             };

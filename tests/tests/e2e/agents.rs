@@ -59,7 +59,7 @@ fn definitions_are_listed_shown_and_validated_without_a_daemon() {
     let listed = sandbox.run(&["agent", "list"]).data_of("agent.listed");
     let names: Vec<&str> =
         listed["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["explore", "general", "plan", "reviewer", "worker"]);
+    assert_eq!(names, ["explore", "general", "plan", "reviewer", "summary", "title", "worker"]);
     assert_shape(
         &listed["items"][3],
         &json!({

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use subagent_tests::harness::{Command, Sandbox, executables, say};
 
 fn example(name: &str) -> PathBuf {
@@ -124,5 +124,60 @@ fn the_definitions_for_delegation_are_valid_and_let_their_agents_do_what_they_ar
     let task = result["taskId"].as_str().unwrap();
     let ended = sandbox.run(&["task", "wait", task]).data_of("task.waited");
     assert_eq!((&ended["status"], &ended["result"]), (&json!("completed"), &json!(report.to_string())));
+    sandbox.finish();
+}
+
+#[test]
+fn an_architect_plans_and_an_editor_builds_what_was_approved_with_a_form() {
+    let sandbox = Sandbox::new();
+    let folder = sandbox.workspace().join(".agents/agents");
+    fs::create_dir_all(&folder).unwrap();
+    let example = example("architect-and-editor");
+    for file in fs::read_dir(example.join(".agents/agents")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    let valid = sandbox.run(&["agent", "validate"]).data_of("agent.validated");
+    assert_eq!((&valid["valid"], &valid["problems"]), (&json!(true), &json!([])), "{valid}");
+    sandbox.init();
+    let tasks = sandbox.file("tasks");
+    fs::create_dir(&tasks).unwrap();
+    let form = json!({
+        "mode": "form", "message": "One step: a.rs",
+        "requestedSchema": {"type": "object", "properties": {"build": {"type": "boolean"}}, "required": ["build"]},
+    });
+    fs::write(tasks.join("plan.md"), format!("!ask execute make\n!elicit {form}\nStep one: a.rs")).unwrap();
+    fs::write(tasks.join("build.md"), "!ask execute make\n!ask execute git push origin\nBuilt.").unwrap();
+    let build = |session: &str, answer: &str| {
+        let args =
+            [example.join("build.sh").as_os_str(), "demo".as_ref(), session.as_ref(), tasks.as_os_str()]
+                .map(ToOwned::to_owned);
+        bash(&sandbox).args(args).stdin(answer).run()
+    };
+    let said = |list: &str, id: &str, name: &str| -> String {
+        let listed = sandbox.run(&[list, "list"]).data();
+        let items = listed["items"].as_array().unwrap();
+        let named = |item: &&Value| {
+            let label = item["name"].as_str().or(item["label"].as_str());
+            label.is_some_and(|label| label.starts_with(name))
+        };
+        let newest = items.iter().find(named).unwrap();
+        let events = sandbox.events(newest[id].as_str().unwrap());
+        events.iter().filter_map(|event| event["data"]["text"].as_str()).collect()
+    };
+    for session in ["fresh", "same"] {
+        let refused = build(session, "n\n");
+        assert_eq!(refused.status.code(), Some(1), "{refused}");
+        assert!(refused.stdout.contains("One step: a.rs"), "{refused}");
+        assert!(refused.stdout.ends_with("nothing was built.\n"), "{refused}");
+        let built = build(session, "y\n");
+        assert_eq!(built.status.code(), Some(0), "{session}: {built}");
+    }
+    let (plan, built) = (said("task", "taskId", "Plan"), said("task", "taskId", "Build"));
+    assert!(plan.contains("permission: reject-once"), "an architect changes nothing: {plan}");
+    let ends = "permission: allow-oncepermission: reject-onceBuilt.";
+    assert!(built.contains(ends) && built.contains("Step one: a.rs"), "{built}");
+    let both = said("worker", "workerId", "architect and editor");
+    assert!(both.contains("permission: reject-once") && both.contains(ends), "{both}");
     sandbox.finish();
 }

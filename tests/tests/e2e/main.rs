@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this folder is a test")]
 
+mod agent_change;
 mod agents;
 mod approvals;
 mod backup;
@@ -54,6 +55,7 @@ mod run;
 mod sdk_agent;
 mod state_dir;
 mod state_dir_damage;
+mod summary;
 mod systemd;
 mod tidy;
 mod trees;

@@ -327,7 +327,9 @@ fn an_agent_gives_tasks_with_the_token_of_its_server_and_not_without() {
     let shell = |token: &str| format!("!shell sh {} {token} 2>&1", sandbox.file("script").display());
     let said = sandbox.send(&worker, &shell(token))["assistantText"].as_str().unwrap().to_owned();
     assert!(
-        said.contains(r#""enum":["counter","explore","general","plan","scout","teller","worker"]"#),
+        said.contains(
+            r#""enum":["counter","explore","general","plan","scout","summary","teller","title","worker"]"#
+        ),
         "{said}"
     );
     assert!(said.contains("hello"), "{said}");

@@ -12,7 +12,7 @@ use subagent_protocol::record::{
 use subagent_protocol::state::{ElicitationAction, QuestionKind};
 
 use super::turn::CancelCause;
-use super::{Conversation, Cx, State};
+use super::{Conversation, Cx, State, errors};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
 
@@ -235,6 +235,7 @@ impl Conversation {
         }
         self.cancel_at_agent(ApprovalClosedReason::TurnCanceled, cx);
         self.give_up_turn_login(cx);
+        self.give_up_prompt(errors::never_sent(), cx);
     }
 
     fn answer_cancelled(&mut self, open: Open, reason: ApprovalClosedReason, cx: &mut Cx<'_>) {

@@ -2,7 +2,7 @@
 
 use subagent_protocol::frame::{Command, Refusal};
 
-use super::turn::CancelCause;
+use super::turn::{CancelCause, Given};
 use super::{Conversation, Cx, ReplyTo, State, Storage, Timer};
 use crate::acp::outgoing::Kind;
 use crate::acp::requests;
@@ -29,11 +29,16 @@ impl Conversation {
             return cx.reply(to, Err(refusal));
         }
         match command {
-            Command::Prompt { turn, turn_id, prompt, attachments } => {
-                match self.prompt(to.connection, turn, turn_id, &prompt, &attachments, cx) {
+            Command::Prompt { turn, turn_id, prompt, attachments, change } => {
+                let (prompt, attachments, change) = (&prompt, &attachments, change.as_deref());
+                let given = Given { turn, turn_id, prompt, attachments, change };
+                match self.prompt(to.connection, given, cx) {
                     Ok(line) => {
                         cx.reply(to, Ok(()));
-                        Self::send_prompt(line, cx);
+                        match line {
+                            Some(line) => Self::send_prompt(line, cx),
+                            None => self.next_setting(cx),
+                        }
                     }
                     Err(refusal) => cx.reply(to, Err(refusal)),
                 }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 use subagent_protocol::definition::{Instructions, is_kept};
+use subagent_protocol::frame::Change;
 use subagent_protocol::options::Choice;
 use subagent_protocol::record::PromptBy;
 
@@ -12,7 +13,8 @@ use super::Conversation;
 use crate::acp::requests::Place;
 
 fn with_prompt(place: &Place) -> Option<&Instructions> {
-    place.instructions.as_ref().filter(|instructions| !instructions.prompt.is_empty())
+    let says = |instructions: &&Instructions| !instructions.prompt.is_empty() || instructions.replaces;
+    place.instructions.as_ref().filter(says)
 }
 
 /// What stands before the next prompt.
@@ -43,6 +45,23 @@ impl Conversation {
         if let Some(instructions) = &mut self.config.place.instructions {
             instructions.told |= is_kept(stop_reason);
         }
+    }
+
+    /// Another definition for the session that there is. Says whether something of the session is to be set for it before
+    /// its prompt.
+    pub(super) fn take_change(&mut self, change: &Change) -> bool {
+        let place = &mut self.config.place;
+        let same = |known: &Instructions| {
+            let Instructions { name, prompt, .. } = &change.instructions;
+            (&known.name, &known.prompt) == (name, prompt)
+        };
+        // A runtime that was started for this turn has it from its start.
+        if !place.instructions.as_ref().is_some_and(same) {
+            place.instructions = Some(Instructions { told: false, ..change.instructions.clone() });
+            place.system_prompt = false;
+        }
+        self.config.client_rules.clone_from(&change.client_rules);
+        self.want_changes(&change.options, change.instructions.model.as_deref())
     }
 
     /// The model that the definition wishes for, unless somebody has chosen one.

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 use subagent_protocol::definition::Instructions;
+use subagent_protocol::frame::{Change, Command};
+use subagent_protocol::ids::TurnId;
+use subagent_protocol::options::Options;
 use subagent_protocol::record::RecordType as T;
 
 use super::tests::Talk;
 
 fn instructions(told: bool) -> Instructions {
-    Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), told, model: None }
+    Instructions { name: "a".to_owned(), prompt: "Read.".to_owned(), told, model: None, replaces: false }
 }
 
 /// A conversation with instructions, as far as the request for a session.
@@ -117,4 +120,73 @@ fn a_model_that_is_wished_for_is_set_if_it_is_there_and_costs_nothing_if_not() {
     talk.line(json!({"id": 3, "error": {"code": -1, "message": "no"}}));
     assert_eq!(session(&talk)["noModel"], "m2", "what the agent does not take, either");
     assert!(talk.conversation.failed.is_none());
+}
+
+/// A session with two modes, of which it has `calm`, that was told what the definition `a` adds.
+fn with_modes() -> Talk {
+    let mut talk = opening(None, instructions(false), json!({}));
+    let modes = json!({"currentModeId": "calm", "availableModes": [{"id": "calm", "name": "C"}, {"id": "bold", "name": "B"}]});
+    talk.line(json!({"id": 2, "result": {"sessionId": "s", "modes": modes}}));
+    assert_eq!(session(&talk)["began"], json!({"mode": "calm"}));
+    assert!(before(&mut talk, 5, "end_turn").is_some());
+    talk.forget();
+    talk
+}
+
+fn changing(talk: &mut Talk, turn: u64, mode: &str) {
+    let instructions = Instructions {
+        name: "b".to_owned(),
+        prompt: "Write.".to_owned(),
+        replaces: true,
+        ..instructions(false)
+    };
+    let options = Options { mode: Some(mode.to_owned()), ..Options::default() };
+    let change = Some(Box::new(Change { instructions, options, client_rules: None }));
+    let (prompt, turn_id) = (vec![json!({"type": "text", "text": "p"})], TurnId::from_random([0; 5]));
+    talk.command(Command::Prompt { turn, turn_id, prompt, attachments: vec![], change }).unwrap();
+}
+
+fn text_before(sent: &Value) -> &str {
+    sent["params"]["prompt"][0]["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_prompt_with_another_definition_goes_out_when_its_mode_is_set() {
+    let mut talk = with_modes();
+    changing(&mut talk, 6, "bold");
+    let sent = talk.sent();
+    assert_eq!((sent.len(), &sent[0]["method"]), (1, &json!("session/set_mode")), "{sent:?}");
+    talk.forget();
+    talk.line(json!({"id": sent[0]["id"], "result": {}}));
+    let sent = talk.sent();
+    assert!(text_before(&sent[0]).starts_with("<agent_instructions agent=\"b\">\nWrite."), "{sent:?}");
+    assert!(text_before(&sent[0]).contains("do not hold any more"), "{sent:?}");
+    talk.line(json!({"id": sent[0]["id"], "result": {"stopReason": "end_turn"}}));
+    // It is the same one, and in its mode: nothing is said or set again.
+    talk.forget();
+    changing(&mut talk, 7, "bold");
+    assert_eq!(text_before(&talk.sent()[0]), "p");
+}
+
+#[test]
+fn a_prompt_that_waits_for_its_mode_is_not_sent_after_a_cancel_or_without_the_mode() {
+    let mut talk = with_modes();
+    changing(&mut talk, 6, "bold");
+    let asked = talk.sent().remove(0);
+    talk.forget();
+    talk.command(Command::Cancel { turn: 6, reason: "r".to_owned() }).unwrap();
+    let end = talk.records.iter().find(|record| record.t == T::TurnEnd).unwrap();
+    assert_eq!(end.body["error"]["details"]["dispatched"], "no");
+    talk.forget();
+    talk.line(json!({"id": asked["id"], "result": {}}));
+    assert!(talk.sent().is_empty(), "the mode is set, and nothing else is sent");
+    let next = before(&mut talk, 7, "end_turn").unwrap();
+    assert!(next.contains("agent=\"b\""), "{next}");
+
+    talk.forget();
+    changing(&mut talk, 8, "none");
+    assert!(talk.sent().is_empty());
+    let end = talk.records.iter().find(|record| record.t == T::TurnEnd).unwrap();
+    assert_eq!(end.body["error"]["code"], "OPTION_NOT_AVAILABLE");
+    assert!(before(&mut talk, 9, "end_turn").is_none(), "the next turn may begin");
 }

@@ -55,6 +55,7 @@ impl Conversation {
             // Those that belong to no turn; a cancel has answered all others.
             self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
             cx.set_timer(Timer::StopGrace, self.config.timeouts.stop_grace_ms);
+            self.give_up_prompt(errors::never_sent(), cx);
         } else {
             self.cancel_approvals(ApprovalClosedReason::Stopped, cx);
             self.turn_is_over(cx);

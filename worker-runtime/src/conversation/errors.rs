@@ -366,6 +366,12 @@ pub(super) fn storage_full(dropped: u64) -> Error {
 }
 
 /// An error of a turn whose prompt the agent may have seen: the same message may do its work a second time.
+/// The error of a turn that ended before its prompt was sent.
+pub(super) fn never_sent() -> Error {
+    let message = "the turn ended before the agent had taken mode and model of the definition; the message was not sent";
+    Error::new(Code::BackendUnavailable, message)
+}
+
 pub(super) fn dispatched(error: Error) -> Error {
     error.with("dispatched", "maybe").recommend(LOOK_FIRST)
 }

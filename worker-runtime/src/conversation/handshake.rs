@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use subagent_protocol::MAX_LINE_BYTES;
 use subagent_protocol::error::{Code, Error};
 use subagent_protocol::mcp::McpServers;
+use subagent_protocol::options::{Current, Options};
 use subagent_protocol::record::{self, AgentStarted, RecordType, SessionOrigin, StartFailed};
 
 use super::{Action, Agent, Conversation, Cx, Exit, Session, State, Timer, errors};
@@ -290,6 +291,10 @@ impl Conversation {
                 let value = results::value(raw);
                 let result = results::opened(raw);
                 self.settings.offer.opened(&value, attempt == Attempt::New);
+                if attempt == Attempt::New {
+                    let Current { mode, model, .. } = self.settings.offer.current();
+                    self.settings.began = Options { mode, model, ..Options::default() };
+                }
                 match (attempt, results::session_id(&value)) {
                     (Attempt::New, Some(id)) => {
                         self.session_opened(Opened { id: id.to_owned(), attempt, lost, result }, cx);
@@ -366,6 +371,7 @@ impl Conversation {
             opened,
             prompt_by,
             no_model: self.settings.no_model.take(),
+            began: std::mem::take(&mut self.settings.began),
         };
         let can_close = agent.is_some_and(|agent| agent.capabilities.close);
         cx.record(RecordType::Session, None, &body);

@@ -45,6 +45,8 @@ pub(super) struct Settings {
     asked: Option<Asked>,
     /// The model that was wished for and is not set.
     pub(super) no_model: Option<String>,
+    /// Mode and model in which a new session began.
+    pub(super) began: Options,
 }
 
 impl Settings {
@@ -66,6 +68,24 @@ impl Conversation {
         self.settings.waiting.extend(wishes);
         self.state = State::Applying(opened);
         self.next_setting(cx);
+    }
+
+    /// Has mode and model of another definition set before the prompt that comes with it, unless they are set. Whether there
+    /// is something to set.
+    pub(super) fn want_changes(&mut self, options: &Options, wished: Option<&str>) -> bool {
+        let current = self.settings.offer.current();
+        let is_set = |choice: &Choice| match choice {
+            Choice::Mode { value } => current.mode.as_ref() == Some(value),
+            Choice::Model { value } => current.model.as_ref() == Some(value),
+            Choice::ConfigOption { .. } => false,
+        };
+        let optional = wished.filter(|_| options.model.is_none());
+        let optional = optional.map(|value| (Choice::Model { value: value.to_owned() }, true));
+        let chosen = options.choices().into_iter().map(|choice| (choice, false));
+        let wishes = optional.into_iter().chain(chosen).filter(|(choice, _)| !is_set(choice));
+        let wishes = wishes.map(|(choice, optional)| Wish { choice, request: None, optional });
+        self.settings.waiting.extend(wishes);
+        !self.settings.is_quiet()
     }
 
     /// The daemon wants options set.
@@ -95,13 +115,14 @@ impl Conversation {
                 _ => return,
             };
             let Some(mut wish) = self.settings.waiting.pop_front() else {
+                self.release_prompt(cx);
                 return self.ready(cx);
             };
             if let Choice::Model { value } = &mut wish.choice
                 && wish.optional
             {
                 let Some(id) = self.settings.offer.model(value) else {
-                    self.settings.no_model = Some(std::mem::take(value));
+                    self.has_no_model(wish, cx);
                     continue;
                 };
                 *value = id;
@@ -119,6 +140,19 @@ impl Conversation {
                 }
             }
         }
+    }
+
+    /// The agent does as well without the model that a definition wishes for. Of a session that has begun it is told at once.
+    fn has_no_model(&mut self, wish: Wish, cx: &mut Cx<'_>) {
+        if matches!(self.state, State::Applying(_)) {
+            self.settings.no_model = Some(wish.choice.value().to_string());
+            return;
+        }
+        let error = match self.settings.offer.setter(&wish.choice) {
+            Err(unavailable) => errors::option_unavailable(&wish.choice, &unavailable),
+            Ok(_) => Error::new(Code::OptionNotAvailable, "the word of the definition fits several models"),
+        };
+        self.record_option(&wish, None, Err(error), cx);
     }
 
     /// Whether this request is the one that is waited for.
@@ -181,8 +215,10 @@ impl Conversation {
         }
         self.settings.waiting.retain(|other| other.request != wish.request);
         self.record_option(&wish, setter, Err(error.clone()), cx);
-        if wish.request.is_none() {
-            self.fail_start(error, cx);
+        match (&self.state, &wish.request) {
+            (State::Ready { .. }, None) => self.give_up_prompt(error, cx),
+            (_, None) => self.fail_start(error, cx),
+            (_, Some(_)) => {}
         }
     }
 

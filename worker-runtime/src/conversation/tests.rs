@@ -115,6 +115,7 @@ impl Talk {
     pub(super) fn prompt(&mut self, turn: u64) -> Result<(), Refusal> {
         let turn_id = TurnId::from_random([0; 5]);
         self.command(Command::Prompt {
+            change: None,
             turn,
             turn_id,
             prompt: vec![json!({"type": "text", "text": "p"})],

@@ -1,8 +1,9 @@
 //! A turn: one prompt, and everything until its end, which is written exactly once.
 
 use serde_json::Value;
+use subagent_protocol::Error;
 use subagent_protocol::attachment::Attachment;
-use subagent_protocol::frame::Refusal;
+use subagent_protocol::frame::{Change, Refusal};
 use subagent_protocol::ids::TurnId;
 use subagent_protocol::record::{CancelRequested, Dispatching, RecordType, TurnEnd, TurnEndBody};
 
@@ -18,6 +19,8 @@ pub(super) struct OpenTurn {
     /// The id of its `session/prompt`.
     pub(super) rpc: u64,
     pub(super) cancel: Option<CancelCause>,
+    /// The prompt, as long as what a definition changes of the session is not set.
+    pub(super) held: Option<Vec<u8>>,
     /// The prompt was refused until somebody is logged in, and `rpc` is the id of that request.
     pub(super) login: Option<TurnLogin>,
 }
@@ -33,20 +36,28 @@ pub(super) enum CancelCause {
     Stopping,
 }
 
+/// What a prompt consists of.
+pub(super) struct Given<'a> {
+    pub(super) turn: u64,
+    pub(super) turn_id: TurnId,
+    pub(super) prompt: &'a [Value],
+    pub(super) attachments: &'a [Attachment],
+    pub(super) change: Option<&'a Change>,
+}
+
 impl Conversation {
+    /// Takes a prompt, and gives its line; none if it is held until what its definition changes is set.
     pub(super) fn prompt(
         &mut self,
         connection: u64,
-        number: u64,
-        turn_id: TurnId,
-        prompt: &[Value],
-        attachments: &[Attachment],
+        given: Given<'_>,
         cx: &mut Cx<'_>,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let Given { turn: number, turn_id, prompt, attachments, change } = given;
         let (last, full) = (self.last_turn, self.storage == Storage::Full);
         let rpc = self.next_rpc + 1;
         let takes = self.agent.as_ref().map(|agent| agent.capabilities.prompt).unwrap_or_default();
-        let State::Ready { session, turn } = &mut self.state else { return Err(Refusal::NotReady) };
+        let State::Ready { session, turn } = &self.state else { return Err(Refusal::NotReady) };
         // Not exactly the next one: numbers of turns that were canceled before they were sent never come.
         if number <= last {
             return Err(Refusal::WrongTurn { last });
@@ -60,9 +71,14 @@ impl Conversation {
         }
         let attached = attachments::blocks(attachments, takes)
             .map_err(|error| Refusal::NotSupported { error: Box::new(error) })?;
-        *turn = Some(OpenTurn { number, rpc, cancel: None, login: None });
+        let session = session.id.clone();
+        let waits = change.is_some_and(|change| self.take_change(change));
         let instructions = definition::block(&self.config.place);
-        let line = requests::prompt(rpc, &session.id, instructions.as_ref(), prompt, &attached);
+        let line = requests::prompt(rpc, &session, instructions.as_ref(), prompt, &attached);
+        let (line, held) = if waits { (None, Some(line)) } else { (Some(line), None) };
+        if let State::Ready { turn, .. } = &mut self.state {
+            *turn = Some(OpenTurn { number, rpc, cancel: None, held, login: None });
+        }
         (self.next_rpc, self.last_turn) = (rpc, number);
         (self.late_turn, self.replaying) = (None, false);
         self.tool_calls.close_all();
@@ -183,6 +199,21 @@ impl Conversation {
             cx.push(Action::Note(format!("the disk is full: {dropped} updates of the agent were dropped")));
         }
         dropped
+    }
+
+    /// What the definition changes of the session is set: the prompt that was held goes out.
+    pub(super) fn release_prompt(&mut self, cx: &mut Cx<'_>) {
+        if let Some(line) = self.turn_mut().and_then(|turn| turn.held.take()) {
+            Self::send_prompt(line, cx);
+        }
+    }
+
+    /// The prompt that is held is not sent: its turn ends by this.
+    pub(super) fn give_up_prompt(&mut self, error: Error, cx: &mut Cx<'_>) {
+        if self.turn_mut().and_then(|turn| turn.held.take()).is_some() {
+            self.end_turn(&TurnEnd::Failed { error: error.with("dispatched", "no") }, cx);
+            self.turn_is_over(cx);
+        }
     }
 
     /// Sends the prompt. Apart from [`Self::prompt`], so that the reply goes out before it.

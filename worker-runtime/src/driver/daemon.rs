@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
 use subagent_protocol::frame::{
-    CANCEL_CHILD, CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello,
+    CANCEL_CHILD, CHANGE_AGENT, CLIENT_RULES, ELICITATION, FromRuntime, HIBERNATE, Refusal, RuntimeHello,
 };
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::state::Desired;
@@ -129,6 +129,7 @@ impl Driver {
             HIBERNATE,
             CLIENT_RULES,
             CANCEL_CHILD,
+            CHANGE_AGENT,
         ];
         if subagent_failpoint::sabotaged("hello.without_client_rules") {
             capabilities.retain(|known| *known != CLIENT_RULES);

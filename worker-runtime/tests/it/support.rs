@@ -285,7 +285,7 @@ impl Connection {
     pub(crate) fn prompt(&mut self, turn: u64, text: &str) -> Option<Refusal> {
         let turn_id = TurnId::from_random([u8::try_from(turn).unwrap(); 5]);
         let prompt = vec![json!({"type": "text", "text": text})];
-        self.order(Order::Prompt { turn, turn_id, prompt, attachments: vec![] })
+        self.order(Order::Prompt { turn, turn_id, prompt, attachments: vec![], change: None })
     }
 
     pub(crate) fn answer(&mut self, request_id: &Value, option: Option<&str>) -> Option<Refusal> {

@@ -64,6 +64,7 @@ pub(super) fn run(args: Run, context: &Context) -> Result<Outcome> {
     let workspace = context.workspace(wanted.cwd.as_deref())?;
     let config = context.config(config.as_deref(), wanted.cwd.as_deref())?;
     let turn = SendTurn {
+        agent: None,
         text,
         blocks: Vec::new(),
         attachments,

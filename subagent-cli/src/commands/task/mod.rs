@@ -4,6 +4,8 @@ mod awaited;
 mod prune;
 mod run;
 
+pub(super) use run::once;
+
 use serde::Serialize;
 use serde_json::Value;
 use subagent_protocol::api::{CancelTask, MessageTask, TaskShown, TaskStatus};

@@ -103,6 +103,22 @@ pub(super) fn run(args: TaskRun, context: &Context) -> Result<Outcome> {
     }
 }
 
+/// Gives a task in the foreground, and waits for its end.
+///
+/// # Errors
+/// Those of giving it.
+pub(in crate::commands) async fn once(giver: &Giver, task: RunTask) -> Result<TaskShown> {
+    let mut signals = Interruptions::new()?;
+    let mut client = giver.client()?;
+    let task = giver.run(&mut client, task).await?;
+    let interrupted = async {
+        signals.next().await;
+    };
+    match wait(giver, &mut client, task.task_id.as_str(), false, interrupted).await? {
+        Waited::Ended(shown) | Waited::NeedsAnswer(shown, _) => Ok(*shown),
+    }
+}
+
 /// The task at its end. An interrupted wait is nobody's: the task is canceled.
 async fn wait(
     giver: &Giver,

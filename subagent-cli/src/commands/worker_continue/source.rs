@@ -23,9 +23,20 @@ const MOST_CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The files of a handoff.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Document {
-    pub(super) handoff: PathBuf,
+pub(in crate::commands) struct Document {
+    pub(in crate::commands) handoff: PathBuf,
     pub(super) checkpoint: Option<PathBuf>,
+}
+
+impl Document {
+    /// What `handoff.md` says.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR` if it cannot be read.
+    pub(in crate::commands) fn read(&self) -> Result<String> {
+        std::fs::read_to_string(&self.handoff)
+            .map_err(|error| Failure::internal(format!("the handoff of the worker cannot be read: {error}")))
+    }
 }
 
 /// Whom a worker goes on from; what is known of the one before is the default for the new one.
@@ -45,17 +56,27 @@ pub(super) struct Source {
 }
 
 /// A worker as it was looked at; nothing is written for it yet.
-pub(super) struct Seen {
+pub(in crate::commands) struct Seen {
     id: String,
     data: Value,
 }
 
 impl Seen {
     /// Looks at the worker.
-    pub(super) async fn of(client: &mut Client, worker: &str) -> Result<Self> {
+    pub(in crate::commands) async fn of(client: &mut Client, worker: &str) -> Result<Self> {
         let id = segment(worker);
         let path = Query::new(format!("/v1/workers/{id}/inspect")).with("eventsLimit", Some("1"));
         Ok(Self { data: client.ask(&Ask::get(path)).await?, id })
+    }
+
+    /// Its id.
+    pub(in crate::commands) fn worker(&self) -> &str {
+        &self.id
+    }
+
+    /// Its launcher.
+    pub(in crate::commands) fn launcher(&self) -> Option<String> {
+        self.data["worker"]["launcher"].as_str().map(str::to_owned)
     }
 
     /// What is known before there is a handoff.
@@ -77,7 +98,7 @@ impl Seen {
     }
 
     /// The worker's latest snapshot, or a new one if more has happened since or its file is gone.
-    pub(super) async fn hand_off(
+    pub(in crate::commands) async fn hand_off(
         &self,
         client: &mut Client,
         handoffs_dir: Option<PathBuf>,
@@ -86,7 +107,8 @@ impl Seen {
         let handoff = match self.usable(handoffs_dir.as_deref()) {
             Some(latest) => latest.clone(),
             None => {
-                worker_handoff::make(client, &self.id, &self.data["worker"], handoffs_dir, context).await?
+                worker_handoff::make(client, &self.id, &self.data["worker"], handoffs_dir, None, context)
+                    .await?
             }
         };
         let path = |key: &str| handoff[key].as_str().map(PathBuf::from);

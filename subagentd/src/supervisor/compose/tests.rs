@@ -206,7 +206,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     let names = |parent: &Parent| -> Vec<String> {
         callable(parent).unwrap().into_iter().map(|agent| agent.name).collect()
     };
-    assert_eq!(names(&parent), ["general", "worker"], "all that are not denied");
+    assert_eq!(names(&parent), ["general", "summary", "title", "worker"], "all that are not denied");
     let parent = world.parent(&[], |request| {
         let policy = request.policy.as_mut().unwrap();
         let rule = |rule: &str, action: &str| PolicyRule {
@@ -220,7 +220,7 @@ async fn m6_whom_a_task_cannot_be_given_to_is_said() {
     });
     let parent = parent.await;
     let names = names(&parent);
-    assert_eq!(names, ["eager", "explore", "general", "reviewer", "server", "worker"]);
+    assert_eq!(names, ["eager", "explore", "general", "reviewer", "server", "summary", "title", "worker"]);
     let fails = |agent: &str, code: Code| {
         let error = for_parent(&parent, &task(Some(agent))).map(|_| ()).unwrap_err();
         assert_eq!((error.code, &error.details["agent"]), (code, &json!(agent)), "{error}");

@@ -30,7 +30,7 @@ pub(super) fn gather(
     snapshot_id: SnapshotId,
     created_at: Timestamp,
     paths: Paths,
-    workspace: Option<WorkspaceStatus>,
+    (workspace, summary): (Option<WorkspaceStatus>, Option<String>),
 ) -> Result<Facts> {
     let _snapshot = history::one_moment(connection)?;
     let Some(row) = workers::get(connection, row.worker_id.as_str())? else {
@@ -87,6 +87,7 @@ pub(super) fn gather(
         queued,
         risks,
         workspace,
+        summary,
         paths,
         source: source(connection, row),
     })

@@ -24,7 +24,14 @@ const MOST_NAME_CHARS: usize = 1000;
 /// # Errors
 /// `INVALID_ARGUMENT{field,rule,column}` for what is no rule; `INVALID_INPUT` for too many or a path that is not absolute.
 pub(in crate::supervisor) fn check(request: &StartWorker) -> Result<()> {
-    let Some(spec) = &request.policy else { return Ok(()) };
+    request.policy.as_ref().map_or(Ok(()), |spec| check_spec(spec, &request.cwd))
+}
+
+/// Whether these can be the rules of a worker that works there.
+///
+/// # Errors
+/// As [`check`].
+pub(in crate::supervisor) fn check_spec(spec: &PolicySpec, cwd: &Path) -> Result<()> {
     let refused =
         |message: &str| Err(Error::new(Code::InvalidInput, message.to_owned()).with("field", "policy"));
     if !spec.workspace.is_absolute() || spec.home.as_ref().is_some_and(|home| !home.is_absolute()) {
@@ -45,7 +52,7 @@ pub(in crate::supervisor) fn check(request: &StartWorker) -> Result<()> {
     if nodes.any(|(layers, granted)| many(layers, granted)) {
         return refused("there are too many rules");
     }
-    compiled(spec, &OfChain::default(), &request.cwd).map(drop)
+    compiled(spec, &OfChain::default(), cwd).map(drop)
 }
 
 /// The rules of a worker: those that it and those above it were started with, and those that decisions became, each with its

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use subagent_protocol::attachment::Attachment;
-use subagent_protocol::frame::Command;
+use subagent_protocol::frame::{CHANGE_AGENT, Command};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
@@ -378,9 +378,13 @@ impl Actor {
         if subagent_failpoint::sabotaged("turn.leak_memory") {
             std::mem::forget(vec![1_u8; 1024 * 1024]);
         }
-        let (id, turn_id) = (self.id, open.id.clone());
-        let message =
-            self.shared.store.read(move |connection| workers::message(connection, id, turn)).await?;
+        let (id, turn_id, since) = (self.id, open.id.clone(), self.spec.agent_since);
+        let read = self.shared.store.read(move |connection| {
+            let message = workers::message(connection, id, turn)?;
+            let changes = since.map_or(Ok(false), |since| workers::is_untried(connection, id, since));
+            Ok((message, changes?))
+        });
+        let (message, changes) = read.await?;
         let message: Value = serde_json::from_str(&message).map_err(|error| {
             Error::new(Code::StorageError, format!("the message of the turn is damaged: {error}"))
         })?;
@@ -397,7 +401,16 @@ impl Actor {
             let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
             return Err(Error::new(Code::AttachmentNotSupported, message).recommend(advice));
         }
-        Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments }))
+        // Whatever became of the turn with which it came: until one has ended well, the agent may not have it.
+        let change = changes.then(|| self.spec.change(self.client_rules()).map(Box::new)).flatten();
+        let takes = |runtime: &Runtime| runtime.capabilities.iter().any(|known| known == CHANGE_AGENT);
+        if change.is_some() && self.runtime.as_ref().is_some_and(|runtime| !takes(runtime)) {
+            let message =
+                "the worker's runtime is of an older version that takes no other definition while it runs";
+            let advice = format!("run `subagent worker restart {}`, then send again", self.worker_id);
+            return Err(Error::new(Code::InvalidWorkerState, message).recommend(advice));
+        }
+        Ok(Some(Command::Prompt { turn, turn_id, prompt, attachments, change }))
     }
 
     /// Takes the journal in; a failure of the store is tried again later.

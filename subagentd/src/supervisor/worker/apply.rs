@@ -8,6 +8,7 @@ use super::actor::{Actor, STORE_RETRY, ended};
 use super::blocked::Blocked;
 use crate::core::{Fact, Input};
 use crate::store::{Durability, RowId, Tx};
+use crate::supervisor::agent_change::changed;
 use crate::supervisor::entropy;
 use crate::supervisor::shared::is_ending;
 
@@ -36,9 +37,10 @@ impl Actor {
             step.facts.retain(|fact| !matches!(fact, Fact::ApprovalClosed { .. }));
         }
         let (id, cursor, now, may_live) = (self.id, self.cursor, entropy::now(), self.may_live);
+        let cwd = self.cwd.clone();
         let (worker, facts, actions) = (step.worker.clone(), step.facts.clone(), step.actions.clone());
         loop {
-            let (step, check) = (step.clone(), check.clone());
+            let (step, check, cwd) = (step.clone(), check.clone(), cwd.clone());
             let result = self
                 .shared
                 .store
@@ -51,13 +53,15 @@ impl Actor {
                     if !may_live {
                         tx.end_incarnation(id)?;
                     }
+                    let changed = changed(tx, id, &step.worker, &cwd, now)?;
                     tx.settle_task(id, &step.worker, now, &mut added)?;
-                    Ok(Ok(added))
+                    Ok(Ok((added, changed)))
                 })
                 .await;
             match result {
                 Ok(Err(refused)) => return Err(refused),
-                Ok(Ok(added)) => {
+                Ok(Ok((added, changed))) => {
+                    self.take_changed(changed);
                     if self.retry.is_none() {
                         self.blocked = None;
                     }

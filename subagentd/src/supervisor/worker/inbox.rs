@@ -20,6 +20,7 @@ use crate::core::worker::State;
 use crate::core::{Fact, Input};
 use crate::store::workers::ApprovalRow;
 use crate::store::{Connection, inbox, owner_rules, tool_calls, workers};
+use crate::supervisor::agent_change::Changed;
 use crate::supervisor::policy::{self, Watch};
 use crate::supervisor::{entropy, views};
 
@@ -180,6 +181,13 @@ impl Actor {
             (_, rules) => rules,
         };
         rules.any
+    }
+
+    /// What came with a turn that was opened is stored.
+    pub(super) fn take_changed(&mut self, changed: Option<Changed>) {
+        let Some(Changed { spec, watch, any }) = changed else { return };
+        self.spec = *spec;
+        self.questions.rules_stale = self.take_rules(Rules { watch, any });
     }
 
     /// Holds the requests that wait against the rules.

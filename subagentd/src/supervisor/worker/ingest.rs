@@ -7,6 +7,7 @@ use subagent_protocol::budget::Money;
 use subagent_protocol::definition::is_kept;
 use subagent_protocol::details::Report;
 use subagent_protocol::event::EventType;
+use subagent_protocol::options::Options;
 use subagent_protocol::process::ProcessId;
 use subagent_protocol::record::{
     AgentStarted, AnswerWritten, ApprovalClosed, ApprovalRequested, CancelRequested, Dispatching,
@@ -25,6 +26,7 @@ use crate::core::recovered::missing_end;
 use crate::core::{Fact, Input};
 use crate::descriptors;
 use crate::store::{Durability, NewEvent};
+use crate::supervisor::agent_change;
 use crate::supervisor::definition;
 use crate::supervisor::entropy;
 use crate::supervisor::journal::{self, Batch};
@@ -59,17 +61,20 @@ pub(crate) struct Aside {
     pub(crate) ended: bool,
     /// Whether the session holds a prompt with what the definition adds; `None` when nothing was said of it.
     pub(crate) instructed: Option<bool>,
+    /// Mode and model in which a new session began.
+    pub(crate) began: Option<Options>,
 }
 
 impl Aside {
     /// Whether they said nothing; of the end nothing is said by most.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { session_id, restore_failure, guard, set, ended: _, instructed } = self;
+        let Self { session_id, restore_failure, guard, set, ended: _, instructed, began } = self;
         session_id.is_none()
             && restore_failure.is_none()
             && guard.is_none()
             && set.is_empty()
             && instructed.is_none()
+            && began.is_none()
     }
 }
 
@@ -160,9 +165,9 @@ impl Actor {
             durability,
         } = taken;
         let restores = reports.iter().rev().find_map(Report::restores);
-        let Aside { session_id, restore_failure, guard, set, ended, instructed } = aside;
+        let Aside { session_id, restore_failure, guard, set, ended, instructed, began } = aside;
         let instructed = instructed.filter(|_| self.spec.agent.is_some());
-        let spec = self.spec_with(&set)?;
+        let spec = self.spec_with(&set, began)?;
         let failures = match (&session_id, restore_failure) {
             // Whatever came before it, or a start that failed after it: the next one is the first.
             (Some(_), _) if !self.restore_failures.is_empty() => Some(Vec::new()),
@@ -180,7 +185,7 @@ impl Actor {
         let (begun, stored_failures) = (incarnation.clone(), failures.clone());
         let spec_text = spec.as_ref().map(|(_, text)| text.clone());
         let steps = prompt.as_ref().map(Open::steps).filter(|steps| *steps > self.task_limits.steps());
-        let store = self.shared.store.clone();
+        let (store, cwd) = (self.shared.store.clone(), self.cwd.clone());
         let stored = store.write(durability, drafts.len(), move |tx| {
             tx.begin_records(id, before.number)?;
             let mut last = None;
@@ -221,21 +226,23 @@ impl Actor {
             if let Some(steps) = steps {
                 tx.count_steps(id, steps)?;
             }
+            let mut agent = None;
             match &row {
                 Some(worker) => {
                     tx.update_worker(id, worker, cursor, now)?;
+                    agent = agent_change::changed(tx, id, worker, &cwd, now)?;
                     let mut ended = Vec::new();
                     tx.settle_task(id, worker, now, &mut ended)?;
                     last = ended.last().map(|(_, seq)| *seq).or(last);
                 }
                 None => tx.update_cursor(id, cursor)?,
             }
-            Ok(last)
+            Ok((last, agent))
         });
         // The writer has its order before the next batch is looked at.
         let (stored, ahead) =
             tokio::join!(biased; stored, async { ahead.map(|(basis, goal)| self.read(basis, goal)) });
-        let last_seq = stored?;
+        let (last_seq, agent) = stored?;
         self.cursor = cursor;
         self.watch = watch;
         self.task_limits.open = prompt;
@@ -263,6 +270,7 @@ impl Actor {
         if let Some((spec, _)) = spec {
             self.spec = spec;
         }
+        self.take_changed(agent);
         self.adopt(worker, &facts, last_seq);
         self.todo.extend(actions);
         self.answer_settings(set).await;
@@ -427,6 +435,9 @@ pub(crate) fn input(
             let session: Session = record.body()?;
             if session.origin == SessionOrigin::New || session.context_lost {
                 aside.instructed = Some(false);
+            }
+            if session.origin == SessionOrigin::New {
+                aside.began = Some(session.began);
             }
             aside.session_id = Some(session.session_id);
             Some(Input::Session {

@@ -13,6 +13,7 @@ use crate::core::inbox::InboxFact;
 use crate::core::worker::{Link, Restart};
 use crate::core::{By, Fact, Input, Step, Worker};
 use crate::store::{Durability, OwnerCheck, RowId, Tx};
+use crate::supervisor::agent_change::changed;
 use crate::supervisor::environment::Kept;
 use crate::supervisor::spec::Spec;
 use crate::supervisor::{delegation, entropy, environment};
@@ -118,6 +119,7 @@ impl Actor {
         let (now, servers) = (entropy::now(), self.spec.mcp_servers.clone());
         // A stop tells of everything that waits.
         let weight = step.as_ref().map_or(0, |step| step.facts.len()).max(4);
+        let cwd = self.cwd.clone();
         let (response, added, stored) = self
             .shared
             .store
@@ -153,9 +155,10 @@ impl Actor {
                     if let Some(also) = also {
                         also(tx, id)?;
                     }
+                    let changed = changed(tx, id, &step.worker, &cwd, now)?;
                     tx.settle_task(id, &step.worker, now, &mut added)?;
                     let response = respond(&step.worker, &added);
-                    stored = Some(step);
+                    stored = Some((step, changed));
                     Ok(response)
                 })?;
                 Ok((response, added, stored))
@@ -163,10 +166,11 @@ impl Actor {
             .await?;
         subagent_failpoint::hit(after);
         // Of a repetition nothing was.
-        if let Some(Step { worker, facts, actions }) = stored {
+        if let Some((Step { worker, facts, actions }, changed)) = stored {
             if let Some(spec) = spec {
                 self.spec = spec;
             }
+            self.take_changed(changed);
             self.is_active();
             self.adopt(worker, &facts, added.last().map(|(_, seq)| *seq));
             self.todo.extend(actions);

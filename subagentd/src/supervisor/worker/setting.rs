@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use subagent_protocol::api::{SetOptions, WorkerSet};
 use subagent_protocol::frame::{Command, Refusal};
+use subagent_protocol::options::Options;
 use subagent_protocol::record::OptionSet;
 use subagent_protocol::{Code, Error, Result};
 use tokio::sync::oneshot;
@@ -210,13 +211,20 @@ impl Actor {
         serde_json::to_value(set).map_err(|error| Error::new(Code::Internal, error.to_string()))
     }
 
-    /// The spec with what the agent has taken; `None` when that changes nothing.
-    pub(super) fn spec_with(&self, outcomes: &[OptionSet]) -> Result<Option<(Spec, String)>> {
+    /// The spec with what the agent has taken, and with what its new session `began` with; `None` when that changes nothing.
+    pub(super) fn spec_with(
+        &self,
+        outcomes: &[OptionSet],
+        began: Option<Options>,
+    ) -> Result<Option<(Spec, String)>> {
         // It may hold a long prompt, and is asked for with every batch of a journal.
-        if outcomes.is_empty() {
+        if outcomes.is_empty() && began.as_ref().is_none_or(|began| *began == self.spec.began) {
             return Ok(None);
         }
         let mut spec = self.spec.clone();
+        if let Some(began) = began {
+            spec.began = began;
+        }
         // What was set before the session was ready came from there.
         for outcome in outcomes.iter().filter(|outcome| outcome.request.is_some() && outcome.error.is_none())
         {

@@ -346,7 +346,11 @@ impl Actor {
             options: self.spec.options.clone(),
             mcp_servers,
             additional_directories: self.spec.additional_directories.clone(),
-            instructions: self.spec.agent.as_ref().map(|agent| definition::instructions(agent, told)),
+            instructions: self
+                .spec
+                .agent
+                .as_ref()
+                .map(|agent| definition::instructions(agent, told, self.spec.agent_since.is_some())),
             login: Login { launcher: Some(launcher.name.clone()), method: launcher.auth_method.clone() },
             // Of others nothing can be due that nobody asks for.
             daemon: (self.tasks.is_task() || self.spec.delegation.is_some())

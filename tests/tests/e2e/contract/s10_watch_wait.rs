@@ -8,6 +8,7 @@ use subagent_tests::harness::{Sandbox, assert_shape, wait_until};
 /// The types that `--until` knows, with those that were added.
 const KNOWN: &[&str] = &[
     "agent.applied",
+    "agent.changed",
     "approval.canceled",
     "approval.decided",
     "approval.expired",

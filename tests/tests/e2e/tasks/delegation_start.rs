@@ -182,7 +182,7 @@ fn m4_a_worker_gives_tasks_to_those_that_its_rules_let_it_call() {
         .iter()
         .map(|agent| agent["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["explore", "general", "reviewer", "worker"]);
+    assert_eq!(names, ["explore", "general", "reviewer", "summary", "title", "worker"]);
     let spawn = |agent: &str| {
         asks(&sandbox, &worker, "POST /v1/tasks", &json!({"agent": agent, "prompt": "!say done"}))
     };

@@ -1,0 +1,127 @@
+//! Another definition for a worker, which comes with a message of its owner and holds from the turn of that message on.
+//!
+//! Must not loosen what others say: only the layer of the definition before is replaced.
+
+use std::path::Path;
+
+use serde_json::json;
+use subagent_config::policy::LayerKind;
+use subagent_protocol::definition::AgentChange;
+use subagent_protocol::event::EventType;
+use subagent_protocol::frame::Change;
+use subagent_protocol::options::Options;
+use subagent_protocol::policy::PolicySpec;
+use subagent_protocol::start::ClientRules;
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::{Code, Error, Result};
+
+use super::definition;
+use super::policy::{self, Watch};
+use super::spec::Spec;
+use crate::core::{Fact, Worker};
+use crate::store::{RowId, Tx, owner_rules};
+
+/// How a worker is run from a turn on, and its rules.
+pub(super) struct Changed {
+    pub(super) spec: Box<Spec>,
+    pub(super) watch: Option<Watch>,
+    /// Whether there are rules that decisions became.
+    pub(super) any: bool,
+}
+
+/// What the turn that this transaction has opened changes of the worker.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn changed(
+    tx: &mut Tx<'_>,
+    id: RowId,
+    worker: &Worker,
+    cwd: &Path,
+    now: Timestamp,
+) -> Result<Option<Changed>> {
+    let Some(spec) = apply(tx, id, worker.turn().map(|turn| turn.no), now)? else { return Ok(None) };
+    let added = policy::added(tx.connection(), id, spec.policy.as_ref())?;
+    let workspace = owner_rules::workspace_of(tx.connection(), id)?;
+    let watch = Watch::of(spec.policy.as_ref(), &added, &workspace, cwd);
+    Ok(Some(Changed { spec, watch, any: added.any() }))
+}
+
+/// Has the worker be what came with the turn that this transaction has opened. Gives the spec that holds from now on; none if
+/// nothing came with it.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+fn apply(tx: &mut Tx<'_>, id: RowId, turn: Option<u64>, now: Timestamp) -> Result<Option<Box<Spec>>> {
+    let Some(text) = tx.take_agent() else { return Ok(None) };
+    let damaged = |error: serde_json::Error| {
+        Error::new(Code::StorageError, format!("the definition that came with a message is damaged: {error}"))
+    };
+    let change: AgentChange = serde_json::from_str(&text).map_err(damaged)?;
+    let mut spec: Box<Spec> = serde_json::from_str(&tx.spec(id)?).map_err(damaged)?;
+    let mut data = json!({
+        "agent": change.agent.name, "level": change.agent.level, "by": "owner",
+        "notHonoured": change.agent.not_honoured,
+    });
+    if let Some(source) = &change.agent.source {
+        data["source"] = source.as_str().into();
+    }
+    if let Some(previous) = &spec.agent {
+        data["previous"] = previous.name.as_str().into();
+    }
+    spec.take_agent(change, turn);
+    tx.update_spec(id, &serde_json::to_string(&spec).map_err(damaged)?)?;
+    tx.update_instructed(id, false)?;
+    tx.store_facts(id, &[Fact::Event { event_type: EventType::AgentChanged, data, turn }], None, now)?;
+    Ok(Some(spec))
+}
+
+impl Spec {
+    /// Takes the place of the definition before. What was chosen for the worker itself comes back with the first definition
+    /// that says nothing of it.
+    pub(super) fn take_agent(&mut self, change: AgentChange, turn: Option<u64>) {
+        let AgentChange { agent, layer, configured, workspace, home } = change;
+        let of_definition = self.agent.as_ref().and_then(|before| before.mode.as_ref());
+        if self.options.mode.is_some() && self.options.mode.as_ref() != of_definition {
+            self.own.mode.clone_from(&self.options.mode);
+        }
+        if self.options.model.is_some() {
+            self.own.model.clone_from(&self.options.model);
+        }
+        self.options.mode = agent.mode.clone().or_else(|| self.own.mode.clone()).or(configured.mode);
+        self.options.model = match &agent.model {
+            // It is wished for: an agent that does not have it keeps its own.
+            Some(_) => None,
+            None => self.own.model.clone().or(configured.model),
+        };
+        let definition = LayerKind::Definition.as_str();
+        let layer = layer.map(|mut layer| {
+            layer.layer = definition.to_owned();
+            layer
+        });
+        match (&mut self.policy, layer) {
+            (Some(policy), layer) => {
+                policy.layers.retain(|layer| layer.layer != definition);
+                policy.layers.splice(0..0, layer);
+            }
+            (none, Some(layer)) => *none = Some(PolicySpec::own(workspace, home, vec![layer])),
+            (None, None) => {}
+        }
+        self.agent = Some(agent);
+        self.agent_since = turn;
+    }
+
+    /// What the runtime is told of a definition that came with its prompt. What neither the definition nor its owner says of
+    /// mode and model is as the session began.
+    pub(super) fn change(&self, client_rules: Option<ClientRules>) -> Option<Change> {
+        let agent = self.agent.as_ref()?;
+        let model = || self.options.model.clone().or_else(|| self.began.model.clone());
+        let options = Options {
+            mode: self.options.mode.clone().or_else(|| self.began.mode.clone()),
+            model: if agent.model.is_some() { self.options.model.clone() } else { model() },
+            ..Options::default()
+        };
+        let instructions = definition::instructions(agent, false, true);
+        Some(Change { instructions, options, client_rules })
+    }
+}

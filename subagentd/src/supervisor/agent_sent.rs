@@ -1,0 +1,41 @@
+//! A definition that comes with a message: whether it can be taken, before anything is stored.
+
+use std::path::Path;
+
+use subagent_protocol::api::SendTurn;
+use subagent_protocol::{Code, Error, Result};
+
+use super::{definition, policy, spec};
+use crate::store::WorkerRow;
+
+/// What is stored with a message that brings another definition, as JSON, after it was checked.
+///
+/// # Errors
+/// `INVALID_INPUT{field}` for a simulated turn and for a definition that cannot be stored; `AGENT_NOT_USABLE{agent,reason}`
+/// for the worker of a task: its caller decides what it is; `INVALID_ARGUMENT` for a rule that is none.
+pub(super) fn accept(request: &SendTurn, row: &WorkerRow) -> Result<Option<String>> {
+    let Some(change) = &request.agent else { return Ok(None) };
+    if request.simulate.is_some() {
+        let message = "a simulated turn takes no definition: no agent hears of it";
+        return Err(Error::new(Code::InvalidInput, message).with("field", "agent"));
+    }
+    definition::check(Some(&change.agent))?;
+    if row.is_task {
+        let reason = "the worker carries out a task, and whoever gave the task decides what it is";
+        let name = &change.agent.name;
+        let message = format!("the agent `{name}` cannot be given to {}: {reason}", row.worker_id);
+        return Err(Error::new(Code::AgentNotUsable, message)
+            .with("agent", name.as_str())
+            .with("reason", reason)
+            .recommend("give another task with it: `subagent task run --agent NAME`"));
+    }
+    let mut changed = spec::stored(row)
+        .ok_or_else(|| Error::new(Code::StorageError, "the worker's spec cannot be read"))?;
+    changed.take_agent((**change).clone(), None);
+    if let Some(policy) = &changed.policy {
+        policy::check_spec(policy, Path::new(&row.cwd))?;
+    }
+    let text =
+        serde_json::to_string(change).map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    Ok(Some(text))
+}
