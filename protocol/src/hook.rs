@@ -36,6 +36,12 @@ words! {
 }
 
 impl HookEvent {
+    /// Whether the hook may deny what an agent does.
+    #[must_use]
+    pub const fn narrows_calls(self) -> bool {
+        matches!(self, Self::PreToolUse | Self::ApprovalRequested)
+    }
+
     /// Whether the daemon waits for the hook: its answer may narrow what is allowed.
     #[must_use]
     pub const fn is_before(self) -> bool {
@@ -50,8 +56,11 @@ words! {
         User = "user",
         /// A config file of a project, which an agent can write.
         Project = "project",
-        /// The definition of an agent.
+        /// The file of an agent's definition.
         Definition = "definition",
+        /// A definition in `--agents` of the command that started the worker. It needs no trust: only the owner starts
+        /// workers.
+        Command = "command",
     }
 }
 
