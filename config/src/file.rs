@@ -11,11 +11,11 @@ use nix::libc::{O_NOCTTY, O_NONBLOCK};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 
+use crate::agents::keys;
 use crate::check::{self, Checked};
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::model::Config;
-use crate::agents::keys;
 use crate::{budgets, hooks, policy, regular, syntax, validate};
 
 /// Largest config file that is read, in bytes. It is written by hand; what is larger is another file.

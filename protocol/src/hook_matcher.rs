@@ -28,7 +28,9 @@ impl Matcher {
             .size_limit(MAX_COMPILED_BYTES)
             .build()
             .map(|regex| Self(Some(regex)))
-            .map_err(|error| format!("is not a regular expression: {error}; write a name, or names like `Edit|Write`"))
+            .map_err(|error| {
+                format!("is not a regular expression: {error}; write a name, or names like `Edit|Write`")
+            })
     }
 
     /// Whether the hook is for something of this name.

@@ -297,9 +297,7 @@ fn not_a_command(item: &Map<String, Value>, field: &str, kind: Kind) -> Checked<
                 (place, "is not carried out by this version; write type, command and timeout".to_owned())
             }
         },
-        Some(other) => {
-            (place(), format!("is `{other}`; this version runs only hooks of the type `command`"))
-        }
+        Some(other) => (place(), format!("is `{other}`; this version runs only hooks of the type `command`")),
         None => return refuse(place(), "is missing; write `type: command`"),
     };
     match kind {
@@ -341,7 +339,9 @@ fn timeout(item: &Map<String, Value>, field: &str) -> Checked<Duration> {
     match item.get("timeout") {
         None | Some(Value::Null) => Ok(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
         Some(Value::Number(number)) => match number.as_f64() {
-            Some(seconds) if seconds >= 0.001 && seconds <= MAX_SECONDS => Ok(Duration::from_secs_f64(seconds)),
+            Some(seconds) if seconds >= 0.001 && seconds <= MAX_SECONDS => {
+                Ok(Duration::from_secs_f64(seconds))
+            }
             _ => refuse(place(), format!("must be seconds, above 0 to {MAX_SECONDS}")),
         },
         Some(other) => mismatch(place(), "a number of seconds", other),

@@ -37,7 +37,8 @@ const CLAUDE_CODE_EXAMPLE: &str = r#"hooks:
 #[test]
 fn the_shape_of_claude_code_is_read_with_places() {
     let hooks = config(CLAUDE_CODE_EXAMPLE).unwrap();
-    let told: Vec<_> = hooks.entries.iter().map(|entry| (entry.fires.name(), entry.timeout.as_secs())).collect();
+    let told: Vec<_> =
+        hooks.entries.iter().map(|entry| (entry.fires.name(), entry.timeout.as_secs())).collect();
     assert_eq!(told, [("PreToolUse", 60), ("PostToolUse", 30)]);
     let pre = hooks.entries.iter().find(|entry| entry.fires.name() == "PreToolUse").unwrap();
     assert_eq!(pre.matcher.as_deref(), Some("Bash"));
@@ -74,14 +75,39 @@ fn what_is_wrong_in_a_config_file_is_named_with_its_place() {
     for (text, line, field, advice) in [
         ("hooks: 5\n", 1, "hooks", "must be a mapping"),
         ("hooks:\n  PreTooluse: []\n", 2, "PreTooluse", "is not an event; write SessionStart"),
-        ("hooks:\n  PreCompact: []\n", 2, "PreCompact", "event of Claude Code that this version does not have"),
+        (
+            "hooks:\n  PreCompact: []\n",
+            2,
+            "PreCompact",
+            "event of Claude Code that this version does not have",
+        ),
         ("hooks:\n  Stop: x\n", 2, "hooks.Stop", "must be a list"),
-        ("hooks:\n  Stop:\n    - match: x\n      hooks: []\n", 3, "match", "is not known; write matcher, hooks"),
-        ("hooks:\n  Stop:\n    - matcher: '('\n      hooks: []\n", 3, "matcher", "is not a regular expression"),
+        (
+            "hooks:\n  Stop:\n    - match: x\n      hooks: []\n",
+            3,
+            "match",
+            "is not known; write matcher, hooks",
+        ),
+        (
+            "hooks:\n  Stop:\n    - matcher: '('\n      hooks: []\n",
+            3,
+            "matcher",
+            "is not a regular expression",
+        ),
         ("hooks:\n  Stop:\n    - matcher: x\n", 2, "hooks.Stop[0].hooks", "is missing"),
         ("hooks:\n  Stop:\n    - hooks:\n      - command: x\n", 3, "type", "write `type: command`"),
-        ("hooks:\n  Stop:\n    - hooks:\n      - type: prompt\n", 4, "type", "only hooks of the type `command`"),
-        ("hooks:\n  Stop:\n    - hooks:\n      - type: command\n", 3, "command", "write a line for the shell"),
+        (
+            "hooks:\n  Stop:\n    - hooks:\n      - type: prompt\n",
+            4,
+            "type",
+            "only hooks of the type `command`",
+        ),
+        (
+            "hooks:\n  Stop:\n    - hooks:\n      - type: command\n",
+            3,
+            "command",
+            "write a line for the shell",
+        ),
         (
             "hooks:\n  Stop:\n    - hooks:\n      - type: command\n        command: ' '\n",
             5,
@@ -103,7 +129,10 @@ fn what_is_wrong_in_a_config_file_is_named_with_its_place() {
     ] {
         let error = config(text).unwrap_err();
         let (message, details) = (error.message(), error.details());
-        assert!(message.starts_with(FILE) && message.contains(field) && message.contains(advice), "{message}");
+        assert!(
+            message.starts_with(FILE) && message.contains(field) && message.contains(advice),
+            "{message}"
+        );
         assert_eq!(details["line"].as_u64(), Some(line), "{message}");
     }
 }

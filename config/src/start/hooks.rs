@@ -62,9 +62,7 @@ fn origin(file: &Path, writable: &[&Path]) -> HookOrigin {
 #[must_use]
 pub fn of_definition(definition: &Definition) -> Origin {
     let (file, origin) = match &definition.source {
-        Source::Project(path) | Source::User(path) => {
-            (paths::resolve_absolute(path), HookOrigin::Definition)
-        }
+        Source::Project(path) | Source::User(path) => (paths::resolve_absolute(path), HookOrigin::Definition),
         Source::Command | Source::BuiltIn => (PathBuf::from(definition.source.text()), HookOrigin::Command),
     };
     Origin { file, origin, hooks: definition.hooks.clone() }
@@ -108,7 +106,8 @@ mod tests {
     fn place() -> (tempfile::TempDir, PathBuf, Environment) {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
-        for (file, name) in [("home/.config/subagent/config.yaml", "own"), ("ws/.subagent/config.yaml", "ws")] {
+        for (file, name) in [("home/.config/subagent/config.yaml", "own"), ("ws/.subagent/config.yaml", "ws")]
+        {
             let path = base.join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, HOOKS.replace("NAME", name)).unwrap();
@@ -134,7 +133,11 @@ mod tests {
         let at_home = env.clone().or_home(|| None);
         let loaded = discovery::load(None, Some(&base.join("home")), &at_home).unwrap();
         assert_eq!(told(&loaded, &[&base.join("ws")], &env), both[..1], "the user's file is read once");
-        assert_eq!(told(&loaded, &[&base.join("home")], &env)[0].1, HookOrigin::Project, "an agent can write it");
+        assert_eq!(
+            told(&loaded, &[&base.join("home")], &env)[0].1,
+            HookOrigin::Project,
+            "an agent can write it"
+        );
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl Supervisor {
         let Some((row, pending, latest, events, rules)) = found.await? else {
             return Err(self.roster.not_found(worker));
         };
-        let (policy, agent, hooks) = spec::stored(&row)
-            .map_or_else(Default::default, |spec| (spec.policy, spec.agent, spec.hooks));
+        let (policy, agent, hooks) =
+            spec::stored(&row).map_or_else(Default::default, |spec| (spec.policy, spec.agent, spec.hooks));
         let questions_below = self.questions_below(&row).await?;
         Ok(Inspected {
             worker: WorkerView { questions_below, ..self.view(&row).await },
