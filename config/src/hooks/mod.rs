@@ -4,6 +4,7 @@
 //! an event that is not known is an error. A definition may be written for Claude Code: an event or kind of hook that it
 //! has and this version does not carry out is kept as not honoured.
 
+pub mod call;
 pub mod load;
 
 use std::time::Duration;
