@@ -26,6 +26,12 @@ pub(super) async fn is_trusted(shared: &Shared, hook: &Hook) -> Result<bool> {
     }
 }
 
+/// Why a hook does not run, and what to do.
+pub(super) fn advice(hook: &Hook) -> String {
+    let file = hook.file.display();
+    format!("it does not run: you have not trusted this content of {file}; `subagent hook trust {file}`")
+}
+
 impl Supervisor {
     /// Trusts the hooks of a file as long as its content stays the same.
     ///

@@ -24,6 +24,7 @@ mod follow_below;
 mod handoffs;
 mod health;
 mod held;
+mod after_hooks;
 mod hook_failed;
 mod hook_trust;
 mod inbox;

@@ -5,3 +5,9 @@ CREATE TABLE hook_trust (
     trusted_at INTEGER NOT NULL,
     PRIMARY KEY (file, sha256)
 ) STRICT, WITHOUT ROWID;
+
+-- How far the hooks that run after events of a worker have come: up to here all have run.
+CREATE TABLE hook_cursors (
+    worker INTEGER PRIMARY KEY REFERENCES workers (id),
+    seq INTEGER NOT NULL
+) STRICT;
