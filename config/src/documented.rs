@@ -50,6 +50,8 @@ const KEYS: &[&str] = &[
     "delegation.maxTasks",
     "delegation.taskTtlHours",
     "delegation.resultMaxTokens",
+    "hooks",
+    "hooks.PreToolUse",
     "launchers.*.tiers",
     "permissions",
     "approvals",

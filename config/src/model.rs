@@ -11,6 +11,7 @@ use crate::agents::Tier;
 use crate::approvals::Approvals;
 use crate::budgets::Budgets;
 use crate::error::ConfigError;
+use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
 use crate::policy::Rule;
 use crate::session::SessionOptions;
@@ -35,6 +36,8 @@ pub struct Config {
     pub budgets: Budgets,
     /// Whether agents may give tasks to others, and how many; none: only where somebody says so.
     pub delegation: Option<TaskLimits>,
+    /// Commands that run before or after what a worker does.
+    pub hooks: FileHooks,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

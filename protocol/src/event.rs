@@ -94,6 +94,8 @@ words! {
         WorkerStopped = "worker.stopped",
         /// Somebody below this worker asked for what only its owner may do.
         WorkerForbidden = "worker.forbidden",
+        /// A hook failed, or does not run.
+        HookFailed = "hook.failed",
         /// The worker was made for a task of another worker, or of a manager.
         SubagentSpawned = "subagent.spawned",
         /// A prompt of the worker's task has made another tool call.

@@ -7,13 +7,16 @@ use std::path::Path;
 use serde_json::{Value, json};
 use subagent_protocol::api::TASK_SERVER;
 use subagent_protocol::definition::{AgentSpec, NotHonoured};
+use subagent_protocol::hook::Hook;
 use subagent_protocol::policy::PolicyLayer;
 use subagent_protocol::{Code, Error, Result};
 
+use super::hooks;
 use super::policy::travels;
 use super::wire::{argument, path_value};
 use crate::agents::{self, Catalog, Definition, Found, Given, McpWish, Mode, Problem, Source, Tier};
 use crate::environment::Environment;
+use crate::hooks::Fires;
 use crate::mcp::McpServer;
 use crate::model::{Config, Launcher};
 use crate::policy::{LayerKind, Rule};
@@ -52,6 +55,8 @@ pub struct Resolved {
     pub layer: Option<PolicyLayer>,
     /// MCP servers of its own.
     pub servers: BTreeMap<String, McpServer>,
+    /// Hooks of its own.
+    pub hooks: Vec<Hook>,
 }
 
 /// What was found, before there is a launcher.
@@ -151,7 +156,8 @@ pub fn resolved(
         mode: definition.permission_mode.clone(),
         not_honoured,
     };
-    Ok(Resolved { spec, layer: Some(layer(definition)), servers })
+    let hooks = hooks::of_definition(definition).hooks().collect();
+    Ok(Resolved { spec, layer: Some(layer(definition)), servers, hooks })
 }
 
 /// The definition of this name, if it can be started.
@@ -239,7 +245,20 @@ fn of_nobody(definition: &Definition) -> Vec<NotHonoured> {
         let why = "whether a server starts is known to the agent alone";
         keys.push(("mcpServers.required", json!(definition.required_servers), why));
     }
-    told(keys)
+    let mut told = told(keys);
+    let hooks = &definition.hooks;
+    told.extend(hooks.ignored.iter().map(|ignored| NotHonoured {
+        key: ignored.key.clone(),
+        value: ignored.value.clone(),
+        reason: ignored.reason.clone(),
+    }));
+    let never = hooks.entries.iter().filter(|entry| matches!(entry.fires, Fires::Never(_)));
+    told.extend(never.map(|entry| NotHonoured {
+        key: format!("hooks.{}", entry.fires.name()),
+        value: entry.command.as_str().into(),
+        reason: "this version never fires the event: it has no worktrees".to_owned(),
+    }));
+    told
 }
 
 fn told(keys: Vec<(&str, Value, &str)>) -> Vec<NotHonoured> {

@@ -503,6 +503,7 @@ pub(super) mod of {
         SubagentSpawned,
     };
     use crate::event::EventType;
+    use crate::hook::HookFailed;
 
     /// The type of the data of an event; `None` for one that is never shown, and for a `progress.update`.
     pub(in super::super) fn event(event_type: EventType) -> Option<Named> {
@@ -535,6 +536,7 @@ pub(super) mod of {
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
+            EventType::HookFailed => named::<HookFailed>(),
             EventType::SubagentSpawned => named::<SubagentSpawned>(),
             EventType::SubagentProgress => named::<SubagentProgress>(),
             EventType::SubagentEvent => named::<SubagentEvent>(),

@@ -15,6 +15,7 @@ pub(crate) mod events;
 mod examine;
 pub(crate) mod handoffs;
 pub(crate) mod history;
+pub(crate) mod hook_trust;
 mod identity;
 pub(crate) mod inbox;
 pub(crate) mod instructed;

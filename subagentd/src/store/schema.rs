@@ -9,8 +9,12 @@ pub const APPLICATION_ID: i64 = 0x5375_6241;
 pub const VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Step n makes version n + 1 of version n. A step that was released is never changed.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema/001.sql"), include_str!("schema/002.sql"), include_str!("schema/003.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/001.sql"),
+    include_str!("schema/002.sql"),
+    include_str!("schema/003.sql"),
+    include_str!("schema/004.sql"),
+];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

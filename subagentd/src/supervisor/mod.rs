@@ -25,6 +25,8 @@ mod follow_below;
 mod handoffs;
 mod health;
 mod held;
+mod hook_failed;
+mod hook_trust;
 mod inbox;
 mod inspect;
 mod janitor;

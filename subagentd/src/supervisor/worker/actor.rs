@@ -9,6 +9,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use subagent_protocol::attachment::Attachment;
 use subagent_protocol::frame::Command;
+use subagent_protocol::hook::HookFailed;
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::state::QuestionKind;
 use subagent_protocol::{Code, Error, Result};
@@ -29,6 +30,7 @@ use crate::core::{Action, Fact, Input};
 use crate::store::{ControllerRow, Cursor, Durability, RowId, WorkerRow, workers};
 use crate::supervisor::entropy;
 use crate::supervisor::environment;
+use crate::supervisor::hook_failed;
 use crate::supervisor::journal::JournalReader;
 use crate::supervisor::policy::Watch;
 use crate::supervisor::shared::{Shared, is_ending};
@@ -277,6 +279,12 @@ impl Actor {
                     Some(Message::Limits(order)) => self.set_limits(*order).await,
                     Some(Message::CancelChild(order)) => self.cancel_child(order),
                     Some(Message::Forbidden { what }) => self.note_forbidden(what).await,
+                    Some(Message::HookFailed { failed, stored }) => {
+                        if self.note_hook_failed(&failed).await {
+                            // Whoever waited may have gone.
+                            let _ = stored.send(());
+                        }
+                    }
                     Some(Message::Revive { cooldown, reply }) => {
                         // Whoever asked may have gone.
                         let _ = reply.send(self.demand(cooldown));
@@ -432,8 +440,14 @@ impl Actor {
         self.note(vec![event]).await;
     }
 
-    /// Stores facts that change nothing about what the worker does.
-    pub(super) async fn note(&mut self, facts: Vec<Fact>) {
+    /// Journals that a hook failed. Returns whether it is stored.
+    pub(super) async fn note_hook_failed(&mut self, failed: &HookFailed) -> bool {
+        let fact = hook_failed::fact(failed, self.worker.turn().map(|turn| turn.no));
+        self.note(vec![fact]).await
+    }
+
+    /// Stores facts that change nothing about what the worker does. Returns whether they are stored.
+    pub(super) async fn note(&mut self, facts: Vec<Fact>) -> bool {
         let (id, now, stored) = (self.id, entropy::now(), facts.clone());
         let result = self
             .shared
@@ -441,9 +455,13 @@ impl Actor {
             .write(Durability::Full, 1, move |tx| tx.store_facts(id, &stored, None, now))
             .await;
         match result {
-            Ok(added) => self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq)),
+            Ok(added) => {
+                self.adopt(self.worker.clone(), &facts, added.last().map(|(_, seq)| *seq));
+                true
+            }
             Err(error) => {
-                tracing::error!(worker = %self.worker_id, %error, "an event could not be journaled")
+                tracing::error!(worker = %self.worker_id, %error, "an event could not be journaled");
+                false
             }
         }
     }

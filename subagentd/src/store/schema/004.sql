@@ -1,0 +1,7 @@
+-- Contents of files whose hooks run: a project or a definition may hold any command.
+CREATE TABLE hook_trust (
+    file TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    trusted_at INTEGER NOT NULL,
+    PRIMARY KEY (file, sha256)
+) STRICT, WITHOUT ROWID;
