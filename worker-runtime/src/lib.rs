@@ -18,13 +18,16 @@
 //! begin. It is ended by SIGTERM, by a command, or by removing its lock file.
 //!
 //! `subagent-runtime ask` is started by the command line instead, to ask an agent something without a worker: see
-//! [`subagent_protocol::ask`].
+//! [`subagent_protocol::ask`]. The daemon starts `subagent-runtime command` to run one command of the user: see
+//! [`subagent_protocol::command_run`].
 
 mod acp;
 mod ask;
 #[cfg(feature = "testing")]
 pub mod bare;
 mod client;
+#[cfg(target_os = "linux")]
+mod command;
 mod conversation;
 mod driver;
 #[cfg(feature = "testing")]
@@ -45,7 +48,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, or `guard ...`.
+/// Runs `subagent-runtime`; `args` are those after the program's name: `run`, `ask`, `command`, or `guard ...`.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     match args.next().as_deref().and_then(|word| word.to_str()) {
         Some("run") => match run() {
@@ -56,8 +59,13 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error.to_string()),
         },
+        #[cfg(target_os = "linux")]
+        Some("command") => match command::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error.to_string()),
+        },
         Some("guard") => guard::main(args),
-        _ => fail("this program is started by subagentd; expected `run`, `ask` or `guard`"),
+        _ => fail("this program is started by subagentd; expected `run`, `ask`, `command` or `guard`"),
     }
 }
 

@@ -10,6 +10,7 @@ mod backups;
 mod budgets;
 mod child_cancel;
 mod collected;
+mod command_run;
 mod compose;
 mod controllers;
 mod definition;

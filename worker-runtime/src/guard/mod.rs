@@ -32,7 +32,7 @@ mod procfs;
 #[cfg(target_os = "linux")]
 mod reap;
 #[cfg(target_os = "linux")]
-mod signals;
+pub(crate) mod signals;
 #[cfg(target_os = "linux")]
 mod spawn;
 #[cfg(target_os = "linux")]

@@ -26,7 +26,7 @@ const FAULTS: [Signal; 7] = [
 ///
 /// # Errors
 /// The system's, with nothing to clean up.
-pub(super) fn take_over() -> nix::Result<SignalFd> {
+pub(crate) fn take_over() -> nix::Result<SignalFd> {
     let mut mask = SigSet::all();
     for fault in FAULTS {
         mask.remove(fault);
@@ -51,13 +51,13 @@ fn reset_dispositions() {
 
 /// What the signals that have arrived ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Nothing,
     End,
 }
 
 /// Takes all signals that have arrived. Children are asked for separately: SIGCHLD says only that it is worth it.
-pub(super) fn drain(signals: &SignalFd) -> Asked {
+pub(crate) fn drain(signals: &SignalFd) -> Asked {
     let mut asked = Asked::Nothing;
     loop {
         match signals.read_signal() {

@@ -5,6 +5,8 @@
 mod allocations;
 mod bytes;
 mod client;
+#[cfg(target_os = "linux")]
+mod command;
 mod failpoints;
 mod guard;
 mod guard_harness;
