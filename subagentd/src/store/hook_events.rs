@@ -171,7 +171,8 @@ pub(crate) fn last_text(connection: &Connection, worker: RowId, seq: i64) -> Res
 /// # Errors
 /// `STORAGE_ERROR`.
 pub(crate) fn is_open(connection: &Connection, worker: RowId, seq: i64) -> Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM approvals WHERE worker = ?1 AND asked_seq = ?2 AND status = 'pending')";
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM approvals WHERE worker = ?1 AND asked_seq = ?2 AND status = 'pending')";
     Ok(rows::one(connection, sql, params![worker.0, seq], |row| row.get(0)).map_err(StoreError::from)?)
 }
 

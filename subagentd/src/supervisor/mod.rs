@@ -4,6 +4,7 @@
 //! through the store's writer. Nothing here holds a lock or a statement across a wait.
 
 mod adoption;
+mod after_hooks;
 mod always;
 mod attachments;
 mod backups;
@@ -25,7 +26,6 @@ mod follow_below;
 mod handoffs;
 mod health;
 mod held;
-mod after_hooks;
 mod hook_failed;
 mod hook_trust;
 mod inbox;

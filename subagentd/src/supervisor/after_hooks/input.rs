@@ -134,7 +134,8 @@ fn of_task(input: &mut HookInput, event_type: EventType, data: &Value, task: Opt
         EventType::SubagentCancelled => "cancelled".to_owned(),
         _ => text(&data["status"]).unwrap_or_else(|| "failed".to_owned()),
     });
-    input.last_assistant_message = task.and_then(|task| task.result.clone()).or_else(|| text(&data["summary"]));
+    input.last_assistant_message =
+        task.and_then(|task| task.result.clone()).or_else(|| text(&data["summary"]));
 }
 
 /// Fills in a tool call that has just ended; false if it has not, or had before.

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use subagent_protocol::{Error, Result};
 use subagent_protocol::command_run::{CommandEnd, CommandResult};
 use subagent_protocol::hook::{Hook, HookFailed};
 use subagent_protocol::hook_matcher::Matcher;
 use subagent_protocol::ids::EventId;
+use subagent_protocol::{Error, Result};
 
 use super::shared::{Shared, is_ending};
 use super::worker::Handle;
@@ -131,7 +131,10 @@ impl Worker {
                         self.tell_untrusted(&hook, None).await;
                     }
                 }
-                self.shared.store.write(Durability::Progress, 1, move |tx| tx.move_hook_cursor(id, 0)).await?;
+                self.shared
+                    .store
+                    .write(Durability::Progress, 1, move |tx| tx.move_hook_cursor(id, 0))
+                    .await?;
             }
         }
         Ok(())
@@ -140,7 +143,8 @@ impl Worker {
     /// Whether hooks of the worker that gave this task run when it starts or ends.
     async fn parent_has_hooks(&self) -> bool {
         let (id, worker_id) = (self.row.id, self.row.worker_id.clone());
-        let task = self.shared.store.read(move |connection| hook_events::task(connection, id, &worker_id)).await;
+        let task =
+            self.shared.store.read(move |connection| hook_events::task(connection, id, &worker_id)).await;
         let parent = task.ok().flatten().and_then(|(_, parent)| parent);
         parent.is_some_and(|spec| !input::of_spec(&spec).is_empty())
     }
@@ -238,7 +242,9 @@ fn failure(result: &CommandResult, hook: &Hook) -> Option<String> {
         CommandEnd::Signaled { signal } => format!("signal {signal} ended it"),
         CommandEnd::TimedOut => {
             let seconds = Duration::from_millis(hook.timeout_ms).as_secs_f64();
-            format!("it did not end within {seconds} s and was killed; raise its `timeout` or have it do less")
+            format!(
+                "it did not end within {seconds} s and was killed; raise its `timeout` or have it do less"
+            )
         }
         CommandEnd::NotStarted { error } => format!("it could not be started: {error}"),
     };
