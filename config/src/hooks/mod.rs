@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod load;
+pub mod run;
 
 use std::time::Duration;
 

@@ -39,6 +39,7 @@ fn of_place(
     let mut found: Vec<(Origin, Option<String>)> = files.into_iter().map(|origin| (origin, None)).collect();
     let catalog = Catalog::find(&given(None)?, &root, &context.env);
     let definitions = match agent {
+        Wanted::None => Vec::new(),
         Wanted::All => catalog.found.iter().collect(),
         Wanted::Named(name) => vec![named(&catalog, name)?],
     };
@@ -54,6 +55,7 @@ fn of_place(
 /// Which definitions are looked at.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
+    None,
     All,
     Named(&'a str),
 }

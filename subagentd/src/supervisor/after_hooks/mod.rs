@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use subagent_config::hooks::run::command as hook_command;
 use subagent_protocol::command_run::{CommandEnd, CommandResult};
 use subagent_protocol::hook::{Hook, HookFailed};
 use subagent_protocol::hook_matcher::Matcher;
@@ -218,7 +219,7 @@ impl Worker {
                 self.tell_untrusted(hook, Some(due.seq)).await;
                 continue;
             }
-            let run = command_run::shell(&hook.command, workspace, stdin.clone(), hook.timeout_ms);
+            let run = hook_command(hook, workspace, std::env::vars_os(), stdin.clone());
             subagent_failpoint::hit("after_hook.before_run");
             let result = command_run::run(&self.shared, run).await;
             subagent_failpoint::hit("after_hook.after_run");

@@ -205,11 +205,34 @@ fn an_untrusted_hook_does_not_run_and_is_told() {
     let _ = sandbox.send(&worker, "hello");
     let _ = sandbox.run(&["hook", "trust", project.to_str().unwrap(), "--yes"]).data_of("hook.trusted");
     let second = sandbox.send(&worker, "again");
-    let read = inputs(&file, 1);
-    assert_eq!(
-        read[0]["turnId"], second["turnId"],
-        "only the hook of the file that is trusted, from then on"
-    );
+    let of_second = wait_until("the hook of the second turn", LIMIT, || {
+        let read = inputs(&file, 1).into_iter().filter(|input| input["turnId"] == second["turnId"]);
+        Some(read.count()).filter(|count| *count > 0)
+    });
+    assert_eq!(of_second, 1, "only the hook of the file that is trusted");
     assert_eq!(failures(&sandbox, &worker, 2).len(), 2, "each file is told of once");
     sandbox.finish();
+}
+
+#[test]
+fn each_hook_runs_at_least_once_whenever_the_daemon_dies() {
+    for point in ["after_hook.before_run", "after_hook.after_run", "after_hook.after_cursor"] {
+        let mut sandbox = Sandbox::new();
+        let (file, once) = (sandbox.file("read"), sandbox.file("reached"));
+        own_hooks(&sandbox, &json!({"Stop": command(&appends(&file))}));
+        sandbox.init();
+        let _ = sandbox.run(&["daemon", "stop"]).data();
+        sandbox.set_env("SUBAGENT_FAILPOINTS", format!("{point}=abort@1"));
+        sandbox.set_env("SUBAGENT_FAILPOINTS_ONCE", &once);
+        let worker = sandbox.start("demo");
+        let _ = sandbox.send(&worker, "hello");
+        wait_until("the point to be reached", LIMIT, || once.exists().then_some(()));
+        let _ = sandbox.show(&worker);
+        let ran = inputs(&file, if point == "after_hook.after_run" { 2 } else { 1 });
+        assert!(ran.iter().all(|input| input["eventId"] == ran[0]["eventId"]), "{point}: {ran:?}");
+        let _ = sandbox.send(&worker, "once more");
+        let again = inputs(&file, ran.len() + 1);
+        assert_eq!(again.len(), ran.len() + 1, "{point}: {again:?}");
+        sandbox.finish();
+    }
 }
