@@ -120,6 +120,8 @@ words! {
         RuntimeStartFailed = "runtime.start_failed",
         /// See [`RecordType::Dispatching`].
         RuntimeDispatching = "runtime.turn_dispatching",
+        /// A permission request that waits for hooks. If it becomes a question or is decided, `approval.requested` follows.
+        RuntimeApprovalHeld = "runtime.approval_held",
         /// See [`RecordType::ApprovalClosed`].
         RuntimeApprovalClosed = "runtime.approval_closed",
         /// See [`RecordType::AnswerWritten`].

@@ -31,6 +31,7 @@ pub mod fields;
 pub mod frame;
 pub mod handshake;
 pub mod hook;
+pub mod hook_answer;
 pub mod hook_input;
 pub mod hook_matcher;
 pub mod ids;

@@ -550,6 +550,7 @@ pub(super) mod of {
             | EventType::RuntimeAgentStarted
             | EventType::RuntimeStartFailed
             | EventType::RuntimeDispatching
+            | EventType::RuntimeApprovalHeld
             | EventType::RuntimeApprovalClosed
             | EventType::RuntimeAnswerWritten
             | EventType::RuntimeCancelRequested

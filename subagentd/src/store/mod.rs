@@ -14,6 +14,7 @@ mod error;
 pub(crate) mod events;
 mod examine;
 pub(crate) mod handoffs;
+mod held;
 pub(crate) mod history;
 pub(crate) mod hook_events;
 pub(crate) mod hook_trust;

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/002.sql"),
     include_str!("schema/003.sql"),
     include_str!("schema/004.sql"),
+    include_str!("schema/005.sql"),
 ];
 
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -28,6 +28,7 @@ mod health;
 mod held;
 mod hook_failed;
 mod hook_trust;
+mod hooks;
 mod inbox;
 mod inspect;
 mod janitor;

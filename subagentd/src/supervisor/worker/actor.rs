@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::blocked::Blocked;
 use super::budget::Budgets;
+use super::hooks::Hooks;
 use super::inbox::Questions;
 use super::ingest::Goal;
 use super::runtime::Runtime;
@@ -58,6 +59,8 @@ pub(in crate::supervisor) struct Actor {
     pub(super) watch: Option<Watch>,
     /// What of its questions and rules is not in the rules' state.
     pub(super) questions: Questions,
+    /// The hooks that run for permission requests.
+    pub(super) hooks: Hooks,
     pub(super) cursor: Cursor,
     pub(super) incarnation: u64,
     pub(super) session_id: Option<String>,
@@ -163,6 +166,7 @@ impl Actor {
         Ok(Self {
             watch: None,
             questions: Questions::new(shared.rules.subscribe()),
+            hooks: Hooks::default(),
             id: row.id,
             worker_id: row.worker_id.clone(),
             controller,
@@ -244,6 +248,7 @@ impl Actor {
             }
             self.look_after_sleepers().await;
             self.look_after_questions().await;
+            self.look_after_hooks();
             let looked = self.look_at_budgets().await
                 || self.look_at_task_limits().await
                 || self.look_after_tasks().await;
@@ -272,6 +277,7 @@ impl Actor {
                 () = reached(deadline) => self.on_deadline().await,
                 Ok(()) = self.budgets.news.changed() => self.budgets.is_news(),
                 Ok(()) = self.tasks.bell.changed() => self.is_rung(),
+                answered = self.hooks.next(), if serve => self.hooks_answered(answered).await,
                 message = self.mailbox.recv(), if serve || refuse => match message {
                     Some(message) if refuse => self.refuse_message(message),
                     Some(Message::Order(order)) => self.carry_out(*order).await,

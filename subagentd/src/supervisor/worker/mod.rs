@@ -14,6 +14,7 @@ mod copied;
 mod elicitation;
 mod gone;
 mod hibernation;
+mod hooks;
 mod inbox;
 mod ingest;
 mod order;
