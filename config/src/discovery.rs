@@ -97,6 +97,13 @@ pub(crate) fn user_path(env: &Environment) -> Option<PathBuf> {
     Some(paths::resolve_absolute(&home.join(USER_CONFIG).join(CONFIG_FILE)))
 }
 
+/// The user's own config file, whether it exists or not: what `SUBAGENT_CONFIG` names, else
+/// `~/.config/subagent/config.yaml`. Never a project's.
+#[must_use]
+pub fn user_file(env: &Environment) -> Option<PathBuf> {
+    variable_path(env).or_else(|| user_path(env))
+}
+
 /// What `SUBAGENT_CONFIG` names.
 pub(crate) fn variable_path(env: &Environment) -> Option<PathBuf> {
     env.var("SUBAGENT_CONFIG").map(|path| paths::resolve(Path::new(path), env))

@@ -27,6 +27,7 @@ pub mod launcher;
 mod markers;
 pub mod mcp;
 pub mod model;
+pub mod notify;
 mod paths;
 pub mod policy;
 pub mod proc;
@@ -41,6 +42,7 @@ pub mod state_identity;
 mod syntax;
 pub mod template;
 mod validate;
+mod webhook_url;
 pub mod workspace;
 mod write;
 

@@ -111,7 +111,7 @@ fn headers(server: &Map<String, Value>, field: &str) -> Checked<BTreeMap<String,
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}`. What is no such thing stays as it is.
-fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

@@ -13,6 +13,7 @@ use crate::budgets::Budgets;
 use crate::error::ConfigError;
 use crate::hooks::FileHooks;
 use crate::mcp::McpServer;
+use crate::notify::Sink;
 use crate::policy::Rule;
 use crate::session::SessionOptions;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub delegation: Option<TaskLimits>,
     /// Commands that run before or after what a worker does.
     pub hooks: FileHooks,
+    /// Whom to notify of what. Only the user's own file counts.
+    pub notify: Vec<Sink>,
     /// Languages that hold for every role.
     pub role_defaults: RoleDefaults,
     /// What the manager should know about each role, by name.

@@ -92,6 +92,8 @@ words! {
         WorkerLost = "worker.lost",
         /// The worker was stopped and nothing of it is left.
         WorkerStopped = "worker.stopped",
+        /// A notification about the worker cannot be delivered.
+        NotificationFailed = "notification.failed",
         /// Somebody below this worker asked for what only its owner may do.
         WorkerForbidden = "worker.forbidden",
         /// A hook failed, or does not run.

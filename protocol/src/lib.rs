@@ -37,6 +37,7 @@ pub mod hook_matcher;
 pub mod ids;
 pub mod json;
 pub mod mcp;
+pub mod notification;
 #[cfg(feature = "openapi")]
 mod openapi;
 pub mod options;
@@ -54,6 +55,7 @@ pub mod time;
 pub mod tool_calls;
 pub mod until;
 pub mod update;
+pub mod webhook;
 pub mod words;
 
 pub use error::{Code, Error, Result};

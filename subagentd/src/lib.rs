@@ -2,11 +2,13 @@
 
 pub mod api;
 pub mod core;
+pub mod deliveries;
 pub mod descriptors;
 #[cfg(feature = "testing")]
 pub mod fuzz;
 pub mod handoff;
 pub mod life;
+mod notification;
 pub mod peer;
 #[cfg(test)]
 mod sim;

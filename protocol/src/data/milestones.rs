@@ -493,6 +493,7 @@ struct Noise {
 pub(super) mod of {
     //! Which type is whose.
 
+    use super::super::notifications::NotificationFailed;
     use super::super::progress::{
         AvailableCommands, Chunk, Compaction, CompactionSummary, ConfigOptions, Mode, Nothing, Notice, Plan,
         Replayed, SessionInfo, Text, ToolCall, Usage,
@@ -535,6 +536,7 @@ pub(super) mod of {
             EventType::WorkerHibernated => named::<super::Hibernated>(),
             EventType::WorkerLost => named::<super::Because>(),
             EventType::WorkerStopped => named::<Nothing>(),
+            EventType::NotificationFailed => named::<NotificationFailed>(),
             EventType::WorkerForbidden => named::<super::Forbidden>(),
             EventType::HookFailed => named::<HookFailed>(),
             EventType::SubagentSpawned => named::<SubagentSpawned>(),

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "openapi")]
 mod milestones;
+#[cfg(feature = "openapi")]
+mod notifications;
 pub mod progress;
 #[cfg(feature = "openapi")]
 pub mod schema;

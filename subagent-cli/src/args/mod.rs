@@ -16,6 +16,7 @@ pub mod handoff;
 pub mod hooks;
 pub mod inbox;
 pub mod local;
+pub mod notify;
 pub mod numbers;
 pub mod options;
 pub mod policy;
@@ -159,6 +160,9 @@ pub enum Command {
     #[command(subcommand)]
     Task(TaskCommand),
     Tree(Tree),
+    /// Notifications: where they go, and what became of them
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     Mcp(Mcp),
     /// The daemon of a workspace: start, stop, look at it
     #[command(subcommand)]

@@ -35,6 +35,7 @@ mod launcher_probe;
 mod launcher_show;
 mod live_wait;
 mod mcp;
+mod notify;
 mod policy;
 mod policy_rules;
 mod preconditions;
@@ -138,6 +139,7 @@ pub fn format(command: &Command) -> Format {
         Command::Queue(QueueCommand::Resume(args)) => args.json.json,
         Command::Task(command) => command.json(),
         Command::Tree(args) => args.json.json,
+        Command::Notify(command) => command.json(),
         Command::Mcp(_) => false,
         Command::Daemon(command) => command.json(),
         Command::Doctor(args) => args.json.json,
@@ -201,6 +203,7 @@ pub fn run(command: Command, context: &Context) -> Result<Outcome> {
         Command::Queue(QueueCommand::Resume(args)) => queue::resume(&args, context),
         Command::Task(command) => task::run(command, context),
         Command::Tree(args) => tree::run(&args, context),
+        Command::Notify(command) => notify::run(command, context),
         Command::Mcp(args) => mcp::run(args, context),
         Command::Daemon(command) => daemon::run(&command, context),
         Command::Doctor(args) => doctor::run(&args, context),

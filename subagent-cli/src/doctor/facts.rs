@@ -7,6 +7,7 @@ use std::time::Duration;
 use subagent_config::{Environment, RuntimeDir, regular};
 use subagent_protocol::Code;
 use subagent_protocol::api::{DaemonShown, Examination};
+use subagent_protocol::notification::Sinks;
 
 use super::finding::{Finding, Group};
 use super::holders::{self, Holder, Role};
@@ -40,6 +41,19 @@ pub(super) enum Daemon {
     Fails(Failure),
     /// Whether one runs cannot be told.
     Hidden,
+}
+
+/// What a daemon that runs answers.
+fn answered<T: serde::de::DeserializeOwned>(state_dir: PathBuf, path: &'static str) -> Result<T, Failure> {
+    let ask = Ask::get(path).within(Some(EXAMINE));
+    block_on(async {
+        let mut client = Client::of_running(state_dir);
+        let late = || Failure::new(Code::DaemonUnresponsive, "it did not answer in time");
+        let found = tokio::time::timeout(EXAMINE, client.ask(&ask)).await;
+        let found = found.unwrap_or_else(|_| Err(late()))?;
+        serde_json::from_value(found)
+            .map_err(|error| Failure::internal(format!("its answer lacks something: {error}")))
+    })
 }
 
 /// The state dir, as far as it can be seen.
@@ -91,6 +105,8 @@ pub(super) struct Facts {
     pub(super) examination: Option<Examination>,
     /// Why there is none although a daemon answers.
     pub(super) unexamined: Option<Failure>,
+    /// Where the daemon sends notifications.
+    pub(super) sinks: Option<Sinks>,
     /// The folders of the sockets that exist.
     pub(super) runtime_dirs: Vec<RuntimeDir>,
 }
@@ -113,6 +129,7 @@ impl Facts {
             daemon: Daemon::None,
             examination: None,
             unexamined: None,
+            sinks: None,
         };
         if facts.state == State::Absent {
             return facts;
@@ -175,19 +192,12 @@ impl Facts {
         if !matches!(self.daemon, Daemon::Answers(_)) {
             return;
         }
-        let ask = Ask::get("/v1/daemon/examination").within(Some(EXAMINE));
-        let examined = block_on(async {
-            let mut client = Client::of_running(state_dir);
-            let late = || Failure::new(Code::DaemonUnresponsive, "it did not answer in time");
-            let found = tokio::time::timeout(EXAMINE, client.ask(&ask)).await;
-            let found = found.unwrap_or_else(|_| Err(late()))?;
-            serde_json::from_value(found)
-                .map_err(|error| Failure::internal(format!("its answer lacks something: {error}")))
-        });
-        match examined {
+        match answered(state_dir.clone(), "/v1/daemon/examination") {
             Ok(examination) => self.examination = Some(examination),
             Err(failure) => self.unexamined = Some(failure),
         }
+        // An older daemon has none.
+        self.sinks = answered(state_dir, "/v1/notifications").ok();
     }
 
     /// What is stored of all workers, if the daemon has told of all.

@@ -12,6 +12,7 @@ mod finding;
 mod holders;
 mod journals;
 mod machine;
+mod notifications;
 mod permissions;
 mod processes;
 mod repair;
@@ -38,7 +39,7 @@ const GATHER: Duration = Duration::from_secs(40);
 
 type Look = fn(&Facts) -> Vec<Finding>;
 
-const LOOKS: [(Group, &str, Look); 8] = [
+const LOOKS: [(Group, &str, Look); 9] = [
     (Group::Processes, "processes.look", processes::look),
     (Group::Database, "database.look", database::look),
     (Group::Journals, "journals.look", journals::look),
@@ -46,6 +47,7 @@ const LOOKS: [(Group, &str, Look); 8] = [
     (Group::Permissions, "permissions.look", permissions::look),
     (Group::Disk, "disk.look", disk::look),
     (Group::Config, "config.look", config::look),
+    (Group::Config, "config.notify", notifications::look),
     (Group::Machine, "machine.look", machine::look),
 ];
 

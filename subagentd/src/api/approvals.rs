@@ -7,10 +7,10 @@ use subagent_protocol::api::{Answer, ApprovalDecided, Decide, ElicitationAnswere
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// Data of `approval.listed`.
 #[derive(Serialize)]

@@ -6,10 +6,10 @@ use subagent_protocol::api::{BackUp, BackedUp};
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::Body;
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// `POST /v1/daemon/backup`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/daemon/backup", request_body = BackUp, responses((status = 200, description = "`state.backed_up`", body = Envelope<BackedUp>))))]

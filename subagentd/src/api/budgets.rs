@@ -7,10 +7,10 @@ use subagent_protocol::budget::{BudgetsShown, LimitsChange, WorkerBudget};
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// `GET /v1/budgets?controllerId=&hintedControllerId=&workspaceKey=`
 #[cfg_attr(test, utoipa::path(get, path = "/v1/budgets", params(("controllerId" = Option<String>, Query, description = "Named explicitly"), ("hintedControllerId" = Option<String>, Query, description = "Found in the hint file of the workspace"), ("workspaceKey" = String, Query, description = "The workspace")), responses((status = 200, description = "`budget.shown`", body = Envelope<BudgetsShown>))))]

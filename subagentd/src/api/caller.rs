@@ -10,8 +10,8 @@ use subagent_protocol::api::{Handle, header};
 use subagent_protocol::ids::WorkerId;
 use subagent_protocol::{Code, Error, Result};
 
-use super::Api;
 use super::reply::Failure;
+use super::state::Api;
 use crate::descriptors;
 use crate::peer::{Origin, Peer, PeerError};
 use crate::supervisor::{Caller, Sight, TaskCaller};

@@ -11,10 +11,10 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Params};
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// `POST /v1/controllers`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/controllers", request_body = InitController, responses((status = 200, description = "`controller.initialized`", body = Envelope<ControllerInitialized>))))]

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::Body;
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 use crate::life::MOST_SECONDS;
 use crate::supervisor::Look;
 

@@ -18,11 +18,11 @@ use tokio::time::Instant;
 #[cfg(test)]
 use subagent_protocol::{api::Envelope, event::Event};
 
-use super::Api;
 use super::body::{Names, Params, flag};
 use super::caller::Reader;
 use super::control::{Control, Phase, ending};
 use super::reply::{Failure, Outcome, Reply, error_line};
+use super::state::Api;
 use crate::supervisor::{AllFollower, Chosen, Follower, Sight};
 
 /// The parameters of a stream of events.

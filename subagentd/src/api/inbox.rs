@@ -7,10 +7,10 @@ use subagent_protocol::api::{AllDecided, ApprovalShown, DecideAll, Inbox, OwnerR
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 use crate::supervisor::{InboxFilter, RuleFilter};
 
 /// Which questions.

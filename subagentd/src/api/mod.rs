@@ -23,10 +23,12 @@ mod hooks;
 mod inbox;
 mod incoming;
 mod layers;
+mod notifications;
 mod queue;
 mod removal;
 mod reply;
 mod server;
+mod state;
 mod status;
 mod tasks;
 mod turns;
@@ -40,23 +42,10 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use subagent_protocol::MAX_LINE_BYTES;
-use subagent_protocol::api::DaemonInfo;
-
-use crate::supervisor::Supervisor;
 
 pub use control::{Control, Phase, StopRequest, control};
 pub use server::{Connections, Guards, Listening, serve};
-
-/// What the handlers work with.
-#[derive(Clone)]
-pub struct Api {
-    /// What carries requests out.
-    pub supervisor: Supervisor,
-    /// What this daemon says of itself.
-    pub info: Arc<DaemonInfo>,
-    /// The way to its life: stop requests in, the end of waits out.
-    pub control: Control,
-}
+pub use state::Api;
 
 /// All routes, with the checks around them.
 pub fn router(api: Api) -> Router {
@@ -114,6 +103,9 @@ pub fn router(api: Api) -> Router {
         .route("/v1/approvals/{request}", get(inbox::show))
         .route("/v1/rules", get(inbox::rules))
         .route("/v1/rules/{rule}/remove", post(inbox::remove_rule))
+        .route("/v1/notifications", get(notifications::list))
+        .route("/v1/notifications/log", get(notifications::log))
+        .route("/v1/notifications/test", post(notifications::test))
         .with_state(api);
     layers::around(routes, surroundings).layer(DefaultBodyLimit::max(MAX_LINE_BYTES))
 }

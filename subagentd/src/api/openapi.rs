@@ -9,8 +9,8 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 
 use super::{
-    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, queue, removal, tasks,
-    turns, waits, workers,
+    approvals, backups, budgets, controllers, daemon, events, handoffs, hooks, inbox, notifications, queue,
+    removal, tasks, turns, waits, workers,
 };
 
 #[derive(OpenApi)]
@@ -77,6 +77,9 @@ use super::{
         inbox::show,
         inbox::decide_all,
         inbox::rules,
+        notifications::list,
+        notifications::log,
+        notifications::test,
         inbox::remove_rule,
         tasks::run,
         tasks::list,

@@ -9,10 +9,10 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 use super::turns::sent;
 
 /// How many turns that have ended are listed without `ended`.

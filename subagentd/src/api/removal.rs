@@ -6,10 +6,10 @@ use subagent_protocol::api::{Prune, PruneTasks, Pruned, PrunedTasks, RemoveWorke
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names};
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// `POST /v1/workers/{worker}/remove`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/remove", request_body = RemoveWorker, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`worker.removed`", body = Envelope<WorkerRemoved>))))]

@@ -10,11 +10,11 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::Tasker;
 use super::control::{Phase, ending};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 use crate::supervisor::TaskFilter;
 
 /// `POST /v1/tasks`

@@ -8,10 +8,10 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names};
 use super::caller::Owner;
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// `POST /v1/workers/{worker}/turns`
 #[cfg_attr(test, utoipa::path(post, path = "/v1/workers/{worker}/turns", request_body = SendTurn, params(("worker" = String, Path, description = "Its id")), responses((status = 200, description = "`turn.accepted`, `turn.queued`", body = Envelope<TurnAccepted>))))]

@@ -7,11 +7,11 @@ use subagent_protocol::api::{WaitMany, WaitRequest, WaitedMany};
 #[cfg(test)]
 use subagent_protocol::api::{Envelope, Waited};
 
-use super::Api;
 use super::body::{Body, Names};
 use super::caller::Reader;
 use super::control::{Phase, ending};
 use super::reply::{Failure, Outcome, Reply};
+use super::state::Api;
 use super::waited;
 
 /// `POST /v1/workers/{worker}/wait`

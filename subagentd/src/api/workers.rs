@@ -9,10 +9,10 @@ use subagent_protocol::api::{
 #[cfg(test)]
 use subagent_protocol::api::Envelope;
 
-use super::Api;
 use super::body::{Body, Names, Params};
 use super::caller::{Owner, Reader};
 use super::reply::{Outcome, Reply};
+use super::state::Api;
 
 /// How much of a log is shown without `tailBytes`.
 const TAIL_BYTES: u64 = 64 * 1024;

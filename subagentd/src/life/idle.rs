@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Ends when there was neither a connection nor a live worker for this long. A timer runs only then, and connections are
-/// of interest only without a worker: each of them would wake the thread that waits here.
+/// Ends when for this long there was neither a connection, a live worker nor a delivery that is due. A timer runs only
+/// then, and connections are of interest only without the others: each of them would wake the thread that waits here.
 pub(super) async fn idle(
     after: Duration,
     mut connections: watch::Receiver<usize>,
     mut live_workers: watch::Receiver<usize>,
+    mut busy_sinks: watch::Receiver<usize>,
 ) {
     loop {
-        let no_worker = *live_workers.borrow_and_update() == 0;
-        let nobody = *connections.borrow_and_update() == 0 && no_worker;
+        let no_work = *live_workers.borrow_and_update() == 0 && *busy_sinks.borrow_and_update() == 0;
+        let is_idle = *connections.borrow_and_update() == 0 && no_work;
         let timer =
-            async { if nobody { tokio::time::sleep(after).await } else { std::future::pending().await } };
+            async { if is_idle { tokio::time::sleep(after).await } else { std::future::pending().await } };
         tokio::select! {
             biased;
-            Ok(()) = connections.changed(), if no_worker => {}
+            Ok(()) = connections.changed(), if no_work => {}
             Ok(()) = live_workers.changed() => {}
-            // Also when both senders are gone and nothing can change any more.
+            Ok(()) = busy_sinks.changed() => {}
+            // Also when all senders are gone and nothing can change any more.
             () = timer => return,
         }
     }
@@ -52,7 +54,7 @@ mod tests {
         let (workers, live) = watch::channel(1);
         let wakings = Arc::new(Wakings::default());
         let waker = Arc::clone(&wakings).into();
-        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, live));
+        let mut waiting = pin!(idle(Duration::from_secs(3600), connected, live, none_due()));
         let mut look = || assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         look();
         connections.send_replace(1);
@@ -65,13 +67,28 @@ mod tests {
         assert_eq!(wakings.0.load(Ordering::Relaxed), 2);
     }
 
+    fn none_due() -> watch::Receiver<usize> {
+        watch::channel(0).1
+    }
+
+    #[tokio::test]
+    async fn it_stays_while_a_delivery_is_due() {
+        let (_connections, connected) = watch::channel(0);
+        let (_workers, live) = watch::channel(0);
+        let (sinks, busy) = watch::channel(1);
+        let mut waiting = Box::pin(idle(AFTER, connected, live, busy));
+        assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
+        sinks.send_replace(0);
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it ends");
+    }
+
     const AFTER: Duration = Duration::from_millis(40);
 
     #[tokio::test]
     async fn it_ends_only_after_the_time_without_anybody() {
         let (connections, connected) = watch::channel(1);
         let (workers, live) = watch::channel(1);
-        let mut waiting = Box::pin(idle(AFTER, connected, live));
+        let mut waiting = Box::pin(idle(AFTER, connected, live, none_due()));
         // Somebody is there, so no time is enough; what could end it too early ends here.
         assert!(tokio::time::timeout(AFTER * 3, &mut waiting).await.is_err());
         connections.send_replace(0);
@@ -86,11 +103,14 @@ mod tests {
     async fn a_visit_begins_the_time_anew() {
         let (connections, connected) = watch::channel(0);
         let (_workers, live) = watch::channel(0);
-        let mut waiting = Box::pin(idle(Duration::from_secs(3600), connected.clone(), live.clone()));
+        let mut waiting =
+            Box::pin(idle(Duration::from_secs(3600), connected.clone(), live.clone(), none_due()));
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
         connections.send_replace(1);
         connections.send_replace(0);
         assert!(futures_util::FutureExt::now_or_never(&mut waiting).is_none());
-        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, live)).await.expect("it ends");
+        tokio::time::timeout(Duration::from_secs(20), idle(AFTER, connected, live, none_due()))
+            .await
+            .expect("it ends");
     }
 }

@@ -25,6 +25,7 @@ use super::surroundings::{Surroundings, remake_folder};
 use super::takeover::Claim;
 use super::{error, idle};
 use crate::api::{self, Api, Listening};
+use crate::deliveries::Deliveries;
 use crate::supervisor::{Setup, Supervisor};
 
 /// How long the supervisor has to finish its commits.
@@ -61,9 +62,16 @@ pub(super) async fn serve(
         started_at: payload::now(),
     });
 
+    let program = runtime_program(options)?;
+    let deliveries = Deliveries::start(&supervisor, options.environment.clone(), program, &options.state_dir);
     let (control, mut stops, phases) = api::control();
     let (listening, replace, connections) = Listening::new(listener);
-    let router = api::router(Api { supervisor: supervisor.clone(), info: info.clone(), control });
+    let router = api::router(Api {
+        supervisor: supervisor.clone(),
+        deliveries: deliveries.clone(),
+        info: info.clone(),
+        control,
+    });
     let of_workers = supervisor.clone();
     let guards: api::Guards = Arc::new(move || of_workers.guards());
     let (stop_accepting, accepting) = oneshot::channel::<()>();
@@ -99,7 +107,7 @@ pub(super) async fn serve(
         Some(request) = stops.recv() => Reason::Request(request),
         reason = surroundings.keep(again, connections.clone()) => reason,
         ended = &mut serving => Reason::ServerEnded(format!("{ended:?}")),
-        () = when_idle(options, &supervisor, &connections) => Reason::Idle,
+        () = when_idle(options, &supervisor, &deliveries, &connections) => Reason::Idle,
         never = heartbeat.beat() => match never {},
         never = manager.follow(live) => match never {},
     };
@@ -167,11 +175,16 @@ fn runtime_program(options: &RunOptions) -> Result<PathBuf> {
     }
 }
 
-async fn when_idle(options: &RunOptions, supervisor: &Supervisor, connections: &api::Connections) {
+async fn when_idle(
+    options: &RunOptions,
+    supervisor: &Supervisor,
+    deliveries: &Deliveries,
+    connections: &api::Connections,
+) {
     match options.mode {
         Mode::Background if options.idle_exit_seconds > 0 => {
             let after = Duration::from_secs(options.idle_exit_seconds);
-            idle::idle(after, connections.clone(), supervisor.live_workers()).await;
+            idle::idle(after, connections.clone(), supervisor.live_workers(), deliveries.busy()).await;
         }
         _ => std::future::pending().await,
     }

@@ -103,6 +103,19 @@ pub(crate) fn get(connection: &Connection, request_id: &str) -> Result<Option<In
     Ok(statement.query_row([request_id], InboxRow::read).optional().map_err(StoreError::from)?)
 }
 
+/// The open question that was asked by this event; `None` if it is not open any more.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn open_of_event(connection: &Connection, worker: RowId, seq: i64) -> Result<Option<InboxRow>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM {TABLES} WHERE a.worker = ?1 AND a.asked_seq = ?2
+           AND a.status IN ('pending', 'decided') AND a.status = 'pending' AND w.removed_at IS NULL"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row(params![worker.0, seq], InboxRow::read).optional().map_err(StoreError::from)?)
+}
+
 /// Who decided a question; `None` if nobody has.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ mod backup;
 pub(crate) mod child_sessions;
 pub(crate) mod controllers;
 pub(crate) mod decided;
+pub(crate) mod deliveries;
 pub(crate) mod details;
 mod error;
 pub(crate) mod events;

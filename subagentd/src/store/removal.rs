@@ -218,7 +218,7 @@ fn asked(connection: &Connection, worker: RowId) -> Result<Vec<i64>> {
 /// `STORAGE_ERROR`.
 pub(crate) fn delete_references(connection: &Connection, worker: RowId) -> Result<bool> {
     let mut deleted = 0;
-    for table in ["approvals", "handoffs", "queued_turns", "owner_rules"] {
+    for table in ["approvals", "handoffs", "queued_turns", "owner_rules", "deliveries"] {
         let sql = format!(
             "DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE worker = ?1 LIMIT {PIECE_ROWS})"
         );
@@ -257,6 +257,7 @@ pub(crate) fn delete_worker(connection: &Connection, worker: RowId) -> Result<bo
                  OR EXISTS (SELECT 1 FROM handoffs WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM queued_turns WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM owner_rules WHERE worker = ?1)
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE worker = ?1)
                  OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND internal = 0)
                  OR EXISTS (SELECT 1 FROM events WHERE worker = ?1 AND number > 0 AND kind IS NULL)",
         )

@@ -363,6 +363,19 @@ pub(crate) fn get(connection: &Connection, worker_id: &str) -> Result<Option<Wor
     Ok(statement.query_row([worker_id], WorkerRow::read).optional().map_err(StoreError::from)?)
 }
 
+/// One worker by its key; `None` also for one that was removed.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn by_id(connection: &Connection, id: RowId) -> Result<Option<WorkerRow>> {
+    let sql = format!(
+        "SELECT {WORKER_COLUMNS} FROM workers w JOIN controllers c ON c.id = w.controller
+         WHERE w.id = ?1 AND w.removed_at IS NULL"
+    );
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    Ok(statement.query_row([id.0], WorkerRow::read).optional().map_err(StoreError::from)?)
+}
+
 /// The rules' state of a worker. Of its runtime nothing is known: `link` is [`Link::None`].
 ///
 /// # Errors

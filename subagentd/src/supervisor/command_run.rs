@@ -16,16 +16,14 @@ use subagent_protocol::command_run::{CommandEnd, CommandResult, CommandRun};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use super::shared::Shared;
-
 /// The time beyond the deadline in which the descendants are ended and the result arrives.
 const MARGIN: Duration = Duration::from_secs(15);
 /// The bytes of each output that are kept.
-pub(super) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// A line for `sh -c` in this folder, with the environment of the daemon's start. The variables that are about the daemon
 /// or an owner of a workspace are not in it.
-pub(super) fn shell(line: &str, cwd: &Path, stdin: String, timeout_ms: u64) -> CommandRun {
+pub(crate) fn shell(line: &str, cwd: &Path, stdin: String, timeout_ms: u64) -> CommandRun {
     let env = inherited_environment(std::env::vars_os(), &BTreeMap::new(), cwd);
     let bytes = |text: std::ffi::OsString| Bytes64(text.into_vec());
     CommandRun {
@@ -38,10 +36,10 @@ pub(super) fn shell(line: &str, cwd: &Path, stdin: String, timeout_ms: u64) -> C
     }
 }
 
-/// Runs a command to its end, and ends all that it started.
-pub(super) async fn run(shared: &Shared, run: CommandRun) -> CommandResult {
+/// Runs a command to its end, and ends all that it started. `program` is `subagent-runtime`.
+pub(crate) async fn run(program: &Path, run: CommandRun) -> CommandResult {
     let limit = Duration::from_millis(run.timeout_ms).saturating_add(MARGIN);
-    let end = match tokio::time::timeout(limit, attempt(&shared.setup.runtime_program, &run)).await {
+    let end = match tokio::time::timeout(limit, attempt(program, &run)).await {
         Ok(Ok(result)) => return result,
         Ok(Err(error)) => CommandEnd::NotStarted { error: error.to_string() },
         Err(_) => {

@@ -175,7 +175,7 @@ async fn one(
     let _permit = shared.hooks.acquire().await;
     subagent_failpoint::hit("hook.before_run");
     let run = command_run::shell(&hook.command, folder, stdin, hook.timeout_ms);
-    let result: CommandResult = command_run::run(shared, run).await;
+    let result: CommandResult = command_run::run(&shared.setup.runtime_program, run).await;
     subagent_failpoint::hit("hook.after_run");
     Ok(HookAnswer::of(&result))
 }

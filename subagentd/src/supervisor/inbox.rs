@@ -349,7 +349,7 @@ fn choose(row: &ApprovalRow, word: &str) -> Result<Choice> {
 
 /// A question in a line.
 /// A question in a list.
-pub(super) fn listed(row: &InboxRow) -> InboxItem {
+pub(crate) fn listed(row: &InboxRow) -> InboxItem {
     let asked = &row.asked;
     let answer_time = row.deadline_at.and_then(|_| serde_json::from_str::<Spec>(&row.spec).ok()?.answer_time);
     let shown = views::pending_approval(asked.clone());

@@ -11,13 +11,13 @@ mod backups;
 mod budgets;
 mod child_cancel;
 mod collected;
-mod command_run;
+pub(crate) mod command_run;
 mod compose;
 mod controllers;
 mod definition;
 mod delegation;
 mod depth;
-mod entropy;
+pub(crate) mod entropy;
 mod environment;
 mod examine;
 mod follow;
@@ -80,6 +80,7 @@ pub use follow_all::{AllFollower, Chosen};
 pub use follow_below::Sight;
 pub use health::Look;
 pub use inbox::InboxFilter;
+pub(crate) use inbox::listed;
 pub use inspect::InspectQuery;
 #[cfg(feature = "testing")]
 pub(crate) use journal::JournalReader;
@@ -87,13 +88,14 @@ pub(crate) use journal::JournalReader;
 pub use link::frames_of_runtime;
 pub use shared::Setup;
 pub use tasks::{TaskCaller, TaskFilter};
+pub(crate) use views::pending_approval;
 pub use wait::Found;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use worker::{Aside, input};
 
 use crate::store::{Durability, OwnerCheck, RowId, Store, Tx};
 use roster::Roster;
-use shared::{Copies, Shared};
+use shared::{Copies, Shared, is_ending};
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -102,6 +104,28 @@ pub struct Caller {
     pub handle: Option<Handle>,
     /// The idempotency key; without one a repetition is a request of its own.
     pub idempotency_key: Option<String>,
+}
+
+/// The events of all workers, for a reader beside the control plane.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(crate) store: Store,
+    /// The newest event that may be read.
+    pub(crate) news: watch::Sender<i64>,
+    /// Turns true when the daemon ends.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+impl Stream {
+    /// Notifies readers that they may read up to this event.
+    pub(crate) fn announce(&self, seq: i64) {
+        shared::announce(&self.news, seq);
+    }
+
+    /// Ends when the daemon is ending.
+    pub(crate) async fn is_ending(&mut self) {
+        is_ending(&mut self.ending).await;
+    }
 }
 
 /// The control plane. Cheap to clone.
@@ -145,6 +169,12 @@ impl Supervisor {
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.shared.generation()
+    }
+
+    /// What reads the events of all workers and stores what became of them.
+    pub(crate) fn stream(&self) -> Stream {
+        let Shared { store, news, ending, .. } = &*self.shared;
+        Stream { store: store.clone(), news: news.clone(), ending: ending.subscribe() }
     }
 
     /// The guards of all live workers: to find out who asks.

@@ -148,6 +148,11 @@ impl Shared {
         }
     }
 
+    /// Notifies readers of the events of all workers that they may read up to this one.
+    pub(super) fn announce(&self, seq: i64) {
+        announce(&self.news, seq);
+    }
+
     pub(super) fn live(&self) -> watch::Receiver<usize> {
         self.live.subscribe()
     }
@@ -189,6 +194,15 @@ impl Shared {
             }
         };
     }
+}
+
+/// Notifies readers of the events of all workers that they may read up to this one.
+pub(super) fn announce(news: &watch::Sender<i64>, seq: i64) {
+    news.send_if_modified(|newest| {
+        let is_news = seq > *newest;
+        *newest = seq.max(*newest);
+        is_news
+    });
 }
 
 /// Ends when the daemon is ending.

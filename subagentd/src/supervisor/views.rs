@@ -242,7 +242,7 @@ const fn recovery_state(has_handoff: bool, state: WorkerState) -> &'static str {
 }
 
 /// A permission request as it is shown.
-pub(super) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
+pub(crate) fn pending_approval(approval: workers::ApprovalRow) -> PendingApproval {
     let child = child(&approval);
     let mut pending = match approval.kind {
         QuestionKind::Permission => pending_permission(approval),

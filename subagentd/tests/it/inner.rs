@@ -16,6 +16,7 @@ use subagent_protocol::time::Timestamp;
 use subagent_protocol::{OLDEST_PROTOCOL, PROTOCOL};
 use subagentd::api::{self, Api, Listening};
 use subagentd::core::worker::State;
+use subagentd::deliveries::Deliveries;
 use subagentd::store::{Cursor, Durability, NewWorker, Store};
 use subagentd::supervisor::{Setup, Sight, Supervisor};
 
@@ -113,7 +114,10 @@ impl Place {
         });
         let of_workers = supervisor.clone();
         let guards: api::Guards = Arc::new(move || of_workers.guards());
-        let router = api::router(Api { supervisor, info, control });
+        let env = Environment::new([], self.dir.path());
+        let program = self.dir.path().join("no-such-program");
+        let deliveries = Deliveries::start(&supervisor, env, program, self.dir.path());
+        let router = api::router(Api { supervisor, deliveries, info, control });
         tokio::spawn(async move {
             let _kept = (stops, phases, replace, connections);
             api::serve(listening, router, guards, std::future::pending()).await

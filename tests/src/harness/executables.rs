@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use std::{env, fs, io};
 
 /// The name of each executable, and the file that cargo builds it as.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("subagent", "tested-subagent"),
     ("subagentd", "tested-subagentd"),
     ("subagent-runtime", "tested-subagent-runtime"),
+    ("subagent-webhook", "tested-subagent-webhook"),
     ("fast-agent", "fast-agent"),
     ("hostile-agent", "hostile-agent"),
     ("mcp-echo", "mcp-echo"),

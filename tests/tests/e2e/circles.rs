@@ -17,7 +17,7 @@ const MAX_CIRCLE: usize = 5;
 const MAX_STEPS: usize = 8;
 /// The sizes of larger circles that exist, by crate, largest first. Only lower them.
 const ALLOWANCES: &[(&str, &[usize])] =
-    &[("subagentd", &[29, 16, 11]), ("tests", &[16]), ("worker-runtime", &[12])];
+    &[("subagentd", &[29, 11]), ("tests", &[16]), ("worker-runtime", &[12])];
 
 /// A path without its `::`. That of a module begins at the crate's root.
 type Names = Vec<String>;

@@ -56,6 +56,11 @@ fn the_readme() {
 }
 
 #[test]
+fn the_notifications() {
+    run("docs/notifications.md", "notified");
+}
+
+#[test]
 fn the_rules() {
     run("docs/policy.md", "team");
 }

@@ -36,6 +36,7 @@ mod manager_died;
 mod many;
 mod many_workers;
 mod mcp;
+mod notify;
 mod openapi;
 mod other_shell;
 mod other_user;

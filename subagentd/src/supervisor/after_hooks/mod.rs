@@ -221,7 +221,7 @@ impl Worker {
             }
             let run = hook_command(hook, workspace, std::env::vars_os(), stdin.clone());
             subagent_failpoint::hit("after_hook.before_run");
-            let result = command_run::run(&self.shared, run).await;
+            let result = command_run::run(&self.shared.setup.runtime_program, run).await;
             subagent_failpoint::hit("after_hook.after_run");
             ran = true;
             if let Some(reason) = failure(&result, hook) {

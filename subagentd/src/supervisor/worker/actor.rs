@@ -349,12 +349,7 @@ impl Actor {
             hibernation_obstacle: self.hibernation_obstacle(),
         };
         self.snapshots.send_replace(Arc::new(snapshot));
-        let last = self.last_seq;
-        self.shared.news.send_if_modified(|newest| {
-            let is_news = last > *newest;
-            *newest = last.max(*newest);
-            is_news
-        });
+        self.shared.announce(self.last_seq);
     }
 
     async fn perform(&mut self, action: Action) {

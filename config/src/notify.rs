@@ -1,0 +1,228 @@
+//! Whom to notify of what: `notify` of the user's config file. Pure.
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use subagent_protocol::notification::{Detail, Format, Occasion};
+
+use crate::check::{Checked, list, mapping, refuse, required_string, string, trimmed};
+use crate::error::Place;
+use crate::mcp::expand;
+use crate::webhook_url;
+
+/// The occasions of an entry without `on`.
+pub const DEFAULT_ON: [Occasion; 3] = [Occasion::Question, Occasion::Failed, Occasion::Lost];
+
+/// What can be in `on`.
+const OCCASIONS: [Occasion; 6] = [
+    Occasion::Question,
+    Occasion::Done,
+    Occasion::Failed,
+    Occasion::Lost,
+    Occasion::Budget,
+    Occasion::QueuePaused,
+];
+
+/// One entry of `notify`. Texts of `to` may hold `${NAME}` and `${NAME:-default}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sink {
+    /// Its name in `notify list` and `notify log`.
+    pub name: String,
+    /// Which occasions it is for.
+    pub on: Vec<Occasion>,
+    /// Which workers it is for, by their tags; all of them if it is absent.
+    pub selector: Option<String>,
+    /// How much it says.
+    pub detail: Detail,
+    /// Where it goes.
+    pub to: Target,
+}
+
+/// Where a notification goes.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The desktop, through `notify-send`.
+    Desktop,
+    /// The bell of the user's terminals.
+    Bell,
+    /// A line for `sh -c`, which gets the notification as JSON on its standard input.
+    Command(String),
+    /// A URL.
+    Webhook {
+        /// Where.
+        url: String,
+        /// What the body looks like.
+        format: Format,
+        /// What signs it.
+        secret: Option<String>,
+        /// Whether `http` to other machines is allowed.
+        insecure: bool,
+    },
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // URLs and secrets stay out of logs.
+        f.write_str(self.as_str())
+    }
+}
+
+impl Target {
+    /// The same with variables in the place of `${NAME}` and `${NAME:-default}`; `command` is left to its shell.
+    ///
+    /// # Errors
+    /// What is wrong: the name of a variable that is not set, or a URL that is not allowed. No value is in it.
+    pub fn resolved(&self, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let Self::Webhook { url, format, secret, insecure } = self else { return Ok(self.clone()) };
+        let expanded = |text: &str| {
+            expand(text, lookup).map_err(|name| {
+                format!("the variable {name} is not set where the daemon was started; set it, then run `subagent daemon stop`")
+            })
+        };
+        let url = expanded(url)?;
+        webhook_url::check(&url, *insecure)?;
+        let secret = secret.as_deref().map(expanded).transpose()?;
+        Ok(Self::Webhook { url, format: *format, secret, insecure: *insecure })
+    }
+
+    /// The word for it in the config.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Desktop => "desktop",
+            Self::Bell => "bell",
+            Self::Command(_) => "command",
+            Self::Webhook { .. } => "webhook",
+        }
+    }
+}
+
+const KEYS: [&str; 10] =
+    ["name", "on", "where", "to", "url", "format", "secret", "insecure", "command", "detail"];
+
+/// The key `notify`.
+pub(crate) fn sinks(root: &Map<String, Value>) -> Checked<Vec<Sink>> {
+    let entries = list(root.get("notify"), || Place::Field("notify".to_owned()))?;
+    let mut sinks: Vec<Sink> = Vec::new();
+    for (index, entry) in entries.into_iter().flatten().enumerate() {
+        let sink = sink(entry, index)?;
+        if sinks.iter().any(|other| other.name == sink.name) {
+            let place = Place::Field(format!("notify[{index}].name"));
+            return refuse(
+                place,
+                format!("`{}` is the name of an earlier entry too; give each its own", sink.name),
+            );
+        }
+        sinks.push(sink);
+    }
+    Ok(sinks)
+}
+
+fn sink(entry: &Value, index: usize) -> Checked<Sink> {
+    let at = |key: &str| format!("notify[{index}]{}{key}", if key.is_empty() { "" } else { "." });
+    let place = |key: &'static str| move || Place::Field(at(key));
+    let given = mapping(entry, || at(""))?;
+    if let Some(key) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return refuse(
+            Place::Field(at("")),
+            format!("has the unknown key `{key}`; known: {}", KEYS.join(", ")),
+        );
+    }
+    let to = target(given, &at)?;
+    let on = match list(given.get("on"), place("on"))? {
+        None => DEFAULT_ON.to_vec(),
+        Some(words) => words.iter().map(|word| occasion(word, place("on"))).collect::<Checked<_>>()?,
+    };
+    let selector = match given.get("where").filter(|value| !value.is_null()) {
+        None => None,
+        Some(value) => {
+            let holder = mapping(value, || at("where"))?;
+            if let Some(key) = holder.keys().find(|key| *key != "tag") {
+                return refuse(Place::Field(at("where")), format!("has the unknown key `{key}`; known: tag"));
+            }
+            trimmed(holder.get("tag"), || Place::Field(at("where.tag")))?
+        }
+    };
+    if let Some(selector) = &selector
+        && let Err(error) = subagent_protocol::tags::Selector::parse(selector)
+    {
+        return refuse(Place::Field(at("where.tag")), error.message);
+    }
+    let detail = match string(given.get("detail"), place("detail"))? {
+        None => Detail::Subject,
+        Some(word) => known(Detail::parse(word), word, "subject or full", place("detail"))?,
+    };
+    let name = match trimmed(given.get("name"), place("name"))? {
+        Some(name) if name.len() <= MAX_NAME_BYTES => name,
+        Some(_) => return refuse(Place::Field(at("name")), format!("is longer than {MAX_NAME_BYTES} bytes")),
+        None => format!("{}-{}", to.as_str(), fingerprint(entry)),
+    };
+    Ok(Sink { name, on, selector, detail, to })
+}
+
+/// Maximum length of a name.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Tells entries without a name apart, also when their order changes.
+fn fingerprint(entry: &Value) -> String {
+    Sha256::digest(entry.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn occasion(word: &Value, place: impl Fn() -> Place) -> Checked<Occasion> {
+    let text = required_string(word, &place)?;
+    let found = OCCASIONS.into_iter().find(|occasion| occasion.as_str() == text);
+    let all = OCCASIONS.map(Occasion::as_str).join(", ");
+    known(found, text, &all, place)
+}
+
+fn known<T>(found: Option<T>, word: &str, all: &str, place: impl Fn() -> Place) -> Checked<T> {
+    match found {
+        Some(found) => Ok(found),
+        None => refuse(place(), format!("says `{word}`; known: {all}")),
+    }
+}
+
+fn target(given: &Map<String, Value>, at: &impl Fn(&str) -> String) -> Checked<Target> {
+    let place = |key: &'static str| move || Place::Field(at(key));
+    let text = |key: &'static str| trimmed(given.get(key), place(key));
+    let Some(to) = text("to")? else {
+        return refuse(Place::Field(at("to")), "is missing; write desktop, bell, command or webhook");
+    };
+    let needed = |value: Option<String>, key: &str| match value {
+        Some(value) => Ok(value),
+        None => refuse(Place::Field(at(key)), format!("is missing; `to: {to}` needs it")),
+    };
+    let target = match to.as_str() {
+        "desktop" => Target::Desktop,
+        "bell" => Target::Bell,
+        "command" => Target::Command(needed(text("command")?, "command")?),
+        "webhook" => Target::Webhook {
+            url: needed(text("url")?, "url")?,
+            format: match string(given.get("format"), place("format"))? {
+                None => Format::Json,
+                Some(word) => known(Format::parse(word), word, "json, text or slack", place("format"))?,
+            },
+            secret: text("secret")?,
+            insecure: match given.get("insecure") {
+                None | Some(Value::Null) => false,
+                Some(Value::Bool(insecure)) => *insecure,
+                Some(other) => {
+                    return crate::check::mismatch(Place::Field(at("insecure")), "true or false", other);
+                }
+            },
+        },
+        other => {
+            let problem = format!("says `{other}`; write desktop, bell, command or webhook");
+            return refuse(Place::Field(at("to")), problem);
+        }
+    };
+    let own: &[&str] = match target {
+        Target::Webhook { .. } => &["url", "format", "secret", "insecure"],
+        Target::Command(_) => &["command"],
+        Target::Desktop | Target::Bell => &[],
+    };
+    let others = ["url", "format", "secret", "insecure", "command"];
+    match others.into_iter().find(|key| given.contains_key(*key) && !own.contains(key)) {
+        Some(key) => refuse(Place::Field(at(key)), format!("has no meaning with `to: {to}`")),
+        None => Ok(target),
+    }
+}

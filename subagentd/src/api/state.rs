@@ -1,0 +1,22 @@
+//! What handlers work with.
+
+use std::sync::Arc;
+
+use subagent_protocol::api::DaemonInfo;
+
+use super::control::Control;
+use crate::deliveries::Deliveries;
+use crate::supervisor::Supervisor;
+
+/// The state of the router.
+#[derive(Clone)]
+pub struct Api {
+    /// What carries requests out.
+    pub supervisor: Supervisor,
+    /// Notifications.
+    pub deliveries: Deliveries,
+    /// What this daemon says of itself.
+    pub info: Arc<DaemonInfo>,
+    /// The way to its life: stop requests in, the end of waits out.
+    pub control: Control,
+}

@@ -1,0 +1,192 @@
+//! Reads the events of all workers from a committed cursor, and stores which sinks get which of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use subagent_config::notify::Sink;
+use subagent_protocol::Result;
+use subagent_protocol::tags::{Selector, Tags};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::context::Context;
+use super::{facts, sink};
+use crate::store::Durability;
+use crate::store::deliveries::{self, Candidate, NewDelivery};
+use crate::supervisor::entropy;
+
+/// The shortest time between two looks at the events, with sinks and without.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const BETWEEN_LOOKS_WITHOUT_SINKS: Duration = Duration::from_secs(1);
+/// The cursor is also stored after this many events that no sink wanted.
+const MAX_UNSTORED: i64 = 5000;
+
+/// A sink with its task.
+struct Running {
+    sink: Sink,
+    selector: Option<Selector>,
+    /// It gets events after this one.
+    since: i64,
+    wake: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl Running {
+    fn wants(&self, event: &Candidate) -> Option<&'static str> {
+        let occasion = facts::occasion(event)?;
+        let fits = |selector: &Selector| selector.matches(&tags(&event.spec));
+        let wanted = event.seq > self.since
+            && self.sink.on.contains(&occasion)
+            && self.selector.as_ref().is_none_or(fits);
+        wanted.then(|| occasion.as_str())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn tags(spec: &str) -> Tags {
+    #[derive(serde::Deserialize)]
+    struct Tagged {
+        #[serde(default)]
+        tags: Tags,
+    }
+    serde_json::from_str::<Tagged>(spec).map_or_else(|_| Tags::default(), |spec| spec.tags)
+}
+
+#[derive(Default)]
+struct Dispatcher {
+    sinks: BTreeMap<String, Running>,
+    /// Up to here everything was looked at.
+    seen: i64,
+    /// Up to here that is stored.
+    stored: i64,
+}
+
+/// Dispatches until the daemon ends.
+pub(super) async fn run(context: Arc<Context>) {
+    let mut news = context.stream.news.subscribe();
+    let mut stream = context.stream.clone();
+    let mut dispatcher = Dispatcher::default();
+    loop {
+        news.borrow_and_update();
+        if let Err(error) = dispatcher.look(&context).await {
+            tracing::error!(%error, "events cannot be dispatched; trying again at the next one");
+        }
+        let pause = match dispatcher.sinks.is_empty() {
+            true => BETWEEN_LOOKS_WITHOUT_SINKS,
+            false => BETWEEN_LOOKS,
+        };
+        tokio::select! {
+            () = stream.is_ending() => return,
+            () = context.changed.notified() => continue,
+            changed = news.changed() => if changed.is_err() { return },
+        }
+        // Many events in a short time are looked at together.
+        tokio::select! {
+            () = stream.is_ending() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+impl Dispatcher {
+    async fn look(&mut self, context: &Arc<Context>) -> Result<()> {
+        let (version, sinks) = {
+            let mut config = context.config.lock().await;
+            config.refresh();
+            (config.version(), config.sinks().to_vec())
+        };
+        if version != *context.in_use.borrow() {
+            self.replace(context, sinks).await?;
+            context.in_use.send_replace(version);
+        }
+        while !self.sinks.is_empty() && !self.look_at_page(context).await? {}
+        Ok(())
+    }
+
+    /// Takes these sinks in place of the present ones. Those that stay the same go on.
+    async fn replace(&mut self, context: &Arc<Context>, sinks: Vec<Sink>) -> Result<()> {
+        let names: Vec<String> = sinks.iter().map(|sink| sink.name.clone()).collect();
+        let known = context.stream.store.read(deliveries::has_sinks).await?;
+        self.sinks.retain(|_, running| sinks.contains(&running.sink));
+        if names.is_empty() && !known {
+            return Ok(());
+        }
+        let now = entropy::now();
+        let write = move |tx: &mut crate::store::Tx<'_>| {
+            tx.drop_deliveries_of_others(&names, now)?;
+            tx.set_sinks(&names)
+        };
+        let since = context.stream.store.write(Durability::Full, 1, write).await?;
+        self.seen = context.stream.store.read(deliveries::cursor).await?.unwrap_or(0);
+        self.stored = self.seen;
+        for sink in sinks {
+            if self.sinks.contains_key(&sink.name) {
+                continue;
+            }
+            let wake = Arc::new(Notify::new());
+            let task = tokio::spawn(sink::run(Arc::clone(context), sink.clone(), Arc::clone(&wake)));
+            let running = Running {
+                // The config was checked.
+                selector: sink.selector.as_deref().and_then(|selector| Selector::parse(selector).ok()),
+                since: since.get(&sink.name).copied().unwrap_or(0),
+                wake,
+                task: task.abort_handle(),
+                sink,
+            };
+            self.sinks.insert(running.sink.name.clone(), running);
+        }
+        Ok(())
+    }
+
+    /// Looks at the next events. Says whether these were the last ones.
+    async fn look_at_page(&mut self, context: &Context) -> Result<bool> {
+        let after = self.seen;
+        let page = context
+            .stream
+            .store
+            .read(move |connection| deliveries::candidates(connection, after, &facts::TYPES))
+            .await?;
+        let mut wanted = Vec::new();
+        for event in &page.events {
+            for running in self.sinks.values() {
+                if let Some(occasion) = running.wants(event) {
+                    let (sink, worker) = (running.sink.name.clone(), event.worker);
+                    wanted.push(NewDelivery { sink, event: event.seq, worker, occasion });
+                }
+            }
+        }
+        let seen = page.seen;
+        if !wanted.is_empty() {
+            let woken: Vec<String> = wanted.iter().map(|delivery| delivery.sink.clone()).collect();
+            let now = entropy::now();
+            subagent_failpoint::hit("delivery.before_store");
+            let write = move |tx: &mut crate::store::Tx<'_>| {
+                tx.insert_deliveries(&wanted, now)?;
+                tx.move_delivery_cursor(seen)
+            };
+            context.stream.store.write(Durability::Full, 1, write).await?;
+            subagent_failpoint::hit("delivery.after_store");
+            self.stored = seen;
+            for name in woken {
+                if let Some(running) = self.sinks.get(&name) {
+                    running.wake.notify_one();
+                }
+            }
+        } else if seen - self.stored > MAX_UNSTORED {
+            context
+                .stream
+                .store
+                .write(Durability::Progress, 1, move |tx| tx.move_delivery_cursor(seen))
+                .await?;
+            self.stored = seen;
+        }
+        self.seen = seen;
+        Ok(page.end)
+    }
+}

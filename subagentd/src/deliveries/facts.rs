@@ -1,0 +1,110 @@
+//! What is read of the store for a notification.
+
+use serde_json::Value;
+use subagent_config::notify::Sink;
+use subagent_protocol::Result;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::notification::{Detail, Occasion};
+
+use crate::notification::{Happened, Notification, Question, Who};
+use crate::store::deliveries::{Candidate, Pending};
+use crate::store::{Connection, events, inbox, workers};
+use crate::supervisor::{listed, pending_approval};
+
+/// The events that may be worth a notification.
+pub(super) const TYPES: [EventType; 7] = [
+    EventType::ApprovalRequested,
+    EventType::ElicitationRequested,
+    EventType::TurnCompleted,
+    EventType::TurnFailed,
+    EventType::WorkerLost,
+    EventType::BudgetExceeded,
+    EventType::QueuePaused,
+];
+
+/// What an event is, for a person. A task reports its end to its caller, so only its questions are of interest.
+pub(super) fn occasion(event: &Candidate) -> Option<Occasion> {
+    match event.event_type {
+        EventType::ApprovalRequested | EventType::ElicitationRequested => Some(Occasion::Question),
+        _ if event.is_task => None,
+        EventType::TurnCompleted => Some(Occasion::Done),
+        EventType::TurnFailed => Some(Occasion::Failed),
+        EventType::WorkerLost => Some(Occasion::Lost),
+        EventType::BudgetExceeded => Some(Occasion::Budget),
+        EventType::QueuePaused => Some(Occasion::QueuePaused),
+        _ => None,
+    }
+}
+
+/// The notification for these deliveries, all of questions or one of something else, and those that need none any more,
+/// with the reason.
+pub(super) struct Composed {
+    pub(super) notification: Option<Notification>,
+    pub(super) dropped: Vec<(i64, &'static str)>,
+}
+
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(super) fn compose(connection: &Connection, sink: &Sink, batch: &[Pending]) -> Result<Composed> {
+    let mut composed = Composed { notification: None, dropped: Vec::new() };
+    let mut questions = Vec::new();
+    for pending in batch {
+        if pending.occasion == Occasion::Question.as_str() {
+            match question(connection, sink, pending)? {
+                Some(question) => questions.push(question),
+                None => composed.dropped.push((pending.id, "it was answered, or is not open any more")),
+            }
+        } else {
+            match happened(connection, sink, pending)? {
+                Some(happened) => composed.notification = Some(Notification::Happened(happened)),
+                None => composed.dropped.push((pending.id, "its event or its worker was removed")),
+            }
+        }
+    }
+    if !questions.is_empty() {
+        composed.notification = Some(Notification::Questions(questions));
+    }
+    Ok(composed)
+}
+
+fn question(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<Option<Question>> {
+    let Some(row) = inbox::open_of_event(connection, pending.worker, pending.event)? else { return Ok(None) };
+    let item = listed(&row);
+    let detail = (sink.detail == Detail::Full).then(|| {
+        let shown = pending_approval(row.asked.clone());
+        match shown.tool_call.is_empty() {
+            true => shown.message,
+            false => Value::Object(shown.tool_call).to_string(),
+        }
+    });
+    Ok(Some(Question {
+        event_id: EventId(pending.event),
+        request_id: item.request_id,
+        kind: item.kind,
+        since: item.created_at,
+        subject: item.subject,
+        detail,
+        worker: Who { worker_id: item.worker_id, label: item.label, path: item.path, cwd: row.cwd },
+    }))
+}
+
+fn happened(connection: &Connection, sink: &Sink, pending: &Pending) -> Result<Option<Happened>> {
+    let Some(occasion) = Occasion::parse(&pending.occasion) else { return Ok(None) };
+    let Some(worker) = workers::by_id(connection, pending.worker)? else { return Ok(None) };
+    let Some(event) = events::get(connection, pending.worker, pending.event)? else {
+        return Ok(None);
+    };
+    let shown = event.view(&worker.worker_id, false);
+    let word = |value: &Value| value.as_str().map(str::to_owned);
+    let error = &shown.data["error"];
+    Ok(Some(Happened {
+        event_id: shown.event_id,
+        occasion,
+        turn_id: shown.turn_id,
+        since: shown.ts,
+        reason: word(&error["code"]).or_else(|| word(&shown.data["reason"])),
+        detail: word(&error["message"]).filter(|_| sink.detail == Detail::Full),
+        worker: Who { worker_id: worker.worker_id, label: worker.label, path: Vec::new(), cwd: worker.cwd },
+    }))
+}

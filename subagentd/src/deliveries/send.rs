@@ -1,0 +1,215 @@
+//! One attempt to deliver a notification.
+
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::libc::{O_NOCTTY, O_NONBLOCK};
+use subagent_config::notify::Target;
+use subagent_protocol::clean::one_line;
+use subagent_protocol::command_run::{CommandEnd, CommandRun};
+use subagent_protocol::time::Timestamp;
+use subagent_protocol::webhook::{WebhookAnswer, WebhookPost};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::context::Context;
+use crate::notification::Notification;
+use crate::supervisor::{command_run, entropy};
+
+/// How long a sink may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How much longer the process of a delivery may take than its own deadline.
+const GRACE: Duration = Duration::from_secs(5);
+/// Output of a command that is kept for the log, in bytes.
+const MAX_SAID_BYTES: usize = 400;
+/// Maximum length of an answer of `subagent-webhook`, in bytes.
+const MAX_ANSWER_BYTES: u64 = 64 * 1024;
+/// Where the terminals are.
+const TERMINALS: &str = "/dev/pts";
+
+/// Why an attempt failed. The text holds no URL and no secret.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: String,
+    /// How long the sink wants to be left alone.
+    pub(super) retry_after: Option<Duration>,
+    /// Whether another attempt is of no use.
+    pub(super) is_final: bool,
+}
+
+impl Failure {
+    pub(super) fn new(error: impl Into<String>) -> Self {
+        Self { error: error.into(), retry_after: None, is_final: false }
+    }
+}
+
+/// Delivers a notification to a target whose variables are resolved. `id` is the same for each attempt.
+///
+/// # Errors
+/// Why the target does not have it; it may have it all the same.
+pub(super) async fn send(
+    context: &Context,
+    target: &Target,
+    id: &str,
+    notification: &Notification,
+) -> Result<(), Failure> {
+    let now = entropy::now();
+    match target {
+        Target::Webhook { url, format, secret, .. } => {
+            let (content_type, body) = notification.body(*format, now);
+            let post = WebhookPost {
+                url: url.clone(),
+                id: id.to_owned(),
+                timestamp: u64::try_from(now.0 / 1000).unwrap_or(0),
+                secret: secret.clone(),
+                content_type: content_type.to_owned(),
+                body,
+                timeout_ms: millis(DEADLINE),
+            };
+            webhook(context, &post).await
+        }
+        Target::Command(line) => {
+            let run = command_run::shell(line, home(context), input(notification, id, now), millis(DEADLINE));
+            command(context, "the command", run).await
+        }
+        Target::Desktop => {
+            let (title, text) = (notification.title(), notification.text());
+            let argv =
+                ["notify-send", "--app-name=subagent", "--", &title, &text].map(str::to_owned).to_vec();
+            let run =
+                CommandRun { argv, ..command_run::shell("", home(context), String::new(), millis(DEADLINE)) };
+            command(context, "notify-send", run).await
+        }
+        Target::Bell => {
+            let rung = tokio::task::spawn_blocking(|| ring(Path::new(TERMINALS))).await;
+            match rung {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(Failure::new(format!("the terminals cannot be listed: {error}"))),
+                Err(error) => Err(Failure::new(error.to_string())),
+            }
+        }
+    }
+}
+
+/// What a command reads: the notification as one line of JSON, with its id.
+fn input(notification: &Notification, id: &str, now: Timestamp) -> String {
+    let mut document = notification.json(now);
+    document["id"] = id.into();
+    format!("{document}\n")
+}
+
+async fn webhook(context: &Context, post: &WebhookPost) -> Result<(), Failure> {
+    let program = context.runtime_program.with_file_name("subagent-webhook");
+    let failed = |error: std::io::Error| Failure::new(format!("subagent-webhook cannot be run: {error}"));
+    let request = serde_json::to_vec(post).map_err(|error| failed(error.into()))?;
+    let mut child = Command::new(program)
+        .env_clear()
+        .envs(&context.environment.vars)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let talk = async {
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(&request).await?;
+        }
+        let mut answer = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;
+        }
+        child.wait().await?;
+        Ok(answer)
+    };
+    let answer = match timeout(DEADLINE + GRACE, talk).await {
+        Ok(answer) => answer.map_err(failed)?,
+        Err(_) => return Err(Failure::new("there was no answer in time")),
+    };
+    match serde_json::from_slice(&answer) {
+        Ok(WebhookAnswer::Status { status: 200..=299, .. }) => Ok(()),
+        Ok(WebhookAnswer::Status { status, retry_after }) => Err(Failure {
+            error: match status {
+                300..=399 => {
+                    format!("the server answered {status}; redirects are not followed, use the final URL")
+                }
+                _ => format!("the server answered {status}"),
+            },
+            retry_after: retry_after.map(Duration::from_secs),
+            // Gone: the owner of the webhook has removed it.
+            is_final: status == 410,
+        }),
+        Ok(WebhookAnswer::Failed { error }) => Err(Failure::new(error)),
+        Ok(WebhookAnswer::Refused { error }) => Err(Failure { is_final: true, ..Failure::new(error) }),
+        Err(_) => Err(Failure::new("subagent-webhook ended without an answer")),
+    }
+}
+
+/// Where a command runs.
+fn home(context: &Context) -> &Path {
+    context.environment.home.as_deref().unwrap_or(Path::new("/"))
+}
+
+async fn command(context: &Context, name: &str, run: CommandRun) -> Result<(), Failure> {
+    let result = command_run::run(&context.runtime_program, run).await;
+    let said = one_line(&result.stderr);
+    let said = short(&said);
+    let what = match result.end {
+        CommandEnd::Exited { code: 0 } => return Ok(()),
+        CommandEnd::Exited { code } => format!("{name} exited with {code}"),
+        CommandEnd::Signaled { signal } => format!("{name} was ended by signal {signal}"),
+        CommandEnd::TimedOut => format!("{name} did not end within {} s", DEADLINE.as_secs()),
+        CommandEnd::NotStarted { error } => format!("{name} cannot be started: {error}"),
+    };
+    Err(Failure::new(if said.is_empty() { what } else { format!("{what}: {said}") }))
+}
+
+/// The beginning of what a command said, for the log.
+fn short(said: &str) -> &str {
+    &said[..said.floor_char_boundary(MAX_SAID_BYTES.min(said.len()))]
+}
+
+/// Rings the bell of the user's terminals in a folder, and says how many there were.
+fn ring(terminals: &Path) -> std::io::Result<usize> {
+    let own = nix::unistd::geteuid().as_raw();
+    let mut rung = 0;
+    for entry in std::fs::read_dir(terminals)? {
+        let path = entry?.path();
+        // A terminal that is closed meanwhile, or takes nothing now, is no failure.
+        if std::fs::metadata(&path).is_ok_and(|metadata| metadata.uid() == own) {
+            let opened =
+                std::fs::OpenOptions::new().write(true).custom_flags(O_NOCTTY | O_NONBLOCK).open(&path);
+            rung += usize::from(opened.is_ok_and(|mut terminal| terminal.write_all(b"\x07").is_ok()));
+        }
+    }
+    Ok(rung)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bell_of_each_terminal_rings() {
+        use std::io::Read as _;
+        let folder = tempfile::tempdir().unwrap();
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let name = nix::unistd::ttyname(&pty.slave).unwrap();
+        std::os::unix::fs::symlink(name, folder.path().join("0")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", folder.path().join("1")).unwrap();
+        assert_eq!(ring(folder.path()).unwrap(), 1);
+        let mut heard = [0; 1];
+        std::fs::File::from(pty.master).read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"\x07");
+        assert!(ring(Path::new("/nowhere")).is_err());
+    }
+}

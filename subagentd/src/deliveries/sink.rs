@@ -1,0 +1,274 @@
+//! One sink: takes its pending deliveries in order, one attempt at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use subagent_config::notify::Sink;
+use subagent_protocol::Result;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::notification::{DeliveryStatus, Occasion};
+use subagent_protocol::time::Timestamp;
+use tokio::sync::{Notify, watch};
+
+use super::config;
+use super::context::Context;
+use super::facts::{self, Composed};
+use super::send::{self, Failure};
+use crate::core::Fact;
+use crate::notification::{GIVE_UP_AFTER, delay};
+use crate::store::deliveries::{self, Pending};
+use crate::store::{Durability, Tx};
+use crate::supervisor::entropy;
+
+/// Questions that are asked within this time of the first one are one notification.
+const QUIET: Duration = Duration::from_secs(1);
+/// Deliveries that are looked at together.
+const MAX_BATCH: u32 = 50;
+/// How long to wait after a failure of the store.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+/// What a sink does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing is pending.
+    Idle,
+    /// Something is, but not before this time.
+    At(Timestamp),
+    /// Look again at once.
+    Look,
+}
+
+/// What to do about the pending deliveries of a sink, oldest first.
+#[derive(Debug)]
+enum Due<'a> {
+    Nothing,
+    Later(Timestamp),
+    /// These together: one event, or several questions.
+    Now(Vec<&'a Pending>),
+}
+
+/// Decides it. Pure.
+fn due(pending: &[Pending], now: Timestamp) -> Due<'_> {
+    let Some(first) = pending.first() else { return Due::Nothing };
+    if let Some(message) = first.message {
+        if now < first.due_at {
+            return Due::Later(first.due_at);
+        }
+        // The same deliveries as at the first attempt have the same id.
+        return Due::Now(pending.iter().filter(|other| other.message == Some(message)).collect());
+    }
+    if first.occasion != Occasion::Question.as_str() {
+        return Due::Now(vec![first]);
+    }
+    let until = after(first.created_at, QUIET);
+    if now < until {
+        return Due::Later(until);
+    }
+    let together = |other: &&Pending| {
+        other.occasion == first.occasion && other.message.is_none() && other.created_at <= until
+    };
+    Due::Now(pending.iter().take_while(together).collect())
+}
+
+fn after(time: Timestamp, wait: Duration) -> Timestamp {
+    Timestamp(time.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// Counts a sink that has something to do, for as long as it is kept.
+struct Busy<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Busy<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// Delivers until the daemon ends. `wake` says that something was added.
+pub(super) async fn run(context: Arc<Context>, sink: Sink, wake: Arc<Notify>) {
+    let mut stream = context.stream.clone();
+    let mut busy = None;
+    loop {
+        let next = tokio::select! {
+            // An attempt that is under way is repeated by the next daemon, with the same id.
+            () = stream.is_ending() => return,
+            next = step(&context, &sink) => next,
+        };
+        let wait = match next {
+            Ok(Next::Look) => continue,
+            Ok(Next::Idle) => None,
+            Ok(Next::At(time)) => Some(u64::try_from(time.0 - entropy::now().0).unwrap_or(0)),
+            Err(error) => {
+                tracing::error!(sink = sink.name, %error, "deliveries cannot be read or stored; trying again");
+                Some(u64::try_from(STORE_RETRY.as_millis()).unwrap_or(u64::MAX))
+            }
+        };
+        busy = match wait {
+            None => None,
+            Some(_) => busy.or_else(|| Some(Busy::new(&context.busy))),
+        };
+        let timer = async {
+            match wait {
+                Some(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stream.is_ending() => return,
+            () = wake.notified(), if wait.is_none() => {}
+            () = timer => {}
+        }
+    }
+}
+
+async fn step(context: &Context, sink: &Sink) -> Result<Next> {
+    let name = sink.name.clone();
+    let pending = context
+        .stream
+        .store
+        .read(move |connection| deliveries::pending(connection, &name, MAX_BATCH))
+        .await?;
+    let now = entropy::now();
+    let batch: Vec<Pending> = match due(&pending, now) {
+        Due::Nothing => return Ok(Next::Idle),
+        Due::Later(time) => return Ok(Next::At(time)),
+        Due::Now(batch) => batch.into_iter().cloned().collect(),
+    };
+    let (asked, of) = (batch.clone(), sink.clone());
+    let Composed { notification, dropped } =
+        context.stream.store.read(move |connection| facts::compose(connection, &of, &asked)).await?;
+    let ids: Vec<i64> = batch.iter().map(|pending| pending.id).collect();
+    let kept: Vec<i64> =
+        ids.iter().copied().filter(|id| !dropped.iter().any(|(dropped, _)| dropped == id)).collect();
+    let write = move |tx: &mut Tx<'_>| {
+        for (id, reason) in dropped {
+            tx.settle_deliveries(&[id], DeliveryStatus::Dropped, Some(reason), now)?;
+        }
+        Ok(())
+    };
+    context.stream.store.write(Durability::Full, 1, write).await?;
+    let (Some(notification), Some(first)) = (notification, batch.first()) else { return Ok(Next::Look) };
+    let message = first.message.unwrap_or(first.id);
+    let begun = kept.clone();
+    context
+        .stream
+        .store
+        .write(Durability::Full, 1, move |tx| tx.begin_delivery(&begun, message, now))
+        .await?;
+    subagent_failpoint::hit("delivery.before_send");
+    let sent = match config::resolved(&context.environment, &sink.to) {
+        Ok(target) => send::send(context, &target, &context.id_of(message), &notification).await,
+        Err(error) => Err(Failure::new(error)),
+    };
+    subagent_failpoint::hit("delivery.after_send");
+    settle(context, sink, first, kept, sent).await?;
+    Ok(Next::Look)
+}
+
+/// Stores what came of an attempt.
+async fn settle(
+    context: &Context,
+    sink: &Sink,
+    first: &Pending,
+    ids: Vec<i64>,
+    sent: std::result::Result<(), Failure>,
+) -> Result<()> {
+    let now = entropy::now();
+    let attempts = first.attempts + 1;
+    let failure = match sent {
+        Ok(()) => {
+            let store =
+                move |tx: &mut Tx<'_>| tx.settle_deliveries(&ids, DeliveryStatus::Delivered, None, now);
+            return context.stream.store.write(Durability::Full, 1, store).await;
+        }
+        Err(failure) => failure,
+    };
+    let Failure { error, retry_after, is_final } = failure;
+    if !is_final && now < after(first.created_at, GIVE_UP_AFTER) {
+        tracing::warn!(sink = sink.name, error, "a notification was not delivered; it is tried again");
+        let due_at = after(now, delay(attempts, retry_after));
+        let store = move |tx: &mut Tx<'_>| tx.put_off_deliveries(&ids, &error, now, due_at);
+        return context.stream.store.write(Durability::Full, 1, store).await;
+    }
+    tracing::error!(sink = sink.name, error, "a notification cannot be delivered");
+    let data = json!({
+        "sink": sink.name,
+        "occasion": first.occasion,
+        "eventId": EventId(first.event),
+        "attempts": attempts,
+        "reason": error,
+    });
+    let fact = Fact::Event { event_type: EventType::NotificationFailed, data, turn: None };
+    let worker = first.worker;
+    let store = move |tx: &mut Tx<'_>| {
+        tx.settle_deliveries(&ids, DeliveryStatus::Failed, Some(&error), now)?;
+        tx.store_facts(worker, &[fact], None, now)
+    };
+    for (_, seq) in context.stream.store.write(Durability::Full, 1, store).await? {
+        context.stream.announce(seq);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::RowId;
+
+    fn pending(id: i64, occasion: Occasion, created_at: i64) -> Pending {
+        Pending {
+            id,
+            event: id,
+            worker: RowId(1),
+            occasion: occasion.as_str().to_owned(),
+            message: None,
+            attempts: 0,
+            created_at: Timestamp(created_at),
+            due_at: Timestamp(created_at),
+        }
+    }
+
+    fn ids(due: &Due<'_>) -> Vec<i64> {
+        match due {
+            Due::Now(batch) => batch.iter().map(|pending| pending.id).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn questions_of_a_second_go_together_and_nothing_overtakes() {
+        assert!(matches!(due(&[], Timestamp(0)), Due::Nothing));
+        let all = [
+            pending(1, Occasion::Question, 0),
+            pending(2, Occasion::Question, 900),
+            pending(3, Occasion::Failed, 950),
+            pending(4, Occasion::Question, 960),
+        ];
+        assert!(matches!(due(&all, Timestamp(999)), Due::Later(Timestamp(1000))));
+        assert_eq!(ids(&due(&all, Timestamp(1000))), [1, 2]);
+        assert_eq!(ids(&due(&all[2..], Timestamp(960))), [3]);
+        let late = [pending(1, Occasion::Question, 0), pending(2, Occasion::Question, 1001)];
+        assert_eq!(ids(&due(&late, Timestamp(5000))), [1]);
+    }
+
+    #[test]
+    fn a_repetition_has_the_same_deliveries_after_its_delay() {
+        let tried = |id| Pending {
+            message: Some(1),
+            attempts: 3,
+            due_at: Timestamp(14_000),
+            ..pending(id, Occasion::Question, 0)
+        };
+        let all = [tried(1), tried(2), pending(3, Occasion::Question, 100)];
+        assert!(matches!(due(&all, Timestamp(13_999)), Due::Later(Timestamp(14_000))));
+        assert_eq!(ids(&due(&all, Timestamp(14_000))), [1, 2]);
+    }
+}

@@ -1,0 +1,263 @@
+//! A notification: facts in, texts and a webhook's body out. Pure.
+//!
+//! Must not: do I/O, know the store, let a control character of an agent's text pass.
+
+mod backoff;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+use subagent_protocol::clean::{clean, one_line};
+use subagent_protocol::ids::{EventId, RequestId, TurnId, WorkerId};
+use subagent_protocol::notification::{Format, Occasion};
+use subagent_protocol::state::QuestionKind;
+use subagent_protocol::time::Timestamp;
+
+pub(crate) use backoff::{GIVE_UP_AFTER, delay};
+
+/// Maximum length of a question's subject, in characters.
+const MAX_SUBJECT_CHARS: usize = 200;
+/// Maximum length of what `detail: full` adds, in characters.
+const MAX_DETAIL_CHARS: usize = 4000;
+/// Maximum length of a worker's label, in characters.
+const MAX_LABEL_CHARS: usize = 80;
+/// Questions that the text of one notification names.
+const MAX_QUESTIONS: usize = 5;
+
+/// A question of a notification.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) event_id: EventId,
+    pub(crate) request_id: RequestId,
+    pub(crate) kind: QuestionKind,
+    pub(crate) worker: Who,
+    pub(crate) since: Timestamp,
+    pub(crate) subject: String,
+    /// The request in full, with `detail: full`.
+    pub(crate) detail: Option<String>,
+}
+
+/// Anything else that a notification is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Happened {
+    pub(crate) event_id: EventId,
+    pub(crate) occasion: Occasion,
+    pub(crate) worker: Who,
+    pub(crate) turn_id: Option<TurnId>,
+    pub(crate) since: Timestamp,
+    /// The code of the error, or the reason.
+    pub(crate) reason: Option<String>,
+    /// The error's message, with `detail: full`.
+    pub(crate) detail: Option<String>,
+}
+
+/// A worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Who {
+    pub(crate) worker_id: WorkerId,
+    pub(crate) label: String,
+    /// Of a task: the names from the root to it.
+    pub(crate) path: Vec<String>,
+    /// Where its agent works: commands find its daemon from there.
+    pub(crate) cwd: String,
+}
+
+impl Who {
+    /// What a command needs to find the worker's daemon from any folder.
+    fn place(&self) -> String {
+        format!("--cwd {}", shell_words::quote(&self.cwd))
+    }
+
+    fn name(&self) -> String {
+        match self.path.is_empty() {
+            true => short(&self.label, MAX_LABEL_CHARS),
+            false => short(&self.path.join(" › "), MAX_LABEL_CHARS),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut worker = json!({"id": self.worker_id, "label": short(&self.label, MAX_LABEL_CHARS)});
+        if !self.path.is_empty() {
+            worker["path"] = self.path.iter().map(|name| short(name, MAX_LABEL_CHARS)).collect();
+        }
+        worker
+    }
+}
+
+/// What a sink is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Notification {
+    /// At least one question, oldest first.
+    Questions(Vec<Question>),
+    /// One event.
+    Happened(Happened),
+    /// The user tries a sink.
+    Test,
+}
+
+impl Notification {
+    /// What it is about.
+    pub(crate) fn occasion(&self) -> Occasion {
+        match self {
+            Self::Questions(_) => Occasion::Question,
+            Self::Happened(happened) => happened.occasion,
+            Self::Test => Occasion::Test,
+        }
+    }
+
+    /// Who and what, in one line.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Questions(questions) => match questions.as_slice() {
+                [question] => format!("{} asks", question.worker.name()),
+                all => format!("{} questions are open", all.len()),
+            },
+            Self::Happened(happened) => {
+                let name = happened.worker.name();
+                match happened.occasion {
+                    Occasion::Done => format!("{name} is done"),
+                    Occasion::Failed => format!("{name} failed"),
+                    Occasion::Lost => format!("{name} was lost"),
+                    Occasion::Budget => format!("{name} has used up its budget"),
+                    Occasion::QueuePaused => format!("the queue of {name} is paused"),
+                    Occasion::Question | Occasion::Test => name,
+                }
+            }
+            Self::Test => "subagent can notify you".to_owned(),
+        }
+    }
+
+    /// What, since when, and the one command that goes on from there.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Questions(questions) => {
+                let mut lines = Vec::new();
+                for question in questions.iter().take(MAX_QUESTIONS) {
+                    if questions.len() > 1 {
+                        lines.push(format!("{}:", question.worker.name()));
+                    }
+                    lines.push(short(&question.subject, MAX_SUBJECT_CHARS));
+                    lines.extend(question.detail.as_deref().map(long));
+                }
+                match questions.len().saturating_sub(MAX_QUESTIONS) {
+                    0 => {}
+                    more => lines.push(format!("and {more} more")),
+                }
+                if let Some(first) = questions.first() {
+                    lines.push(format!("since {}", first.since));
+                }
+                lines.push(self.command());
+                lines.join("\n")
+            }
+            Self::Happened(happened) => {
+                let mut lines: Vec<String> =
+                    happened.reason.iter().map(|reason| short(reason, MAX_SUBJECT_CHARS)).collect();
+                lines.extend(happened.detail.as_deref().map(long));
+                lines.push(format!("at {}", happened.since));
+                lines.push(self.command());
+                lines.join("\n")
+            }
+            Self::Test => "This is a test. Nothing needs an answer.".to_owned(),
+        }
+    }
+
+    /// The command that answers, or shows more.
+    pub(crate) fn command(&self) -> String {
+        match self {
+            Self::Questions(questions) => match questions.as_slice() {
+                [Question { kind: QuestionKind::Permission, worker, request_id, .. }] => format!(
+                    "subagent approve --worker-id {} --request {request_id} --decision allow {}",
+                    worker.worker_id,
+                    worker.place()
+                ),
+                [question] => {
+                    format!("subagent approval show {} {}", question.request_id, question.worker.place())
+                }
+                [first, ..] => format!("subagent approval list {}", first.worker.place()),
+                [] => String::new(),
+            },
+            Self::Happened(Happened { occasion, worker, .. }) => {
+                let command = match occasion {
+                    Occasion::QueuePaused => "queue resume --worker-id",
+                    Occasion::Budget => "budget show --worker-id",
+                    _ => "worker show",
+                };
+                format!("subagent {command} {} {}", worker.worker_id, worker.place())
+            }
+            Self::Test => "subagent notify log".to_owned(),
+        }
+    }
+
+    /// The notification as data: `type`, `timestamp` and `data`, as Standard Webhooks recommends.
+    pub(crate) fn json(&self, now: Timestamp) -> Value {
+        let mut data = json!({"title": self.title(), "text": self.text(), "command": self.command()});
+        match self {
+            Self::Questions(questions) => {
+                data["questions"] = questions
+                    .iter()
+                    .map(|question| {
+                        let mut shown = json!({
+                            "eventId": question.event_id,
+                            "requestId": question.request_id,
+                            "kind": question.kind,
+                            "worker": question.worker.json(),
+                            "since": question.since,
+                            "subject": short(&question.subject, MAX_SUBJECT_CHARS),
+                        });
+                        if let Some(detail) = &question.detail {
+                            shown["detail"] = long(detail).into();
+                        }
+                        shown
+                    })
+                    .collect();
+            }
+            Self::Happened(happened) => {
+                data["eventId"] = json!(happened.event_id);
+                data["worker"] = happened.worker.json();
+                data["since"] = json!(happened.since);
+                if let Some(turn_id) = &happened.turn_id {
+                    data["turnId"] = json!(turn_id);
+                }
+                if let Some(reason) = &happened.reason {
+                    data["reason"] = short(reason, MAX_SUBJECT_CHARS).into();
+                }
+            }
+            Self::Test => {}
+        }
+        json!({"type": self.occasion(), "timestamp": now, "data": data})
+    }
+
+    /// The content type and the body of a webhook.
+    pub(crate) fn body(&self, format: Format, now: Timestamp) -> (&'static str, String) {
+        match format {
+            Format::Json => ("application/json", self.json(now).to_string()),
+            Format::Text => ("text/plain; charset=utf-8", format!("{}\n{}", self.title(), self.text())),
+            Format::Slack => {
+                let text = format!("*{}*\n{}", slack(&self.title()), slack(&self.text()));
+                ("application/json", json!({ "text": text }).to_string())
+            }
+        }
+    }
+}
+
+/// Text that Slack shows as it is: no link, mention or markup of an agent takes effect.
+fn slack(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    escaped.replace(['*', '_', '~', '`'], "\u{2217}")
+}
+
+fn short(text: &str, max_chars: usize) -> String {
+    cut(&one_line(text), max_chars)
+}
+
+fn long(text: &str) -> String {
+    cut(&clean(text), MAX_DETAIL_CHARS)
+}
+
+fn cut(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

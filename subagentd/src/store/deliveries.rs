@@ -1,0 +1,343 @@
+//! Deliveries: which sinks get which events, and what became of it.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use subagent_protocol::Result;
+use subagent_protocol::event::EventType;
+use subagent_protocol::ids::EventId;
+use subagent_protocol::notification::{DeliveryStatus, DeliveryView};
+use subagent_protocol::time::Timestamp;
+
+use super::error::StoreError;
+use super::rows::{self, RowId};
+use super::tx::Tx;
+
+/// Events of one page.
+const MAX_PAGE: i64 = 500;
+/// How many deliveries that are over are kept.
+const MAX_KEPT: i64 = 1000;
+
+/// An event that sinks may want.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    /// Its number.
+    pub(crate) seq: i64,
+    /// Its worker.
+    pub(crate) worker: RowId,
+    /// Its type.
+    pub(crate) event_type: EventType,
+    /// Whether its worker carries out a task of another worker.
+    pub(crate) is_task: bool,
+    /// The stored spec of the worker.
+    pub(crate) spec: String,
+}
+
+/// A page of [`Candidate`]s.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    /// In order.
+    pub(crate) events: Vec<Candidate>,
+    /// Events up to this one were looked at.
+    pub(crate) seen: i64,
+    /// Whether that is the newest event.
+    pub(crate) end: bool,
+}
+
+/// The events of these types after another one. Questions that are not open are left out.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn candidates(connection: &Connection, after: i64, types: &[EventType]) -> Result<Candidates> {
+    let newest = super::all_events::last_seq(connection)?;
+    let types: Vec<String> = types.iter().map(|event_type| format!("'{}'", event_type.as_str())).collect();
+    let sql = format!(
+        "SELECT e.seq, e.worker, e.type, k.parent IS NOT NULL, w.spec
+         FROM events e CROSS JOIN workers w ON w.id = e.worker LEFT JOIN tasks k ON k.worker = e.worker
+         WHERE e.seq > ?1 AND +e.internal = 0 AND +e.kind IS NULL AND +e.type IN ({})
+           AND w.removed_at IS NULL
+           AND (e.type NOT IN ('approval.requested', 'elicitation.requested') OR EXISTS (
+             SELECT 1 FROM approvals a WHERE a.worker = e.worker AND a.asked_seq = e.seq
+               AND a.status IN ('pending', 'decided') AND a.status = 'pending'))
+         ORDER BY e.seq LIMIT {MAX_PAGE}",
+        types.join(", ")
+    );
+    let read = |row: &Row<'_>| {
+        Ok(Candidate {
+            seq: row.get(0)?,
+            worker: RowId(row.get(1)?),
+            event_type: rows::word(row, 2, EventType::parse)?,
+            is_task: row.get(3)?,
+            spec: row.get(4)?,
+        })
+    };
+    let mut statement = connection.prepare_cached(&sql).map_err(StoreError::from)?;
+    let events: Vec<Candidate> =
+        statement.query_map([after], read).and_then(Iterator::collect).map_err(StoreError::from)?;
+    let is_full = i64::try_from(events.len()).unwrap_or(MAX_PAGE) >= MAX_PAGE;
+    let seen = match events.last() {
+        Some(last) if is_full => last.seq,
+        _ => newest.max(after),
+    };
+    Ok(Candidates { events, seen, end: !is_full })
+}
+
+/// A delivery that is to be made.
+#[derive(Debug, Clone)]
+pub(crate) struct NewDelivery {
+    /// Where to.
+    pub(crate) sink: String,
+    /// The number of the event.
+    pub(crate) event: i64,
+    /// Its worker.
+    pub(crate) worker: RowId,
+    /// What it is about.
+    pub(crate) occasion: &'static str,
+}
+
+/// A delivery that was not made yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    pub(crate) id: i64,
+    pub(crate) event: i64,
+    pub(crate) worker: RowId,
+    pub(crate) occasion: String,
+    /// The delivery whose id the sink gets, if there was an attempt.
+    pub(crate) message: Option<i64>,
+    pub(crate) attempts: u32,
+    pub(crate) created_at: Timestamp,
+    /// No attempt before this time.
+    pub(crate) due_at: Timestamp,
+}
+
+/// The oldest pending deliveries of a sink, in order.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn pending(connection: &Connection, sink: &str, limit: u32) -> Result<Vec<Pending>> {
+    let sql = "SELECT id, event, worker, occasion, message, attempts, created_at, due_at FROM deliveries
+               WHERE sink = ?1 AND status = 'pending' ORDER BY id LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| {
+        Ok(Pending {
+            id: row.get(0)?,
+            event: row.get(1)?,
+            worker: RowId(row.get(2)?),
+            occasion: row.get(3)?,
+            message: row.get(4)?,
+            attempts: row.get(5)?,
+            created_at: Timestamp(row.get(6)?),
+            due_at: Timestamp(row.get(7)?),
+        })
+    };
+    let found = statement.query_map(params![sink, limit], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// How the deliveries of a sink stand.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Standing {
+    pub(crate) pending: u64,
+    /// Of those that are kept.
+    pub(crate) failed: u64,
+    /// The error of the oldest that is pending.
+    pub(crate) error: Option<String>,
+}
+
+/// How the deliveries of each sink stand.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn standings(connection: &Connection) -> Result<BTreeMap<String, Standing>> {
+    let sql =
+        "SELECT sink, sum(status = 'pending'), sum(status = 'failed'), (SELECT o.error FROM deliveries o
+                   WHERE o.sink = d.sink AND o.status = 'pending' ORDER BY o.id LIMIT 1)
+               FROM deliveries d GROUP BY sink";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| {
+        let count = |index| row.get::<_, i64>(index).map(|count| u64::try_from(count).unwrap_or(0));
+        Ok((row.get(0)?, Standing { pending: count(1)?, failed: count(2)?, error: row.get(3)? }))
+    };
+    let found = statement.query_map([], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// The newest deliveries, newest first.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn log(connection: &Connection, limit: u32) -> Result<Vec<DeliveryView>> {
+    let sql = "SELECT d.sink, d.event, d.occasion, w.worker_id, d.status, d.attempts, d.error, d.created_at, d.changed_at
+               FROM deliveries d LEFT JOIN workers w ON w.id = d.worker AND w.removed_at IS NULL
+               ORDER BY d.id DESC LIMIT ?1";
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::from)?;
+    let read = |row: &Row<'_>| {
+        let worker: Option<String> = row.get(3)?;
+        Ok(DeliveryView {
+            sink: row.get(0)?,
+            event_id: EventId(row.get(1)?),
+            occasion: row.get(2)?,
+            worker_id: worker.and_then(|id| id.parse().ok()),
+            status: rows::word(row, 4, DeliveryStatus::parse)?,
+            attempts: row.get(5)?,
+            error: row.get(6)?,
+            created_at: Timestamp(row.get(7)?),
+            changed_at: Timestamp(row.get(8)?),
+        })
+    };
+    let found = statement.query_map([limit], read).and_then(Iterator::collect);
+    Ok(found.map_err(StoreError::from)?)
+}
+
+/// Whether any sink was configured when the config was read last.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn has_sinks(connection: &Connection) -> Result<bool> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM delivery_sinks LIMIT 1").map_err(StoreError::from)?;
+    Ok(statement.exists([]).map_err(StoreError::from)?)
+}
+
+/// Up to which event everything was looked at; `None` before the first look.
+///
+/// # Errors
+/// `STORAGE_ERROR`.
+pub(crate) fn cursor(connection: &Connection) -> Result<Option<i64>> {
+    let mut statement = connection
+        .prepare_cached("SELECT seq FROM delivery_cursor WHERE id = 1")
+        .map_err(StoreError::from)?;
+    Ok(statement.query_row([], |row| row.get(0)).optional().map_err(StoreError::from)?)
+}
+
+impl Tx<'_> {
+    /// Notes which sinks exist now, and gives the event after which each gets events. A new one begins at the newest.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn set_sinks(&self, names: &[String]) -> Result<BTreeMap<String, i64>> {
+        let newest = super::all_events::last_seq(self.connection())?;
+        let known: Vec<String> = {
+            let mut statement = self
+                .connection()
+                .prepare_cached("SELECT name FROM delivery_sinks")
+                .map_err(StoreError::from)?;
+            let names = statement.query_map([], |row| row.get(0)).and_then(Iterator::collect);
+            names.map_err(StoreError::from)?
+        };
+        for gone in known.iter().filter(|name| !names.contains(name)) {
+            self.execute("DELETE FROM delivery_sinks WHERE name = ?1", [gone])?;
+        }
+        if !known.iter().any(|name| names.contains(name)) {
+            self.move_delivery_cursor(newest)?;
+        }
+        for name in names {
+            self.execute("INSERT OR IGNORE INTO delivery_sinks VALUES (?1, ?2)", params![name, newest])?;
+        }
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT name, since FROM delivery_sinks")
+            .map_err(StoreError::from)?;
+        let since = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
+        Ok(since.map_err(StoreError::from)?)
+    }
+
+    /// Moves the cursor.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn move_delivery_cursor(&self, seq: i64) -> Result<()> {
+        self.execute(
+            "INSERT INTO delivery_cursor VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seq = max(seq, excluded.seq)",
+            [seq],
+        )?;
+        Ok(())
+    }
+
+    /// Adds deliveries; those that exist already stay as they are.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn insert_deliveries(&self, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
+        for NewDelivery { sink, event, worker, occasion } in deliveries {
+            self.execute(
+                "INSERT OR IGNORE INTO deliveries (sink, event, worker, occasion, created_at, changed_at, due_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?5)",
+                params![sink, event, worker.0, occasion, now.0],
+            )?;
+        }
+        self.execute(
+            "DELETE FROM deliveries WHERE status <> 'pending' AND id <= (SELECT max(id) FROM deliveries) - ?1",
+            [MAX_KEPT],
+        )?;
+        Ok(())
+    }
+
+    /// Notes that an attempt begins, under the id of this message.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn begin_delivery(&self, ids: &[i64], message: i64, now: Timestamp) -> Result<()> {
+        for id in ids {
+            self.execute(
+                "UPDATE deliveries SET message = ?2, attempts = attempts + 1, changed_at = ?3 WHERE id = ?1",
+                params![id, message, now.0],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Notes what became of deliveries, for good.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn settle_deliveries(
+        &self,
+        ids: &[i64],
+        status: DeliveryStatus,
+        error: Option<&str>,
+        now: Timestamp,
+    ) -> Result<()> {
+        for id in ids {
+            self.execute(
+                "UPDATE deliveries SET status = ?2, error = ?3, changed_at = ?4 WHERE id = ?1",
+                params![id, status.as_str(), error, now.0],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Notes that an attempt failed, and when the next one is due.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn put_off_deliveries(
+        &self,
+        ids: &[i64],
+        error: &str,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<()> {
+        for id in ids {
+            self.execute(
+                "UPDATE deliveries SET error = ?2, changed_at = ?3, due_at = ?4 WHERE id = ?1",
+                params![id, error, now.0, due_at.0],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Drops what is pending for sinks that do not exist.
+    ///
+    /// # Errors
+    /// `STORAGE_ERROR`.
+    pub(crate) fn drop_deliveries_of_others(&self, names: &[String], now: Timestamp) -> Result<()> {
+        let names = serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned());
+        self.execute(
+            "UPDATE deliveries SET status = 'dropped', error = 'the sink is not configured any more', changed_at = ?2
+             WHERE status = 'pending' AND sink NOT IN (SELECT value FROM json_each(?1))",
+            params![names, now.0],
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! An HTTPS server that keeps what it gets, and answers as it is told.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::Value;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tls/");
+/// How long a request may take to arrive.
+const SOON: Duration = Duration::from_secs(30);
+
+/// How a request is answered.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Status(u16),
+    /// With `Retry-After`, in seconds.
+    Busy(u64),
+    /// To this place.
+    Redirect(String),
+    /// Not at all; the connection stays open.
+    Hang,
+    /// The connection is closed.
+    Close,
+    /// A body that does not end.
+    Endless,
+}
+
+/// A request that arrived.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    requests: Mutex<Vec<Request>>,
+    arrived: Condvar,
+    /// For the next requests; then 200.
+    answers: Mutex<VecDeque<Answer>>,
+    ending: AtomicBool,
+    /// Connections that are not answered.
+    held: Mutex<Vec<Box<dyn Send>>>,
+}
+
+pub(super) struct Server {
+    shared: Arc<Shared>,
+    port: u16,
+    scheme: &'static str,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// With the certificate of the fixtures.
+    pub(super) fn https() -> Self {
+        let certificates = CertificateDer::pem_file_iter(format!("{FIXTURES}server.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(format!("{FIXTURES}server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(certificates.map(Result::unwrap).collect(), key)
+            .unwrap();
+        Self::start(Some(Arc::new(config)))
+    }
+
+    /// Without TLS.
+    pub(super) fn http() -> Self {
+        Self::start(None)
+    }
+
+    fn start(tls: Option<Arc<ServerConfig>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let shared = Arc::new(Shared::default());
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if serving.ending.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (stream, tls, serving) = (stream.unwrap(), tls.clone(), Arc::clone(&serving));
+                // One thread a connection: one that hangs must not hold up the next.
+                std::thread::spawn(move || {
+                    stream.set_read_timeout(Some(SOON)).unwrap();
+                    match tls {
+                        None => serve(stream, &serving),
+                        Some(config) => {
+                            let connection = ServerConnection::new(config).unwrap();
+                            serve(StreamOwned::new(connection, stream), &serving);
+                        }
+                    }
+                });
+            }
+        });
+        Self { shared, port, scheme, thread: Some(thread) }
+    }
+
+    /// The certificate of the CA.
+    pub(super) fn ca() -> String {
+        format!("{FIXTURES}ca.pem")
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("{}://localhost:{}/hook?token=hush", self.scheme, self.port)
+    }
+
+    /// Answers the next requests so, in this order.
+    pub(super) fn answers(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.shared.answers.lock().unwrap().extend(answers);
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    /// Waits until this many requests arrived.
+    pub(super) fn wait_for(&self, count: usize) -> Vec<Request> {
+        let until = Instant::now() + SOON;
+        let mut requests = self.shared.requests.lock().unwrap();
+        while requests.len() < count {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{} of {count} requests arrived: {requests:?}", requests.len());
+            requests = self.shared.arrived.wait_timeout(requests, left).unwrap().0;
+        }
+        requests.clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::SeqCst);
+        self.shared.held.lock().unwrap().clear();
+        // Wakes the thread, which ends.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads one request and answers it. A client that goes away is no matter of the server's.
+fn serve<S: Read + Write + Send + 'static>(stream: S, shared: &Shared) {
+    let mut stream = BufReader::new(stream);
+    let Some(request) = read(&mut stream) else { return };
+    let answer = shared.answers.lock().unwrap().pop_front().unwrap_or(Answer::Status(200));
+    shared.requests.lock().unwrap().push(request);
+    shared.arrived.notify_all();
+    let head = match &answer {
+        Answer::Status(status) => format!("{status} x\r\ncontent-length: 0"),
+        Answer::Busy(seconds) => format!("429 x\r\nretry-after: {seconds}\r\ncontent-length: 0"),
+        Answer::Redirect(url) => format!("302 x\r\nlocation: {url}\r\ncontent-length: 0"),
+        Answer::Endless => "200 x\r\ntransfer-encoding: chunked".to_owned(),
+        Answer::Close => return,
+        Answer::Hang => {
+            shared.held.lock().unwrap().push(Box::new(stream));
+            return;
+        }
+    };
+    let stream = stream.get_mut();
+    let mut sent = stream.write_all(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes());
+    while sent.is_ok() && matches!(answer, Answer::Endless) {
+        sent = stream.write_all(b"10000\r\n").and_then(|()| stream.write_all(&[b'x'; 0x10000]));
+        sent = sent.and_then(|()| stream.write_all(b"\r\n"));
+    }
+    let _ = stream.flush();
+}
+
+fn read(stream: &mut BufReader<impl Read>) -> Option<Request> {
+    let mut line = String::new();
+    stream.read_line(&mut line).ok().filter(|length| *length > 0)?;
+    let mut headers = Vec::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.push((name.to_ascii_lowercase(), value.to_owned()));
+    }
+    let mut request = Request { headers, body: String::new() };
+    let length: u64 = request.header("content-length").parse().unwrap_or(0);
+    stream.take(length).read_to_string(&mut request.body).ok()?;
+    Some(request)
+}
