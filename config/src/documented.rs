@@ -50,6 +50,7 @@ const KEYS: &[&str] = &[
     "delegation.maxTasks",
     "delegation.taskTtlHours",
     "delegation.resultMaxTokens",
+    "notify",
     "hooks",
     "hooks.PreToolUse",
     "launchers.*.tiers",
